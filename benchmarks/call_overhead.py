@@ -15,7 +15,7 @@ from statistics import median
 from collopt import plan
 from collopt.planners.registry import as_planner
 from collopt.runtime import execute
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import ring
 
 RANKS = 4

@@ -94,7 +94,7 @@ def planned(name: str) -> dict[str, object]:
 
 def measured(name: str) -> dict[str, object]:
     """Count what eight processes on 4 servers of 2 GPUs send in a dispatch and a combine."""
-    from collopt.runtime.distributed.processes.local_ranks import run_ranks
+    from collopt.runtime.execution.local_ranks import run_ranks
 
     ranks = SERVERS * FEW_GPUS
     task = partial(importlib.import_module(Path(__file__).stem).exchange, name=name)  # by name, as processes import it

@@ -89,7 +89,7 @@ def bandwidths(seconds: float) -> str:
     del seconds
     import torch
 
-    from collopt.runtime.distributed.calls.arguments import combine
+    from collopt.runtime.execution.arguments import combine
 
     one, other, target = torch.rand(3, 2**26, device="cuda")
     half = len(one) // 2

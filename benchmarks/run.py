@@ -24,6 +24,7 @@ import moe
 import optimality_test
 import planning_cpu
 import plans_for_sizes
+import portfolio
 import scaling
 import send_order
 import step_patterns
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "send-order": send_order.measure,
     "file-writing": file_writing.measure,
     "sizes": plans_for_sizes.measure,
+    "portfolio": portfolio.measure,
     "optimality-test": optimality_test.measure,
     "models": models.measure,
     "scaling": scaling.measure,
@@ -51,6 +53,7 @@ PLAIN_WIDTH = 140
 COLUMNS = {
     "case": "case",
     "engine": "engine",
+    "peer": "best planner",
     "columns": "columns",
     "build_cpu_s": "building, CPU s",
     "plan_cpu_s": "plan, CPU s",
@@ -79,6 +82,7 @@ COLUMNS = {
     "factor": "time / bound",
     "predicted_us": "predicted, µs",
     "gain": "peer / this",
+    "loss": "loss",
     "schedule_cpu_s": "schedule, CPU s",
     "verify_cpu_s": "check, CPU s",
     "sends": "sends",

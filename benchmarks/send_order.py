@@ -10,7 +10,7 @@ import numpy as np
 import collopt
 from collopt.schedules.timing.message_order import ordered_transfers, reordered
 from collopt.schedules.timing.run import Rules, TimedTransfers
-from collopt.schedules.timing.transfers import Transfers
+from collopt.schedules.transfers import Transfers
 from collopt.topologies import Topology, dgx_a100, fat_tree
 
 SIZE = 2**27

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from .terminal.exit_status import INTERRUPTED, UNUSABLE
+from .terminal.output import INTERRUPTED, UNUSABLE
 
 __all__ = ["main"]
 

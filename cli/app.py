@@ -1,9 +1,9 @@
 """The `collopt` program: its commands, the options that all share, exit status, and one line per error."""
 
 import errno
-import functools
 import inspect
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,31 +14,28 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from ..errors import CertificateError, ColloptError, ProgramError
-from ..support.validation import shown
-from .arguments.parameters import Command, UsageError, described, option
-from .arguments.runtime_files import RuntimeFiles
-from .arguments.shared import NetworkOptions, ShardOptions
-from .inspecting.explore import explore
-from .inspecting.import_network import import_network
-from .inspecting.lint import lint
-from .inspecting.plan_files import export, report, verify
-from .inspecting.score import score
-from .inspecting.show import show
-from .inspecting.topologies import topologies
-from .planning.bound import bound
-from .planning.compare import compare
-from .planning.family import family
-from .planning.find import find
-from .planning.groups import groups
-from .planning.plan import plan
-from .planning.sensitivity import sensitivity
-from .planning.survive import survive
-from .running.bench import bench
-from .running.calibrate import calibrate
-from .running.doctor import doctor
-from .running.run import run
-from .terminal.exit_status import CHECK_FAILED, INTERRUPTED, UNUSABLE
-from .terminal.output import Formats, emit, give_up_output, note
+from .commands.bench import bench
+from .commands.bound import bound
+from .commands.calibrate import calibrate
+from .commands.compare import compare
+from .commands.doctor import doctor
+from .commands.explore import explore
+from .commands.family import family
+from .commands.find import find
+from .commands.groups import groups
+from .commands.lint import lint
+from .commands.network_files import import_network, topologies
+from .commands.plan import plan
+from .commands.plan_files import export, report, verify
+from .commands.run import run
+from .commands.score import score
+from .commands.sensitivity import sensitivity
+from .commands.show import show
+from .commands.survive import survive
+from .terminal.options import NetworkOptions, ShardOptions
+from .terminal.output import CHECK_FAILED, INTERRUPTED, UNUSABLE, Formats, emit, give_up_output, note
+from .terminal.parameters import Command, Field, described, option, with_fields
+from .terminal.runtime_files import RuntimeFiles
 
 GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles, Formats)
 """Groups of options; a command has one parameter for each group."""
@@ -53,62 +50,46 @@ VerboseOption = Annotated[
         show_default=False,
     ),
 ]
-SOLVER_OPTIONS = {"threads": int | None, "seed": int | None}
+SOLVER_OPTIONS = ("threads", "seed")
 
 
 def with_common_options(command: Callable[..., None], *, options: Collection[str]) -> Callable[..., None]:
-    """Add ``--verbose`` and the named solver options to a command; expand its option groups."""
-    own = inspect.signature(command, eval_str=True)
-    groups = {each.name: each.annotation for each in own.parameters.values() if each.annotation in GROUPS}
-    common = {name: described("shared", name, kind) for name, kind in SOLVER_OPTIONS.items() if name in options}
-    further = {"context": typer.Context, "verbose": VerboseOption} | common
-    defaults: dict[str, int | None] = {"verbose": 0, **dict.fromkeys(SOLVER_OPTIONS)}
+    """Add ``--verbose`` and the named solver options to a command; replace its option groups by their options."""
+    own = inspect.signature(command, eval_str=True).parameters
+    groups = {name: parameter.annotation for name, parameter in own.items() if parameter.annotation in GROUPS}
+    fields: list[Field] = []
+    for name, parameter in own.items():
+        if group := groups.get(name):
+            hints = get_type_hints(group).items()
+            fields += [(field, described(group.__name__, field, kind), None) for field, kind in hints]
+        else:
+            fields.append((name, described(command.__name__, name, parameter.annotation), parameter.default))
+    fields += [("context", typer.Context, inspect.Parameter.empty), ("verbose", VerboseOption, 0)]
+    fields += [(name, described("shared", name, int | None), None) for name in SOLVER_OPTIONS if name in options]
 
-    @functools.wraps(command)
-    def wrapper(*, context: typer.Context, verbose: int, **rest: Any) -> None:
+    def run_command(*, context: typer.Context, verbose: int, **values: Any) -> None:
         with ExitStack() as around:
             # The program's own -v, before the command's name, counts too.
             around.enter_context(_log_to_stderr(verbose + (context.obj or 0)))
-            _apply(around, {name: rest.pop(name) for name in options})
+            _apply(around, {name: values.pop(name) for name in options})
             for name, group in groups.items():
-                rest[name] = group(**{field: rest.pop(field) for field in group._fields})
-            command(**rest)
+                values[name] = group(**{field: values.pop(field) for field in group._fields})
+            command(**values)
 
-    # Typer reads the signature, which has to be the command's and not this function's.
-    del wrapper.__wrapped__
-    kind = inspect.Parameter.KEYWORD_ONLY
-    appended = [
-        inspect.Parameter(name, kind, annotation=annotation, default=defaults.get(name, inspect.Parameter.empty))
-        for name, annotation in further.items()
-    ]
-    expanded = [_expand(command.__name__, parameter) for parameter in own.parameters.values()]
-    taken = [each.replace(kind=kind) for group in expanded for each in group]
-    wrapper.__signature__ = inspect.Signature([*taken, *appended])  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in (*taken, *appended)}
-    return wrapper
+    run_command.__name__ = command.__name__
+    return with_fields(run_command, fields)
 
 
-def _apply(around: ExitStack, given: Mapping[str, int | None]) -> None:
+def _apply(around: ExitStack, values: Mapping[str, int | None]) -> None:
     """Set the threads of the solvers and the random seed."""
-    if (threads := given.get("threads")) is not None:
+    if (threads := values.get("threads")) is not None:
         from ..solvers.highs.options import limited_threads
 
         around.enter_context(limited_threads(threads))
-    if (seed := given.get("seed")) is not None:
+    if (seed := values.get("seed")) is not None:
         from ..support.seed import seeded
 
         around.enter_context(seeded(seed))
-
-
-def _expand(command: str, parameter: inspect.Parameter) -> list[inspect.Parameter]:
-    """Return the options of a group, or the parameter itself, as they are described."""
-    group = parameter.annotation
-    if group not in GROUPS:
-        return [parameter.replace(annotation=described(command, parameter.name, group))]
-    return [
-        inspect.Parameter(field, parameter.kind, annotation=described(group.__name__, field, annotation), default=None)
-        for field, annotation in get_type_hints(group).items()
-    ]
 
 
 class _StderrHandler(logging.Handler):
@@ -134,9 +115,9 @@ def _log_to_stderr(verbose: int) -> Iterator[None]:
 
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, pretty_exceptions_enable=False)
-SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
-SHOW_COMPLETION, INSTALL_COMPLETION = "--show-completion", "--install-completion"
-PROGRAM, COMPLETION_VARIABLE = "collopt", "_COLLOPT_COMPLETE"
+COMPLETION_OPTIONS = ("--show-completion", "--install-completion")
+SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
+"""Variable with which typer's options of completion take the name of a shell."""
 COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (
     (bound, plan, groups, family, compare, survive, sensitivity, score, show, bench, find),
     (run, lint),
@@ -157,8 +138,8 @@ for command in COMMANDS:
     app.command(name, cls=Command, help=description)(extended)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         emit(f"collopt {version('collopt')}")
         raise typer.Exit
 
@@ -182,8 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if len(arguments) > 1 and arguments[0] in (SHOW_COMPLETION, INSTALL_COMPLETION):
-            return _complete_for(arguments)
+        if len(arguments) > 1 and arguments[0] in COMPLETION_OPTIONS:
+            os.environ[SHELL_IS_NAMED] = "1"
         status = app(arguments or ["--help"], prog_name="collopt", standalone_mode=False)
     except (CertificateError, ProgramError) as error:
         return _failed(CHECK_FAILED, str(error))
@@ -202,6 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # How completion of shells ends, and help whose reader has gone, which is no error.
         gone = isinstance(leaving.__context__, OSError) and leaving.__context__.errno == errno.EPIPE
         status = 0 if gone else leaving.code
+    finally:
+        os.environ.pop(SHELL_IS_NAMED, None)
     return status if isinstance(status, int) else 0
 
 
@@ -214,20 +197,3 @@ def _usage(error: typer.TyperException) -> str:
     message = re.sub(r"\. Did you mean (.*\?)$", r" (did you mean \1)", error.format_message().rstrip("."))
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path} --help" if context else message
-
-
-def _complete_for(arguments: Sequence[str]) -> int:
-    """Print or install completion for the shell that follows the option; return the exit status."""
-    # Of typer, which has no public names for them.
-    from typer._completion_shared import get_completion_script, install
-
-    flag, shell, *more = arguments
-    if shell not in SHELLS or more:
-        stray = more[0] if shell in SHELLS else shell
-        raise UsageError(f"{flag} is followed by {shown(stray)}; expected one of {', '.join(SHELLS)}, or no shell")
-    if flag == SHOW_COMPLETION:
-        emit(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE, shell=shell))
-    else:
-        _, path = install(shell=shell, prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE)
-        emit(f"{shell} completion installed in {path}; it takes effect in new shells")
-    return 0

@@ -26,7 +26,7 @@ from torch.distributed.nn.functional import all_to_all_single
 from torch.nn.parallel import DistributedDataParallel
 
 from collopt.runtime import moe_combine, moe_dispatch
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 
 SERVERS, GPUS = 2, 2
 RANKS = SERVERS * GPUS

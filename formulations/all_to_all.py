@@ -39,12 +39,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import TopologyError, UnsupportedError
-from ..schedules.traffic.sizes import pair_amounts
+from ..schedules.sizes import pair_amounts
 from ..support.arrays import FloatArray, IntArray
 from ..support.validation import as_integers
 from ..topologies import Topology
-from ..topologies.graphs.orbits import LinkOrbits, link_orbits, trivial_link_orbits
 from ..topologies.network.topology import as_topology
+from ..topologies.symmetry.automorphisms import LinkOrbits, link_orbits, trivial_link_orbits
 from .modelling.blocks import BlockModel, Blocks
 
 __all__ = ["AllToAllModel", "build"]

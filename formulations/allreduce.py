@@ -43,7 +43,7 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..schedules.traffic.collective import Direction
+from ..schedules.collective import Direction
 from ..support.validation import shown
 from ..topologies import Link, Topology
 from ..topologies.network.links import as_root

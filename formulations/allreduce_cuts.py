@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..schedules.traffic.collective import Direction
+from ..schedules.collective import Direction
 from ..support.arrays import BoolArray, IntArray
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..schedules.traffic.collective import Direction
+from ..schedules.collective import Direction
 from ..support.arrays import FloatArray, IntArray
 from ..support.quantities import Exact, as_latency
 from ..support.validation import shown

@@ -31,7 +31,7 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..schedules import Forest
-from ..schedules.traffic.collective import TREE_COLLECTIVES, AnyCollective, Collective, Direction, as_collective
+from ..schedules.collective import TREE_COLLECTIVES, AnyCollective, Collective, Direction, as_collective
 from ..support.arrays import IntArray
 from ..support.validation import shown
 from ..topologies import Topology

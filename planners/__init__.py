@@ -19,7 +19,7 @@ from .pairs.dispatch import DispatchBound, DispatchPlan, schedule_dispatch
 from .pairs.dispatch_counts import DispatchCounts, count_dispatch
 from .pairs.fast import schedule_all_to_allv
 from .plans.files import load_plan
-from .plans.plan import Plan
+from .plans.plan import Plan, exporter
 from .plans.stages import on_stage
 from .registry import PLANNERS, Planner, plan
 from .trees.logical import LogicalTopology, Route, Split, logical_topology
@@ -28,6 +28,7 @@ from .trees.steiner import steiner_bound
 __all__ = ["PLANNERS", "Plan", "Planner", "bound", "bound_sizes", "load_plan", "on_stage", "plan", "plan_of_schedule"]
 __all__ += ["Synthesis", "compare", "lp_bound", "scan_trees_per_root", "sensitivity", "steiner_bound"]
 __all__ += ["LogicalTopology", "Route", "Split", "logical_topology"]
+__all__ += ["exporter"]
 __all__ += ["PlanFolder", "survive", "synthesis_frontier", "synthesise"]
 __all__ += ["bfb_cost", "bfb_schedule", "plan_bfb"]
 __all__ += ["Candidate", "Frontier", "find_topologies", "sweep_topologies"]

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from ..schedules import ALLREDUCE, BROADCAST, COLLECTIVES, PAIR_COLLECTIVES, REDUCE, TREE_COLLECTIVES, Collective
-from ..schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
+from ..schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ..topologies import Topology
 from .plans.plan import Plan
 
@@ -95,8 +95,8 @@ PLANNERS = {
     row[0]: Planner(*row)
     for row in (
         ("auto", "the best plan of the exact planners listed next, or of all for a size",
-         "registry:plan_auto",
-         _PairOptions(("chunks", "order", "size"), _for(TREE_COLLECTIVES, *TREE_OPTIONS, "size"))),
+         "auto.portfolio:plan_auto",
+         _PairOptions(("chunks", "order", "size", "effort"), _for(TREE_COLLECTIVES, *TREE_OPTIONS, "size", "effort"))),
         ("forestcoll", "throughput-optimal spanning trees, one set per rank (ForestColl)",
          "trees.forestcoll:plan_trees", _for(TREE_COLLECTIVES, *TREE_OPTIONS)),
         ("symmetric", "trees of a few ranks whose images under symmetries are all others, for up to a million ranks",

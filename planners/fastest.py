@@ -12,12 +12,12 @@ import numpy as np
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from ..schedules import Collective, as_bytes
 from ..schedules.bounds.size_bound import hop_latencies
-from ..schedules.paths.congestion import congestion
-from ..schedules.paths.schedule import NS_PER_US, rate_of_loads
+from ..schedules.collective import EVERY_ROOT
+from ..schedules.loads import congestion
+from ..schedules.schedule import NS_PER_US, rate_of_loads
 from ..schedules.timing.predict import Predictor
-from ..schedules.traffic.collective import EVERY_ROOT
 from ..topologies import Topology, reached_network
-from ..topologies.network.assumed_costs import as_costs
+from ..topologies.network.link_costs import as_costs
 from .catalogue import PLANNERS
 from .from_schedule import plan_of_schedule
 from .plans.plan import Plan

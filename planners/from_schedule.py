@@ -9,8 +9,8 @@ import numpy as np
 
 from ..errors import CertificateError, UnsupportedError
 from ..schedules import COLLECTIVES, Bound, Collective, Cut, Partition, Schedule, Witness, verified_loads
-from ..schedules.paths.schedule import is_verifiable
-from ..schedules.traffic.collective import AnyCollective, as_collective
+from ..schedules.collective import AnyCollective, as_collective
+from ..schedules.schedule import is_verifiable
 from ..support.validation import is_int, shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology

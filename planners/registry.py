@@ -1,34 +1,20 @@
 """Registry of planners: look-up by name, and the function `plan`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from difflib import get_close_matches
-from fractions import Fraction
 from typing import Any
 
-from ..errors import CapacityOverflowError, NoAnswerError, UnsupportedError
-from ..schedules import ALLREDUCE, COLLECTIVES, Collective
-from ..schedules.traffic.collective import AnyCollective, CollectiveName, as_collective
+from ..errors import UnsupportedError
+from ..schedules import COLLECTIVES, Collective
+from ..schedules.collective import AnyCollective, CollectiveName, as_collective
 from ..support.validation import as_flag, shown
-from ..topologies import RuntimeCosts, Topology
+from ..topologies import RuntimeCosts
 from ..topologies.files import NetworkLike, as_network
-from ..topologies.network.assumed_costs import CostsName, as_costs
+from ..topologies.network.link_costs import CostsName, as_costs
 from .catalogue import PLANNERS, Planner, PlannerName
-from .fastest import plan_for_size
 from .plans.plan import Plan
-from .trees.problem import has_few_trees, shard_weights
 
 __all__ = ["PLANNERS", "CollectiveName", "Planner", "PlannerName", "as_planner", "plan", "unknown_name"]
-
-MANY_RANKS = 64
-"""Above which what is exact may take minutes, and trees of switches that add, or FAST's stages, are tried first."""
-VERY_MANY_RANKS, VERY_MANY_LINKED = 1024, 512
-"""Above which trees by symmetries are tried first, in networks with switches and in those of ranks alone."""
-HARDLY_SLOWER = Fraction(1, 1000)  # the gap up to which these are taken
-CLOSE = Fraction(1, 50)  # the gap up to which these stages are taken
-
-
-DEFAULTS: tuple[dict[str, Any], ...] = ({}, {"in_network": True})  # options that leave an allreduce all freedom
 
 
 def plan(
@@ -49,6 +35,7 @@ def plan(
     in_network: bool | None = None,
     radix: int | None = None,
     aggregation: int | None = None,
+    effort: str | float | None = None,
     **network: Any,
 ) -> Plan:
     """Plan a collective on a topology, and verify the plan.
@@ -62,12 +49,8 @@ def plan(
     topology, collective
         As for `collopt.bound`.
     planner : str or Planner
-        A key of `PLANNERS`, or a planner of your own.  ``"auto"`` is ``"forestcoll"``, or ``"symmetric"`` on more
-        than 1024 ranks, or 512 without switches, where that comes within 0.1 % of its bound.  For an allreduce it is
-        the first of ``"forestcoll"``, ``"strength"`` and ``"allreduce-lp"`` that takes the options given and reaches
-        its bound, or the best of them and, on small networks with able switches, ``"steiner"``; on more than 64 ranks
-        ``"strength"`` where its trees gain by spanning switches; ``"multicommodity"`` for an all-to-all(v), but
-        ``"fast"`` for uneven traffic of more than 64 ranks where it comes within 2 % of its bound.
+        A key of `PLANNERS`, or a planner of your own.  ``"auto"`` runs exact planners until one reaches its bound, or
+        with a `size` lets all planners compete; ``plan.provenance`` says which it ran and which it left out.
     trees_per_root : int, optional
         The number k of trees per root, for ``"forestcoll"`` and ``"allreduce-lp"``; by default the smallest that
         reaches the bound.  Where roots have unequal shards, per unit of weight: see `Forest.root_weights`.
@@ -95,6 +78,8 @@ def plan(
         Of ``"bruck"``: one more than the messages that a rank sends in a step.
     aggregation : int, optional
         Trees that ``"pat"`` sends through at once, a power of two.
+    effort : {"low", "default", "high"} or float, optional
+        How much ``"auto"`` may compute, or estimated CPU seconds of it.
     **network
         As for `collopt.bound`.
 
@@ -125,34 +110,13 @@ def plan(
         "radix": radix,
         "family": family,
         "aggregation": aggregation,
+        "effort": effort,
     }
     options = {name: value for name, value in given.items() if value is not None}
     _check_options(chosen, collective, options)
     if costs is not None:
         topology = topology.changed(costs=as_costs(costs, topology))
     return chosen(topology, collective, **options)
-
-
-def plan_auto(topology: Topology, collective: Collective, *, size: int | str | None = None, **options: Any) -> Plan:
-    """Plan with the exact planner of the collective, for an allreduce with the best of three; or for a size."""
-    if size is None:
-        return _plan_exactly(topology, collective, **options)
-    return plan_for_size(
-        topology, collective, size, lambda network: _plan_exactly(network, collective, **options), options
-    )
-
-
-def _plan_exactly(topology: Topology, collective: Collective, **options: Any) -> Plan:
-    many = VERY_MANY_RANKS if topology.switch_nodes else VERY_MANY_LINKED
-    if topology.num_ranks > many and not options and (symmetric := _by_symmetry(topology, collective)):
-        return symmetric
-    if collective.in_pairs:
-        return _in_stages(topology, collective, options) or PLANNERS["multicommodity"](topology, collective, **options)
-    if collective.has_two_phases:
-        root, weights = options.pop("root", None), options.pop("weights", None)
-        shard_weights(topology, collective, root, weights)  # it has neither
-        return _best_allreduce(topology, options)
-    return PLANNERS["forestcoll"](topology, collective, **options)
 
 
 def as_planner(value: object) -> Planner:
@@ -170,64 +134,6 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> UnsupportedEr
     close = get_close_matches(name.lower().replace("_", "-")[:50], names, n=1) if isinstance(name, str) else []
     mended = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
     return UnsupportedError(f"there is no {what} {shown(name)}; {mended}")
-
-
-def _best_allreduce(topology: Topology, options: dict[str, Any]) -> Plan:
-    """Try the exact planners in turn, and where a gap is left, trees that branch at switches, if these are few.
-
-    On many ranks a plan whose trees span switches, and which is faster than the bound of all trees that do not, is
-    taken without trying the others.
-    """
-    if topology.num_ranks > MANY_RANKS and options in DEFAULTS and (spanning := _plan_with_switches(topology)):
-        return spanning
-    best: Plan | None = None
-    refusal: Exception | None = None
-    for name in ("forestcoll", "strength", "allreduce-lp"):
-        planner = PLANNERS[name]
-        if not all(planner.takes(ALLREDUCE, option) for option in options):
-            continue
-        try:
-            made = planner(topology, ALLREDUCE, **options)
-        except (UnsupportedError, NoAnswerError, CapacityOverflowError) as error:
-            refusal = refusal or error  # not for this network, or too large for it
-            continue
-        if best is None or (made.algbw, -made.gap) > (best.algbw, -best.gap):
-            best = made
-        if best.gap == 0 or name == "strength":
-            break
-    if best is None:
-        assert refusal  # every planner that was asked has refused, and ForestColl takes all options
-        raise refusal
-    if best.gap and options in DEFAULTS and has_few_trees(topology):
-        with suppress(UnsupportedError, NoAnswerError):  # groups of switches are too small, or floats too coarse
-            best = max(best, PLANNERS["steiner"](topology, ALLREDUCE), key=lambda made: (made.algbw, -made.gap))
-    return best
-
-
-def _by_symmetry(topology: Topology, collective: Collective) -> Plan | None:
-    """Plan by symmetries, if that covers the collective and comes close to the bound."""
-    if PLANNERS["symmetric"].plans(collective):
-        with suppress(UnsupportedError, CapacityOverflowError):
-            made = PLANNERS["symmetric"](topology, collective)
-            return made if made.gap <= HARDLY_SLOWER else None
-    return None
-
-
-def _plan_with_switches(topology: Topology) -> Plan | None:
-    from .trees.strength import plan_with_switches
-
-    with suppress(UnsupportedError, NoAnswerError, CapacityOverflowError):
-        return plan_with_switches(topology)
-    return None  # not for this network, or too large for it
-
-
-def _in_stages(topology: Topology, collective: Collective, options: dict[str, Any]) -> Plan | None:
-    """Plan uneven traffic of many ranks by FAST, if that suits and comes close to its bound."""
-    if topology.num_ranks > MANY_RANKS and options.keys() == {"traffic"}:
-        with suppress(UnsupportedError, NoAnswerError, CapacityOverflowError):
-            made = PLANNERS["fast"](topology, collective, **options)
-            return made if made.gap <= CLOSE else None
-    return None
 
 
 def _check_options(planner: Planner, collective: Collective, options: Mapping[str, Any]) -> None:

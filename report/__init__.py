@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .figures.trees import tree_figure
     from .html import write_report
     from .layout import link_curves, node_layout
-    from .tables.plan_tables import bound_links, curve_table, link_table, step_table, tree_table
+    from .plan_tables import bound_links, curve_table, link_table, step_table, tree_table
 
 __all__ = ["bandwidth_figure", "gantt_figure", "logical_figure", "pareto_figure", "save_figure", "topology_figure"]
 __all__ += ["tree_figure", "utilization_figure"]
@@ -31,7 +31,7 @@ _MODULES = {
     "figures.trees": "tree_figure",
     "html": "write_report",
     "layout": "link_curves node_layout",
-    "tables.plan_tables": "bound_links curve_table link_table step_table tree_table",
+    "plan_tables": "bound_links curve_table link_table step_table tree_table",
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -100,18 +100,20 @@ def box_of_nodes(topology: Topology) -> Mapping[str, str]:
     """Box of each node: its name up to the slash, or of a rank without one the only neighbor."""
     boxes = {node: node.rpartition("/")[0] for node in topology.nodes}
     for rank in topology.compute_nodes:
-        beside = {boxes[link.head] for link in topology.out_links(rank)}
-        if not boxes[rank] and len(beside) == 1:
-            boxes[rank] = beside.pop()
+        neighbor_boxes = {boxes[link.head] for link in topology.out_links(rank)}
+        if not boxes[rank] and len(neighbor_boxes) == 1:
+            boxes[rank] = neighbor_boxes.pop()
     return boxes
 
 
 def _coordinates(names: Sequence[str]) -> list[tuple[int, ...]]:
     """Read coordinates such as those of ``gpu1.0.3``; none, if not every name has as many, and other ones."""
     matches = [re.fullmatch(r"\D*([0-9]{1,6}(?:\.[0-9]{1,6})+)", name) for name in names]
-    found = [tuple(map(int, match[1].split("."))) for match in matches if match]
-    same = len(found) == len(names) == len(set(found)) and len({len(place) for place in found}) == 1
-    return found if same else []
+    coordinates = [tuple(map(int, match[1].split("."))) for match in matches if match]
+    regular = (
+        len(coordinates) == len(names) == len(set(coordinates)) and len({len(place) for place in coordinates}) == 1
+    )
+    return coordinates if regular else []
 
 
 def _on_grid(coordinates: Sequence[tuple[int, ...]]) -> tuple[FloatArray, FloatArray]:
@@ -146,35 +148,35 @@ def _by_distances(topology: Topology, points: FloatArray) -> tuple[FloatArray, F
     tails, heads, capacities, _ = topology.arrays
     count = len(points)
     lengths = np.sqrt(capacities.max(initial=1) / capacities)
-    wanted = shortest_path(coo_array((lengths, (tails, heads)), shape=(count, count)).tocsr(), directed=False)
-    wanted = np.minimum(wanted, 2 * np.max(wanted, where=np.isfinite(wanted), initial=1))  # of parts without links
+    targets = shortest_path(coo_array((lengths, (tails, heads)), shape=(count, count)).tocsr(), directed=False)
+    targets = np.minimum(targets, 2 * np.max(targets, where=np.isfinite(targets), initial=1))  # of parts without links
     order = np.random.default_rng(0)
     starts = [points, *(points[order.permutation(count)] for _ in range(STARTS - 1))]
-    ends = [_unstressed(start, wanted) for start in starts]
+    ends = [_unstressed(start, targets) for start in starts]
     # The first of those that are equal but for rounding, so that all machines choose the same.
-    least = min(stress for _, stress in ends)
-    chosen = next(number for number, (_, stress) in enumerate(ends) if stress <= least * 1.001 + 1e-9)
-    points = ends[chosen][0]
-    if chosen > 0:
+    lowest = min(stress for _, stress in ends)
+    number_of_best = next(number for number, (_, stress) in enumerate(ends) if stress <= lowest * 1.001 + 1e-9)
+    points = ends[number_of_best][0]
+    if number_of_best > 0:
         points = points @ np.linalg.svd(points, full_matrices=False)[2].T
         # Libraries differ in signs: the first node is at the top left.
         points = points * np.where(points[0] * [-1, 1] < 0, -1, 1)
-    apart = _distances(points)
-    nearest = np.min(apart, axis=1, where=apart > 0, initial=apart.max())
+    distances = _distances(points)
+    nearest = np.min(distances, axis=1, where=distances > 0, initial=distances.max())
     # Most are 1 from their nearest neighbor, and none is so near that nodes would overlap.
     x, y = np.round(points / min(np.median(nearest), nearest.min() / NEAREST), 2).T
     return x, y
 
 
-def _unstressed(points: FloatArray, wanted: FloatArray) -> tuple[FloatArray, float]:
+def _unstressed(points: FloatArray, targets: FloatArray) -> tuple[FloatArray, float]:
     """Return a local minimum of the stress of `points` around 0, and the stress."""
-    weights = 1 / np.where(wanted > 0, wanted, np.inf) ** 2
+    weights = 1 / np.where(targets > 0, targets, np.inf) ** 2
     inverse = np.linalg.pinv(np.diag(weights.sum(axis=1)) - weights)
     for _ in range(ROUNDS):
-        apart = _distances(points)
-        pulls = weights * wanted / np.where(apart > 0, apart, np.inf)
+        distances = _distances(points)
+        pulls = weights * targets / np.where(distances > 0, distances, np.inf)
         points = inverse @ (np.diag(pulls.sum(axis=1)) - pulls) @ points
-    return points, float((weights * (_distances(points) - wanted) ** 2).sum())
+    return points, float((weights * (_distances(points) - targets) ** 2).sum())
 
 
 def _distances(points: FloatArray) -> FloatArray:
@@ -188,8 +190,8 @@ def _rank_positions(topology: Topology) -> FloatArray:
     switches = set(topology.switch_nodes)
     groups: dict[object, list[int]] = {}
     for rank, node in enumerate(topology.compute_nodes):
-        beside = frozenset(link.head for link in topology.out_links(node)) & switches
-        groups.setdefault(boxes[node] or beside, []).append(rank)
+        neighbors = frozenset(link.head for link in topology.out_links(node)) & switches
+        groups.setdefault(boxes[node] or neighbors, []).append(rank)
     positions = np.zeros(topology.num_ranks)
     start = 0.0
     for ranks in groups.values():
@@ -202,16 +204,16 @@ def _in_rows(topology: Topology) -> Places:
     """Place ranks in a row, and switches in rows above the mean of their neighbors below."""
     x = np.zeros(len(topology.nodes))
     x[: topology.num_ranks] = _rank_positions(topology)
-    beside = _neighbors(topology)
-    rows = _row_numbers(topology, beside)
+    neighbors = _neighbors(topology)
+    rows = _row_numbers(topology, neighbors)
     width = float(x.max()) + 1
     for row in sorted({row for row in rows if row != 0}, key=lambda row: (abs(row), row)):
         members = [node for node, at in enumerate(rows) if at == row]
-        lower = [[other for other in beside[node] if abs(rows[other]) < abs(row)] for node in members]
-        wanted = np.array([x[below].mean() if below else width / 2 for below in lower])
+        lower = [[other for other in neighbors[node] if abs(rows[other]) < abs(row)] for node in members]
+        targets = np.array([x[below].mean() if below else width / 2 for below in lower])
         # A few switches over many ranks have room, around a circle all of it.
         room = width / len(members) * (1 if width > WIDEST_ROW else 0.5)
-        x[members] = _apart(wanted, max(room, 1.0) if row > 1 else 1.0)
+        x[members] = _spread(targets, max(room, 1.0) if row > 1 else 1.0)
     width = float(np.ptp(x)) + 1
     height = min(max(width / 9, LOWEST), HIGHEST)
     if width > WIDEST_ROW:
@@ -235,37 +237,37 @@ def _in_rings(x: FloatArray, rows: tuple[int, ...]) -> Places:
 
 def _neighbors(topology: Topology) -> list[list[int]]:
     """Nodes that each node has a link with, in either direction."""
-    beside: list[set[int]] = [set() for _ in topology.nodes]
+    neighbors: list[set[int]] = [set() for _ in topology.nodes]
     for tail, head in zip(topology.arrays.tails.tolist(), topology.arrays.heads.tolist(), strict=True):
-        beside[tail].add(head)
-        beside[head].add(tail)
-    return [sorted(nodes) for nodes in beside]
+        neighbors[tail].add(head)
+        neighbors[head].add(tail)
+    return [sorted(nodes) for nodes in neighbors]
 
 
-def _row_numbers(topology: Topology, beside: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _row_numbers(topology: Topology, neighbors: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Row of each node: hops from the nearest rank; switches linked with ranks only are below if others are above."""
     ranks = topology.num_ranks
     rows = dict.fromkeys(range(ranks), 0)
     reached, distance = list(rows), 0
     while reached:
         distance += 1
-        reached = sorted({other for node in reached for other in beside[node]} - rows.keys())
+        reached = sorted({other for node in reached for other in neighbors[node]} - rows.keys())
         rows |= dict.fromkeys(reached, distance)
     top = max(rows.values())
     for node in range(ranks, len(topology.nodes)):
-        if top > 1 and rows.get(node) == 1 and all(other < ranks for other in beside[node]):
+        if top > 1 and rows.get(node) == 1 and all(other < ranks for other in neighbors[node]):
             rows[node] = BELOW
     # A switch without links has to be somewhere.
     return tuple(rows.get(node, max(top, 1)) for node in range(len(topology.nodes)))
 
 
-def _apart(wanted: FloatArray, distance: float) -> FloatArray:
+def _spread(targets: FloatArray, distance: float) -> FloatArray:
     """Separate positions by `distance` in the same order, with the least squared movement."""
     from scipy.optimize import isotonic_regression
 
-    order, apart = np.argsort(wanted, kind="stable"), distance * np.arange(len(wanted))
-    places = np.empty(len(wanted))
-    places[order] = isotonic_regression(wanted[order] - apart).x + apart
+    order, offsets = np.argsort(targets, kind="stable"), distance * np.arange(len(targets))
+    places = np.empty(len(targets))
+    places[order] = isotonic_regression(targets[order] - offsets).x + offsets
     return places
 
 
@@ -342,10 +344,10 @@ def _blocked(points: FloatArray, first: npt.NDArray[np.int64], last: npt.NDArray
     for link, (start, end) in enumerate(zip(first, last, strict=True)):
         across = points[end] - points[start]
         length = float(across @ across)
-        beside = points - points[start]
-        along = beside @ across / max(length, 1e-9)
-        distance = np.abs(beside @ np.array([-across[1], across[0]])) / max(length, 1e-9) ** 0.5
-        near = (along > 0.01) & (along < 0.99) & (distance < NEAR)
+        offsets = points - points[start]
+        components = offsets @ across / max(length, 1e-9)
+        distance = np.abs(offsets @ np.array([-across[1], across[0]])) / max(length, 1e-9) ** 0.5
+        near = (components > 0.01) & (components < 0.99) & (distance < NEAR)
         near[[start, end]] = False
         blocked[link] = bool(near.any())
     return blocked

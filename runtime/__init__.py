@@ -1,33 +1,33 @@
 """Runtimes: per-rank programs, their interpreter, exporters and execution."""
 
-from .chakra.export import plan_traces
-from .chakra.replay import Replay, replay_traces
-from .chakra.trace import Attribute, NodeKind, Trace, TraceNode, read_trace, write_trace
-from .distributed.all_to_allv.all_to_all_single import all_to_all_single, differentiable_all_to_all
-from .distributed.execution.execute import execute
-from .distributed.execution.launch import RunReport, run_local
-from .distributed.jax_programs.function import jax_function
-from .distributed.moe.dispatch import Dispatched, MoeHandle, moe_combine, moe_dispatch
-from .distributed.processes.rendezvous import launched_rank
-from .families.windows import lint_family
-from .families.write import write_family
+from .all_to_allv.all_to_all_single import all_to_all_single, differentiable_all_to_all
+from .execution.execute import execute
+from .execution.jax_function import jax_function
+from .execution.launch import RunReport, run_local
+from .execution.rendezvous import launched_rank
 from .interpreter.check import check_program
 from .interpreter.interpret import run_program
 from .lowering.lower import lower
-from .measuring.bench.bench import measure_plans
-from .measuring.bench.report import BenchReport
-from .measuring.calibration.calibrate import Calibration, Measurement, calibrate
-from .measuring.calibration.measured_times import MeasuredTimes, read_nccl_tests
-from .msccl.format.writer import to_xml_text
-from .msccl.lint.lint import lint_file
+from .measuring.bench_report import BenchReport
+from .measuring.calibrate import Calibration, Measurement, calibrate
+from .measuring.measure_plans import measure_plans
+from .measuring.measured_times import MeasuredTimes, read_nccl_tests
+from .moe.dispatch import Dispatched, MoeHandle, moe_combine, moe_dispatch
+from .msccl.linter import lint_file
 from .msccl.reader import interpret_file, read_xml
-from .mscclpp.format.execution_plan import ExecutionPlan
-from .mscclpp.format.reader import read_mscclpp
-from .mscclpp.machine.machine import interpret_mscclpp
+from .msccl.writer import to_xml_text
+from .mscclpp.execution_plan import ExecutionPlan
+from .mscclpp.interpret import interpret_mscclpp
+from .mscclpp.reader import read_mscclpp
+from .nccl.families import write_family
 from .nccl.tuner import write_nccl_tuner
+from .nccl.windows import lint_family
 from .programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from .programs.transformations import without_receive_reduce
 from .scoring.score import Score, score
+from .simulation.chakra_export import plan_traces
+from .simulation.chakra_replay import Replay, replay_traces
+from .simulation.chakra_trace import Attribute, NodeKind, Trace, TraceNode, read_trace, write_trace
 from .simulation.simulate import Simulation, simulate
 
 __all__ = ["ChunkRange", "Dependency", "Instruction", "Program", "RankProgram", "ThreadBlock"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ColloptError, UnsupportedError
-from .distributed.calls.arguments import import_torch
-from .distributed.torch_backend.plan_cache import BackendSettings, compare_digests, configure, settings_of
+from .execution.arguments import import_torch
+from .torch_backend.settings import BackendSettings, compare_digests, configure, settings_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -37,7 +37,7 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
     those are the calls on the default group.
     """
     _, dist = import_torch()
-    from .distributed.torch_backend.process_group import PlannedGroup
+    from .torch_backend.process_group import PlannedGroup
 
     found = dist.group.WORLD if group is None else group
     if not isinstance(found, PlannedGroup):
@@ -47,8 +47,8 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
 
 def _create(options: Any, group_options: Any) -> Any:
     """Create a process group; torch calls this on each of its ranks."""
-    from .distributed.torch_backend.plan_cache import PlanCache
-    from .distributed.torch_backend.process_group import PlannedGroup
+    from .torch_backend.plan_cache import PlanCache
+    from .torch_backend.process_group import PlannedGroup
 
     digest: str | ColloptError
     settings, cache = None, None

@@ -8,13 +8,32 @@ from .bounds.size_bound import FanOut, RateAndHop, SizeBound
 from .bounds.time_witness import TimedCut, TimedLink, TimedRequest, TimeWitness
 from .bounds.tree_witnesses import TreeDual, TreePartition
 from .bounds.witness import EVERY_SCHEDULE, Crossing, LinkValue, Witness
-from .paths.congestion import busiest_links, congestion
-from .paths.schedule import Schedule, rate_of_loads, schedule_time, verified_loads
-from .schedule_json import SCHEDULE_READERS, schedule_from_json, schedule_to_json
+from .collective import (
+    ALL_TO_ALL,
+    ALL_TO_ALLV,
+    ALLGATHER,
+    ALLREDUCE,
+    BROADCAST,
+    COLLECTIVES,
+    PAIR_COLLECTIVES,
+    REDUCE,
+    REDUCE_SCATTER,
+    TREE_COLLECTIVES,
+    Collective,
+    register_collective,
+)
+from .loads import busiest_links, congestion
+from .schedule import (
+    SCHEDULE_KINDS,
+    Schedule,
+    rate_of_loads,
+    schedule_from_json,
+    schedule_time,
+    schedule_to_json,
+    verified_loads,
+)
 from .stages.schedule import AllToAllvSchedule, Stage
 from .stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
-from .steps import flow_verify as flow_verify
-from .steps import verify as step_verify  # noqa: F401
 from .steps.allreduce import AnyStepSchedule, StepAllreduce, StepExchange
 from .steps.cost import StepCost, step_cost
 from .steps.expansions import (
@@ -31,31 +50,18 @@ from .steps.expansions import (
 )
 from .steps.flow import FlowPath, FlowSchedule, StagedFlow
 from .steps.step_schedule import Send, StepSchedule
-from .traffic.collective import (
-    ALL_TO_ALL,
-    ALL_TO_ALLV,
-    ALLGATHER,
-    ALLREDUCE,
-    BROADCAST,
-    COLLECTIVES,
-    PAIR_COLLECTIVES,
-    REDUCE,
-    REDUCE_SCATTER,
-    TREE_COLLECTIVES,
-    Collective,
-    register_collective,
-)
-from .trees import verify as tree_verify  # noqa: F401
 from .trees.allreduce import Allreduce, TreeSchedule
-from .trees.forest import Forest, Tree, TreeEdge
+from .trees.forest import Forest
 from .trees.in_network import in_network
 from .trees.symmetric_forest import RankEdges, RankTransfers, SymmetricAllreduce, SymmetricForest, rank_transfers
+from .trees.tree_arrays import TreeEdge
+from .trees.tree_schedule import Tree
 
 __all__ = ["ALLGATHER", "ALLREDUCE", "ALL_TO_ALL", "ALL_TO_ALLV", "BROADCAST", "REDUCE", "REDUCE_SCATTER"]
 __all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective", "as_bytes"]
 __all__ += ["register_collective"]
 __all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
-__all__ += ["SCHEDULE_READERS", "schedule_from_json", "schedule_to_json"]
+__all__ += ["SCHEDULE_KINDS", "schedule_from_json", "schedule_to_json"]
 __all__ += ["Allreduce", "Forest", "SymmetricAllreduce", "SymmetricForest", "Tree", "TreeEdge", "TreeSchedule"]
 __all__ += ["in_network"]
 __all__ += ["RankEdges", "RankTransfers", "rank_transfers"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import MissingDependencyError, UnsupportedError
 from .validation import shown
@@ -14,14 +15,32 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_registered: defaultdict[str, dict[str, Callable[..., Any]]] = defaultdict(dict)
+"""Functions of this program by group and name; those of packages are entry points."""
+
+
+def register(group: str, name: str) -> Callable[[Function], Function]:
+    """Return a decorator that registers a function for this program, as an entry point of the group does for all."""
+
+    def decorate(function: Function) -> Function:
+        _registered[group][name] = function
+        return function
+
+    return decorate
+
+
 def call_registered(
     group: str, kind: str, name: object, arguments: tuple[object, ...], options: Mapping[str, object]
 ) -> Any:
-    """Call the function that is registered in an entry point group under a name."""
-    known = entry_points(group=group)
-    if not isinstance(name, str) or name not in known.names:
-        raise UnsupportedError(f"there is no {kind} {shown(name)}; expected one of {', '.join(sorted(known.names))}")
-    return call_with_options(known[name].load(), f"the {kind} {name}", arguments, options)
+    """Call the function that is registered in an entry point group, or by `register`, under a name."""
+    packaged, own = entry_points(group=group), _registered[group]
+    if not isinstance(name, str) or name not in packaged.names | own.keys():
+        known = ", ".join(sorted(packaged.names | own.keys()))
+        raise UnsupportedError(f"there is no {kind} {shown(name)}; expected one of {known}")
+    function = own[name] if name in own else packaged[name].load()
+    return call_with_options(function, f"the {kind} {name}", arguments, options)
 
 
 def call_with_options(

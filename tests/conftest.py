@@ -72,11 +72,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def forked_supervisors() -> Iterator[None]:
     """Fork supervisors of local ranks from one process that has imported torch."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collopt.runtime.distributed.processes.local_ranks.subprocess", ForkedSubprocess)
+        patch.setattr("collopt.runtime.execution.local_ranks.subprocess", ForkedSubprocess)
         yield
 
 
 @pytest.fixture
 def real_supervisors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start supervisors of local ranks as the product does."""
-    monkeypatch.setattr("collopt.runtime.distributed.processes.local_ranks.subprocess", subprocess)
+    monkeypatch.setattr("collopt.runtime.execution.local_ranks.subprocess", subprocess)

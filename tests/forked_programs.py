@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from cli_calls import Answer, without_note
-from collopt.runtime.distributed.processes import local_ranks
+from collopt.runtime.execution import local_ranks
 from forked_supervisors import ForkedSubprocess, forking_context, start
 
 __all__ = ["ForkedProgram", "forked"]

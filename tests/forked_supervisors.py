@@ -18,7 +18,7 @@ import pytest
 PRELOAD = [
     "torch",
     "torch.distributed",
-    "collopt.runtime.measuring.bench.bench",
+    "collopt.runtime.measuring.measure_plans",
     # What ranks and programs would otherwise import one by one, for half a second each: their tasks, and kernels.
     "pytest",
     "hypothesis",
@@ -26,7 +26,7 @@ PRELOAD = [
     "torch.distributed.fsdp",
     "collopt.cli.app",
     "scipy.linalg",
-    "collopt.runtime.distributed.all_to_allv.step_kernel",
+    "collopt.runtime.all_to_allv.step_kernel",
 ]
 
 

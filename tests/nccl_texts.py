@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collopt.topologies.importing.nccl.nccl_xml import read_box
-from collopt.topologies.importing.sources.document import Document, read_document
-from collopt.topologies.importing.sources.options import BoxOptions
+from collopt.topologies.importing.documents import Document, read_document
+from collopt.topologies.importing.nccl_xml import read_nccl
+from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.switched.scale_out import Box
 from sample_files import sample
 
@@ -70,7 +70,7 @@ def port(dev: int, speed: object = 200000, guid: str | None = None, number: int 
 
 def box_of(text: str, **options: object) -> Box:
     """Read a text as a box."""
-    return read_box(Document("topo.xml", text), BoxOptions.of(**options))  # type: ignore[arg-type]
+    return read_nccl(Document("topo.xml", text), BoxOptions.of(**options))  # type: ignore[arg-type]
 
 
 def real_file(name: str) -> Document:

@@ -24,7 +24,7 @@ BESIDE_ROOMS = (
     "collopt.runtime.mscclpp.export",
     "collopt.runtime.nccl.graph",
     "collopt.runtime.nccl.tuner",
-    "collopt.runtime.chakra.export",
+    "collopt.runtime.simulation.chakra_export",
 )
 """Modules with names that people need and that are not those of a room: a backend, and options of exporters."""
 

@@ -24,7 +24,7 @@ from collopt.cli.terminal.output import emit, note
 from collopt.cli.terminal.progress import computing
 from collopt.errors import SolverError
 from collopt.planners import PLANNERS
-from collopt.runtime.msccl.format.limits import RUNTIMES
+from collopt.runtime.msccl.limits import RUNTIMES
 from collopt.support.formatting import abbreviated_names, gap_text, rate_text
 from slow_cases import slow_where
 

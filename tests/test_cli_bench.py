@@ -13,7 +13,7 @@ import pytest
 import collopt
 from cli_calls import Answer, call, netfile, refusal
 from collopt.runtime import BenchReport
-from collopt.runtime.measuring.bench.report import BenchRow, Device, Reading
+from collopt.runtime.measuring.bench_report import BenchRow, Device, Reading
 from collopt.topologies import ring
 from test_cli_run_launched import answers, free_port, start
 
@@ -147,55 +147,6 @@ def test_every_option_reaches_the_measurement(
     for asked in calls:
         del asked["on_row"]
     assert calls == [usual, usual | short, usual | long]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["-b", "much"], "--minbytes 'much' is not understood"),
-        (["-e", "0"], "--maxbytes '0' is not understood"),
-        (["-f", "1"], "--stepfactor is '1'; expected a whole number from 2"),
-        (["-f", "2", "-i", "4"], "--stepfactor and --stepbytes are mutually exclusive; give one"),
-        (["-b", "64M"], "the sweep ends at 33554432 bytes and begins at 67108864"),
-        (["-n", "0"], "--iters is '0'"),
-        (["-w", "-1"], "--warmup_iters is '-1'"),
-        (["-c", "x"], "--check is 'x'"),
-        (["-d", "int16"], "datatype is 'int16'; expected one of int8, uint8"),
-        (["-o", "xor"], "op is 'xor'; expected one of sum"),
-        (["-o", "avg", "-d", "int8"], "avg is not supported on int8"),
-        (["--backend", "mpi"], "backend is 'mpi'; expected one of gloo, nccl"),
-        (["--timeout", "0"], "--timeout is '0'"),
-        (["-q", "1"], "No such option: -q"),
-        (["-n", "2", "-n", "3"], "--iters is given twice; keep one"),
-        (["--collective", "allgather"], "--collective applies to plans made for --topology; give --topology too"),
-        (["--nodes", "4"], "--nodes applies to plans made for --topology"),
-        (["--topology", "ring"], "--topology ring needs --collective"),
-    ],
-)
-def test_senseless_options_are_refused_in_one_line(
-    capsys: pytest.CaptureFixture[str],
-    plan_file: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    message: str,
-) -> None:
-    """Before any process is started."""
-    monkeypatch.setattr("collopt.runtime.distributed.processes.rendezvous.run_ranks", None)
-    assert message in refusal(call(capsys, "bench", plan_file, *words))
-
-
-def test_plans_that_do_not_go_together_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """For other ranks, twice the same, none at all, or an operation where nothing is added up."""
-    two, three = tmp_path / "two.json", tmp_path / "three.json"
-    for ranks, path in ((2, two), (3, three)):
-        collopt.plan(ring(ranks), "allgather").save(path)
-    assert f"{two} and {three} differ in ranks: 2 and 3; measure them separately" in refusal(
-        call(capsys, "bench", two, three)
-    )
-    assert f"{two} is given twice" in refusal(call(capsys, "bench", two, two))
-    assert "there is nothing to measure" in refusal(call(capsys, "bench"))
-    assert "does not reduce; leave it out" in refusal(call(capsys, "bench", two, "-o", "max"))
-    assert "nowhere.json" in refusal(call(capsys, "bench", tmp_path / "nowhere.json"))
 
 
 def launched(plan: Path, *options: list[object]) -> list[Answer]:

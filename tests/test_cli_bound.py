@@ -1,7 +1,5 @@
 """`collopt bound`."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 
@@ -120,21 +118,3 @@ def test_least_times_at_several_sizes(capsys: pytest.CaptureFixture[str]) -> Non
     lines = call(capsys, *words, "--csv").out.splitlines()
     assert lines[0] == "size,bytes,time_us,time_exact,algbw,busbw,argument,reason"
     assert len(lines) == 3
-
-
-@pytest.mark.parametrize("sizes", [("64K", "1M"), ("64K,1M",)])
-def test_several_sizes_repeat_the_option(capsys: pytest.CaptureFixture[str], sizes: tuple[str, ...]) -> None:
-    """A list is refused with what to write instead."""
-    answer = call(capsys, "bound", "ring", "--nodes", 4, "allgather", "--size", *sizes)
-    assert answer.status == 2
-    assert answer.err == "collopt: error: --size takes one value at a time; repeat it: --size 64K --size 1M\n"
-
-
-def test_costs_need_a_size(capsys: pytest.CaptureFixture[str]) -> None:
-    """They do not change the bound for endless data."""
-    for command in ("bound", "plan", "compare"):
-        answer = call(capsys, command, "ring", "--set", "n=4", "allgather", "--costs", "fused")
-        assert (answer.status, answer.err) == (2, "collopt: error: --costs matter at a size; give --size too\n")
-    answer = call(capsys, "bound", "ring", "--set", "n=4", "allgather", "--size", "1M", "--costs", "fast")
-    assert answer.status == 2
-    assert answer.err == "collopt: error: there are no costs 'fast'; expected one of links, generic, fused\n"

@@ -91,45 +91,6 @@ def test_a_run_of_all_ranks_is_about_all_links(capsys: pytest.CaptureFixture[str
     assert row["value"] == pytest.approx(0.5, rel=0.02)
 
 
-def test_times_that_the_model_does_not_describe_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A line cannot be both of two."""
-    fast, slow = times(tmp_path / "fast.txt", 4, 240), times(tmp_path / "slow.txt", 9, 60)
-    classes = ("--class", f"gpu-nvswitch={fast}", "--class", f"gpu-nvswitch={slow}")
-    answer = call(capsys, "calibrate", "--topology", "dgx-a100", *classes)
-    assert answer.status == 0
-    said = f"collopt: note: {fast}: the model does not describe the 46 measured times well: median error "
-    assert answer.err.startswith(said)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "there is nothing to calibrate; give output of nccl-tests, or --topology"),
-        (("FILE", "-o", "x.json"), "--output applies to a network; give --topology too"),
-        (("FILE", "--boxes", "2"), "--boxes applies to a network; give --topology too"),
-        (("--class", "gpu-nic=FILE"), "--class applies to a network; give --topology too"),
-        (("--topology", "mi250", "-o", "x.json"), "--output needs measured times"),
-        (("--topology", "mi250", "--class", "FILE"), "is not of the form NAMES="),
-        (("--topology", "mi250", "--class", ",=FILE"), "is not of the form NAMES="),
-        (("FILE", "--collective", "coffee"), "--collective is 'coffee'; expected one of nccl-tests"),
-        (("FILE", "--collective", "allgather"), "--collective is allgather, but FILE says sendrecv"),
-        (("FILE", "--by", "me"), "FILE does not say whose times it has; leave 'me' out"),
-        (("FILE", "--json", "--csv"), "--json and --csv are mutually exclusive"),
-        (("FILE", "--topology", "mi250"), "FILE was measured on 2 ranks, and the network has 16"),
-        (("--topology", "mi250", "--class", "gpu-cup=FILE"), "there is no link class 'gpu-cup'"),
-        (("nowhere.txt",), "nowhere.txt does not exist"),
-        (("FILE", "--topology", "mi250", "-o", "FILE"), "is also read or written by this command"),
-    ],
-)
-def test_requests_that_make_no_sense_are_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], message: str
-) -> None:
-    """In one line, before anything is done."""
-    file = str(times(tmp_path / "times.txt", 4, 240))
-    answer = call(capsys, "calibrate", *(word.replace("FILE", file) for word in words))
-    assert message.replace("FILE", file) in refusal(answer)
-
-
 @pytest.mark.slow
 def test_a_benchmark_on_this_machine_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """What `collopt bench` measures over gloo, as text and as JSON; its times mean nothing here."""

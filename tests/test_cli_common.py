@@ -16,9 +16,9 @@ import pytest
 
 from cli_calls import call, process, refusal
 from collopt.cli.app import COMMANDS, GROUPS
-from collopt.cli.arguments import parameters
-from collopt.cli.arguments.parameters import complete_collective, complete_planner, complete_topology
+from collopt.cli.terminal import parameters
 from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
+from collopt.cli.terminal.parameters import complete_collective, complete_planner, complete_topology
 from collopt.planners import PLANNERS
 from collopt.planners.plans.stages import Trace, on_stage
 from collopt.support import progress
@@ -78,19 +78,6 @@ def test_the_seed_reaches_the_heuristics(capsys: pytest.CaptureFixture[str], tmp
         assert call(capsys, "verify", files[-1]).status == 0
     contents = [file.read_bytes() for file in files]
     assert contents[0] == contents[1] != contents[2] == contents[3]
-
-
-@pytest.mark.parametrize("seed", ["-1", "1.5", "many", 2**31])
-@pytest.mark.parametrize("words", [("plan", *RING), ("lint", "x.xml"), ("run", "x.json"), ("bench", "x.json")])
-def test_other_seeds_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], seed: object) -> None:
-    """In one line, before a file is looked at."""
-    assert "expected a whole number from 0 to 2147483647" in refusal(call(capsys, *words, f"--seed={seed}"))
-
-
-@pytest.mark.parametrize("count", ["0", "-1", "1.5", "many", "4096"])
-def test_other_threads_are_refused(capsys: pytest.CaptureFixture[str], count: str) -> None:
-    """In one line."""
-    assert "expected a whole number from 1 to 1024" in refusal(call(capsys, "bound", *RING, f"--threads={count}"))
 
 
 @pytest.mark.parametrize(
@@ -205,17 +192,10 @@ def test_completion_is_shown_for_the_shell_that_is_named(
     assert sign in answer.out
 
 
-@pytest.mark.parametrize("words", [("csh",), ("zsh", "fish"), ("plan",)])
-def test_other_words_after_completion_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    """With the shells that are known."""
-    message = refusal(call(capsys, "--show-completion", *words))
-    assert f"followed by '{words[-1]}'; expected one of bash, zsh, fish, powershell, pwsh, or no shell" in message
-
-
 def test_importing_the_completions_loads_nothing_heavy() -> None:
     """A shell waits for them at every press of a key."""
     program = (
-        "import sys; from collopt.cli.arguments import parameters as p; "
+        "import sys; from collopt.cli.terminal import parameters as p; "
         "p.complete_topology('m'); p.complete_planner('m'); "
         "print([name for name in ('numba', 'scipy', 'pandas', 'torch') if name in sys.modules])"
     )

@@ -1,7 +1,5 @@
 """`collopt compare`."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path
@@ -150,23 +148,6 @@ def test_only_the_planners_named_are_asked(capsys: pytest.CaptureFixture[str], t
     ).data
     assert [row["planner"] for row in rows if row["kind"] == "plan"] == ["ring", "blink"]
     assert [row["gap"] for row in rows if row["kind"] == "plan"] == [0, 0.25]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("allgather", "--json", "--csv"), "--json and --csv are mutually exclusive; give one of them"),
-        (("allgather", "--planner", "rings"), "there is no planner 'rings'; did you mean ring?"),
-        (("allgather", "--size", "1X"), "size '1X' is not understood"),
-        (("allgather", "--root", "1"), "allgather has no root"),
-        (("gossip",), "there is no collective 'gossip'; expected one of allgather, "),
-    ],
-)
-def test_unusable_requests_are_refused(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
-) -> None:
-    """In one line, before the work."""
-    assert refusal(call(capsys, "compare", "ring", "--nodes", 4, *words)).startswith(message)
 
 
 def test_the_cost_of_a_failure_can_be_compared(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import collopt
 import collopt.support.packages
 from cli_calls import call, process
 from collopt.planners.plans.stages import on_stage
-from collopt.runtime.distributed.processes.torch_facts import TorchFacts, torch_facts
+from collopt.runtime.execution.rendezvous import TorchFacts, torch_facts
 from collopt.support.kernels import cache_problems
 from collopt.topologies import ring
 
@@ -83,7 +83,7 @@ def test_a_wrong_answer_of_the_solver_is_a_failure(
 
 def test_what_is_missing_is_no_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said what to install."""
-    monkeypatch.setattr("collopt.runtime.distributed.processes.torch_facts.torch_facts", lambda: TorchFacts(None))
+    monkeypatch.setattr("collopt.runtime.execution.rendezvous.torch_facts", lambda: TorchFacts(None))
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     answer = call(capsys, "doctor")
@@ -98,14 +98,14 @@ def test_torch_that_does_not_load_is_told(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setitem(sys.modules, "torch.distributed", None)
     facts = torch_facts()
     assert (facts.version, "torch.distributed" in facts.problem) == (None, True)
-    monkeypatch.setattr("collopt.runtime.distributed.processes.torch_facts.torch_facts", lambda: facts)
+    monkeypatch.setattr("collopt.runtime.execution.rendezvous.torch_facts", lambda: facts)
     assert "  installed  FAILED: import of torch.distributed halted" in call(capsys, "doctor").out
 
 
 def test_gpus_and_rocm_are_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """With NCCL and a GPU there is nothing to install."""
     facts = TorchFacts("2.9.0", "ROCm 6.4", ("gloo", "nccl"), ("MI300X", "MI300X"))
-    monkeypatch.setattr("collopt.runtime.distributed.processes.torch_facts.torch_facts", lambda: facts)
+    monkeypatch.setattr("collopt.runtime.execution.rendezvous.torch_facts", lambda: facts)
     answer = call(capsys, "doctor")
     assert "  GPUs       MI300X, MI300X\n" in answer.out
     assert "collopt run and bench on NCCL or RCCL  yes\n" in answer.out

@@ -17,27 +17,6 @@ pytest.importorskip("tornado", reason="the explorer needs tornado")
 from cli_calls import call, refusal
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("nowhere.json",), "nowhere.json does not exist; check the path"),
-        (("dgx-a100", "--boxes", "many"), "--boxes of dgx-a100 is 'many'"),
-        (("ring",), "ring needs --nodes"),
-        (("ring", "--nodes", 4, "--scale", "gpu-gpu"), "'gpu-gpu' scales no links"),
-        (("ring", "--nodes", 4, "--without", "gpu7"), "'gpu7' is not a node of this network"),
-        (("ring", "--nodes", 4, "allgater"), "did you mean allgather"),
-        (("ring", "--nodes", 4, "--planner", "rung"), "did you mean ring"),
-        (("ring", "--nodes", 4, "--size", "64X"), "size '64X' is not understood"),
-        (("ring", "--nodes", 4, "--port", 65536), "--port is '65536'; expected a whole number from 0 to 65535"),
-    ],
-)
-def test_what_cannot_be_shown_is_refused_before(
-    capsys: pytest.CaptureFixture[str], words: tuple[object, ...], message: str
-) -> None:
-    """One line, and no server."""
-    assert message in refusal(call(capsys, "explore", *words, "--no-browser"))
-
-
 def test_without_its_package_it_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

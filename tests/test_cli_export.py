@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call, refusal
+from cli_calls import call
 from collopt.topologies import ring
 
 
@@ -54,27 +54,3 @@ def test_a_trace_has_a_file_of_each_rank(capsys: pytest.CaptureFixture[str], pla
     answer = call(capsys, "export", plan_file, "--format", "chakra-et", "-o", tmp_path / "t", "--set", "size=1M")
     assert (answer.status, answer.err) == (0, f"wrote {tmp_path / 't'}.*\n")
     assert {path.name for path in tmp_path.iterdir()} >= {f"t.{rank}.et" for rank in range(4)}
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--format", "xml"], "there is no export format 'xml'; expected one of chakra-et, msccl-xml, "),
-        (["--format", "chakra-et"], "cannot be used with these options: missing a required argument: 'size'"),
-        (["--format", "msccl-xml", "--set", "color=1"], "cannot be used with these options: "),
-        (["--format", "msccl-xml", "--set", "path=other"], "cannot be used with these options: "),
-        (["--format", "msccl-xml", "--set", "color"], "--set 'color' is not of the form NAME=VALUE"),
-        (["--format", "msccl-xml", "--set", "=1"], "--set '=1' is not of the form NAME=VALUE"),
-        (["--format", "msccl-xml", "--set", "a=1", "--set", "a=1"], "--set a is given twice; keep one"),
-        (["--format", "nccl-tuner-csv", "--set", f"max_bytes={'9' * 30}"], "is too large; expected less than"),
-        (["--format", "nccl-tuner-csv", "--set", "boxes=8"], "boxes is 8; expected 1 to 4, the ranks of ring-4, or -1"),
-        (["--format", "msccl-xml", "--set", "runtime=nccl"], "runtime is 'nccl'; expected one of msccl"),
-        ([], "Missing option '--format'"),
-    ],
-)
-def test_requests_that_cannot_be_met(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, tmp_path: Path, words: list[str], message: str
-) -> None:
-    """Status 2, one line, and no file."""
-    assert message in refusal(call(capsys, "export", plan_file, "-o", tmp_path / "out", *words))
-    assert not list(tmp_path.iterdir())

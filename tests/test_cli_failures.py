@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cli_calls import call, refusal
+from cli_calls import call
 
 
 def test_a_failed_nic_is_planned_around_and_the_loss_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,19 +33,6 @@ def test_a_failed_link_is_gone_in_both_directions(capsys: pytest.CaptureFixture[
     """A ring without a link is a chain, whose ends have half the bandwidth."""
     answer = call(capsys, "bound", "ring", "--nodes", "4", "allgather", "--without", link, "--json")
     assert answer.data["inverse_rate"] == "3"
-
-
-@pytest.mark.parametrize(
-    ("failed", "message"),
-    [
-        ("nic3", "is ambiguous: box0/nic3, box1/nic3"),
-        ("gpu99", "is not a node of this network"),
-        ("box0/gpu0--box1/gpu0", "there is no link"),
-    ],
-)
-def test_unclear_failures_are_refused(capsys: pytest.CaptureFixture[str], failed: str, message: str) -> None:
-    """With what it could mean."""
-    assert message in refusal(call(capsys, "bound", "dgx-a100", "--boxes", "2", "allgather", "--without", failed))
 
 
 def test_an_interrupt_while_the_program_is_imported_ends_it_quietly() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, netfile, refusal
-from collopt.runtime.msccl.format.limits import RUNTIMES
+from collopt.runtime.msccl.limits import RUNTIMES
 from collopt.topologies import Topology, write_topology
 from switched_forests import switched_boxes
 
@@ -91,27 +91,6 @@ def test_writes_code_that_registers_the_files(capsys: pytest.CaptureFixture[str]
     assert "'family/00-allgather-forestcoll.json'" in code.read_text()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (("--planners", "auto,,ring"), "--planners is 'auto,,ring'; expected distinct names"),
-        (("--planners", "ring,ring"), "expected distinct names"),
-        (("--planners", "rung"), "there is no planner 'rung'"),
-        (("--planners", "auto", "--sizes", "1K"), "--sizes is '1K'; expected smallest-largest, such as 1K-1G"),
-        (("--planners", "auto", "--sizes", "1M-1K"), "expected the smallest first"),
-        (("--planners", "auto", "--sizes", "0-0"), "the largest size '0' is not understood"),
-        (("--planners", "auto", "--runtime", "nccl"), "runtime is 'nccl'; expected one of"),
-    ],
-)
-def test_requests_that_cannot_be_met(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, changes: tuple[str, ...], message: str
-) -> None:
-    """Status 2, one line, and no folder."""
-    words = [word for word in WORDS if "--sizes" not in changes or word not in ("--sizes", "1K-1M")]
-    assert message in refusal(call(capsys, *words, *changes, "-o", tmp_path / "family"))
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_current_folder_is_filled_if_it_is_empty(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,13 +100,6 @@ def test_the_current_folder_is_filled_if_it_is_empty(
     answer = call(capsys, *WORDS, "--planners", "forestcoll", "-o", ".")
     assert answer.status == 0
     assert list(Path().iterdir()) == [Path("00-allgather-forestcoll.xml")]
-
-
-def test_a_folder_that_is_not_empty_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """And keeps what it has."""
-    (tmp_path / "mine").write_text("text")
-    assert "is not empty" in refusal(call(capsys, *WORDS, "--planners", "auto", "-o", tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.slow
@@ -143,10 +115,3 @@ def test_a_planner_whose_best_plan_is_too_large_has_a_smaller_one(
     assert "the best plan (332 trees) does not fit: " in answer.err
     (row,) = answer.data["files"]
     assert f"{row['algbw']:.2f}" == "347.83"
-
-
-def test_what_is_refused_names_the_planner(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Of several it is one that has to be left out."""
-    words = ("dgx-a100", "allreduce", "--planners", "forestcoll,bfb", "--sizes", "1K-1G", "-o", tmp_path / "plans")
-    assert refusal(call(capsys, "family", *words)).startswith("bfb has no plan for this: ")
-    assert not list(tmp_path.iterdir())

@@ -122,40 +122,6 @@ def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[s
     assert {(link.bandwidth, link.latency) for link in network.links} == {(3.125, 10)}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((1, "--degree", 4), "nodes is 1; expected a whole number from 2 to 8192"),
-        ((16, "--degree", 0), "degree is 0"),
-        (
-            (5, "--degree", 3, "--bidirectional"),
-            "no topology of 5 nodes with 3 two-way links each is known here; expected an even degree, or links that",
-        ),
-        ((16, "--size", "much"), "size 'much' is not understood"),
-        ((16, "--call", "all_to_all:1M", "--size", "1K"), "--size does not go with --call, which has its own; leave"),
-        ((16, "--call", "all_to_all:1M", "--collective", "allgather"), "--collective does not go with --call"),
-        ((16, "--call", "all_to_all:1M", "--no-all-to-all"), "--no-all-to-all skips what ranks topologies for all_to"),
-        ((16, "--call", "broadcast:1M"), "nothing is known of the collective 'broadcast'; expected one of allgather"),
-        ((16, "--candidate", 1), "--candidate selects the topology to write; give --save, --plan or --xml FILE too"),
-        ((16, "--json", "--csv"), "--json and --csv are mutually exclusive"),
-        ((16, "--save", "missing/file.json"), "--save missing/file.json cannot be written: there is no folder"),
-        ((16, "--save", "file.json", "--candidate", 9), "--candidate is 9; expected a number from 1 to "),
-        ((16, "--save", "file.json", "--candidate", 0), "--candidate is 0; expected a number from 1"),
-    ],
-)
-def test_bad_requests_end_in_one_line(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[object, ...],
-    message: str,
-) -> None:
-    """Status 2, and nothing written."""
-    monkeypatch.chdir(tmp_path)
-    assert refusal(call(capsys, "find", *words)).startswith(message)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_found_schedule_becomes_a_plan_that_holds_what_was_promised(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -178,15 +144,6 @@ def test_plans_of_candidates_take_the_time_that_the_table_states(collective: str
     for candidate in find_topologies(9, 2):
         made = candidate.plan(collective, bandwidth="6.25", latency=10)
         assert made.estimate("1M") == pytest.approx(float(candidate.runtime(collective, "1M")))
-
-
-def test_plans_are_for_three_collectives(capsys: pytest.CaptureFixture[str]) -> None:
-    """The others have no schedule in steps here."""
-    expected = "no schedule for the collective 'broadcast'; expected one of allgather, reduce_scatter, allreduce"
-    with pytest.raises(UnsupportedError, match=expected):
-        find_topologies(8, 2)[0].plan("broadcast")
-    answer = call(capsys, "find", 8, "--collective", "broadcast")
-    assert (answer.status, answer.err.count("\n")) == (2, 1)
 
 
 def test_booleans_are_those_of_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,12 @@
 """`collopt groups`: tables, files of plans, and requests that cannot be used."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
 import collopt
-from cli_calls import call, refusal
+from cli_calls import call
 
 NETWORK = ["ring", "--nodes", "4", "--set", "bandwidth=10"]
 
@@ -45,22 +43,3 @@ def test_groups_of_a_mesh(capsys: pytest.CaptureFixture[str]) -> None:
         ("axis1_1", 2, 1024),
         ("axis0-1_0", 4, 1),
     ]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "expected a file of groups, or --mesh and --axis"),
-        (["--mesh", "2x2"], "expected a file of groups, or --mesh and --axis"),
-        (["--mesh", "2x8", "--axis", "1:allgather"], "--mesh 2x8 has 16 ranks, and ring-4 has 4"),
-        (["--mesh", "2xx", "--axis", "1:allgather"], "--mesh is '2xx'"),
-        (["--mesh", "2x2", "--axis", "allgather"], "--axis is 'allgather'"),
-        (["--mesh", "2x2", "--axis", "2:allgather"], "the axes are [2]; expected some of 0..1"),
-        (["--mesh", "4x1", "--axis", "1:allgather"], "have 1 rank each"),
-        (["--mesh", "2x2", "--axis", "1:allgather", "--axis", "1:allgather"], "--axis has 1 twice"),
-        (["missing.json"], "missing.json does not exist"),
-    ],
-)
-def test_refuses_what_are_no_groups(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
-    """One line that says what was expected."""
-    assert message in refusal(call(capsys, "groups", *NETWORK, *words))

@@ -61,32 +61,6 @@ def test_several_files_are_boxes_of_different_kinds(
     assert read_topology(target) == compose(boxes, fabric="rail")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "the files say nothing about the network between boxes; give --fabric, one of full, rail, leaf_spine"),
-        (("--fabric", "rail", "--boxes", "2"), "--boxes does not go with several files, which describe one box each"),
-        (("--fabric", "mesh"), "--fabric is 'mesh'"),
-        (("--fabric", "rail", "--set", "speed=3"), "there is no option 'speed'"),
-    ],
-)
-def test_what_does_not_go_with_several_files_is_refused(
-    options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], profile: Path
-) -> None:
-    """As it is typed."""
-    assert message in refusal(call(capsys, "import", profile, profile, *options))
-
-
-def test_a_whole_network_is_no_box(capsys: pytest.CaptureFixture[str], profile: Path, tmp_path: Path) -> None:
-    """Nor is a topology of the catalogue."""
-    network = tmp_path / "ring.json"
-    write_topology(ring(4), network)
-    words = ("import", profile, network, "--fabric", "rail")
-    assert f"{network}: it describes a whole network, not a box" in refusal(call(capsys, *words))
-    assert "mi250 is a topology of the catalogue" in refusal(call(capsys, "import", profile, "mi250"))
-    assert "there is no topology called 'mi25'" in refusal(call(capsys, "import", profile, "mi25"))
-
-
 def test_json_has_the_same(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
     """And nothing else is on standard output."""
     figures = json.loads(call(capsys, "import", profile, "--json").out)
@@ -109,42 +83,12 @@ def test_our_own_files_are_read_too(capsys: pytest.CaptureFixture[str], tmp_path
     assert refusal(call(capsys, "import", path, "--boxes", "2")).startswith("--boxes does not go with")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--boxes", "2"],
-            "nothing describes the network between boxes; give --fabric, one of full, rail, leaf_spine",
-        ),
-        (["--fabric", "rail"], "--fabric does not go with one box, which has no network to others"),
-        (["--boxes", "2", "--fabric", "full", "--set", "oversubscription=2"], "fabric 'full' is non-blocking"),
-        (["--set", "gpu=h100"], "gpu does not go with a file of the format TACCL topology"),
-        (["--boxes", "two"], "--boxes is 'two'; expected a whole number"),
-        (["--set", "gpus=4"], "there is no option 'gpus' for a file of a network"),
-        (["--set", "gpu=h1000"], "there is no GPU 'h1000' in the table of links"),
-        (["--fabric", "clos", "--boxes", "2"], "--fabric is 'clos'; expected one of full, rail, leaf_spine"),
-        (["--fabric", "rail", "--boxes", "2", "--set", "oversubscription=0"], "oversubscription is '0'"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(
-    capsys: pytest.CaptureFixture[str], profile: Path, options: list[str], message: str
-) -> None:
-    """In one sentence, with the words that were typed."""
-    assert message in refusal(call(capsys, "import", profile, *options))
-
-
 def test_a_file_may_come_from_standard_input(profile: Path, tmp_path: Path) -> None:
     """From a pipe, as from another machine."""
     command = [sys.executable, "-m", "collopt", "import", "-", "-o", str(tmp_path / "lab.json")]
     done = subprocess.run(command, input=profile.read_bytes(), capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, b"lab_1MB, from standard input"), done.stderr
     assert read_topology(tmp_path / "lab.json") == read_topology(profile)
-
-
-def test_names_of_the_catalogue_are_no_files(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message says how to name a file that is called so."""
-    message = refusal(call(capsys, "import", "mi250"))
-    assert message == "mi250 is a topology of the catalogue; write ./mi250 for the file of that name"
 
 
 def test_a_bandwidth_may_have_a_unit_and_one_without_is_doubted(
@@ -166,13 +110,6 @@ def test_the_cards_of_a_fabric_of_the_catalogue_are_doubted_too(capsys: pytest.C
     words = ("bound", "rail", "allgather", "--boxes", "2", "--set")
     assert "give --set nic_bandwidth=800Gb/s\n" in call(capsys, *words, "nic_bandwidth=800").err
     assert call(capsys, *words, "nic_bandwidth=100GB/s").err == ""
-
-
-def test_the_file_itself_is_not_written_over(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
-    """As little as for any command."""
-    before = profile.read_bytes()
-    assert "--output" in refusal(call(capsys, "import", profile, "-o", profile))
-    assert profile.read_bytes() == before
 
 
 def test_rails_without_a_spine_can_be_asked_for(capsys: pytest.CaptureFixture[str], profile: Path) -> None:

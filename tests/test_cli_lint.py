@@ -82,43 +82,6 @@ def test_what_is_in_a_file_does_not_steer_the_terminal(capsys: pytest.CaptureFix
     assert "\x1b" not in answer.out
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
-        (["--runtime", "rccl", "--version", "new"], "version is 'new'; expected a release of ROCm"),
-        (["--runtime", "rccl", "--version", ""], "version is ''; expected a release of ROCm"),
-        ([], "--runtime is missing; expected one of msccl"),
-        (
-            ["--runtime", "mscclpp", "--version", "0.1"],
-            "version is '0.1'; those known of mscclpp are 0.8.0,",
-        ),
-        (["--runtime", "msccl", "--max-thread-blocks", "0"], "--max-thread-blocks is '0'; expected a whole number"),
-    ],
-)
-def test_requests_that_cannot_be_met(
-    capsys: pytest.CaptureFixture[str], xml: Path, words: list[str], message: str
-) -> None:
-    """Status 2 and one line."""
-    assert message in refusal(call(capsys, "lint", xml, *words))
-
-
-@pytest.mark.parametrize("runtime", [[], ["--runtime", "mscclpp"], ["--runtime", "msccl"]])
-def test_files_of_ours_lead_to_their_commands(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, runtime: list[str]
-) -> None:
-    """They are JSON, as MSCCL++ plans are, and no runtime loads them."""
-    plan, network = tmp_path / "plan.json", tmp_path / "net.json"
-    collopt.plan(ring(4, bandwidth=25), "allgather").save(plan)
-    collopt.write_topology(ring(4, bandwidth=25), network)
-    message = refusal(call(capsys, "lint", plan, *runtime))
-    assert message.startswith(f"{plan} is a collopt plan, not a file for MSCCL or MSCCL++; collopt verify {plan} ")
-    message = refusal(call(capsys, "lint", network, *runtime))
-    assert message.startswith(
-        f"{network} is a topology file, not a file for MSCCL or MSCCL++; collopt import {network}"
-    )
-
-
 def test_plans_of_mscclpp_need_no_name_of_a_runtime(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, xml: Path
 ) -> None:
@@ -129,14 +92,6 @@ def test_plans_of_mscclpp_need_no_name_of_a_runtime(
     assert (answer.status, answer.out) == (0, call(capsys, "lint", path, "--runtime", "mscclpp").out)
     assert "--runtime is missing" in refusal(call(capsys, "lint", path, xml))
     assert "--runtime is missing" in refusal(call(capsys, "lint", tmp_path))
-
-
-def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The name comes first; nobody wants to be asked for the runtime of a file that there is not."""
-    for runtime in (["--runtime", "msccl"], []):
-        assert "no.xml does not exist; check the path" in refusal(call(capsys, "lint", tmp_path / "no.xml", *runtime))
-    # Not the folder at hand.
-    assert "the path is empty" in refusal(call(capsys, "lint", "", "--runtime", "msccl"))
 
 
 def test_mscclpp_plans_are_linted_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

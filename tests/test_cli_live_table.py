@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import collopt
-from collopt.cli.running import bench as live_table
-from collopt.cli.running.bench import LiveTable
+from collopt.cli.commands import bench as live_table
+from collopt.cli.commands.bench import LiveTable
 from collopt.planners.plans.stages import on_stage
 from collopt.runtime import BenchReport
-from collopt.runtime.measuring.bench.report import BenchRow, Reading
+from collopt.runtime.measuring.bench_report import BenchRow, Reading
 from collopt.topologies import ring
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, netfile, refusal
-from collopt.cli.arguments.networks import find_network, flag_of
-from collopt.cli.arguments.shared import NetworkOptions
+from cli_calls import call, netfile
+from collopt.cli.terminal.networks import find_network, flag_of
+from collopt.cli.terminal.options import NetworkOptions
 from collopt.topologies import Topology, catalogue, fat_tree, mi250, rail, ring, torus
 
 
@@ -62,17 +62,6 @@ def test_a_file_takes_ranks_and_nothing_else(tmp_path: Path) -> None:
     assert find_network(str(path), NetworkOptions(ranks="0-2")).compute_nodes == ("gpu0", "gpu1", "gpu2")
 
 
-@pytest.mark.parametrize("words", [["--boxes", "2"], ["--nodes", "4"], ["--shape", "4x4"], ["--set", "bandwidth=2"]])
-def test_other_options_do_not_go_with_a_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str]
-) -> None:
-    """The message names the option and the file."""
-    path = netfile(tmp_path)
-    message = refusal(call(capsys, "bound", path, "allgather", "--ranks", "0-2", *words))
-    named = "bandwidth" if words[0] == "--set" else words[0]
-    assert message == f"{named} does not go with {path}, which describes its network completely; leave it out"
-
-
 def test_a_catalogue_name_comes_before_a_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,60 +73,6 @@ def test_a_catalogue_name_comes_before_a_file(
     assert answer.err == "collopt: note: using mi250 from the catalogue; write ./mi250 for the file of that name\n"
     answer = call(capsys, "bound", "./mi250", "allgather", "--json")
     assert (answer.data["num_ranks"], answer.err) == (4, "")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["mi25"],
-            "there is no topology called 'mi25' (did you mean mi250 or mi325x?); expected one of dgx-a100, dgx-h100",
-        ),
-        (["MI250"], "there is no topology called 'MI250' (did you mean mi250 or mi325x?)"),
-        (["zzz"], "there is no topology called 'zzz'; expected one of dgx-a100"),
-        (["zzz"], "complete, or the path of a file"),
-        (["nowhere/net"], "nowhere/net does not exist; check the path"),
-        (["net.json"], "net.json does not exist; check the path"),
-        (["nosuch.xml"], "nosuch.xml does not exist; check the path"),
-        (["mi250", "--nodes", "2"], "mi250 has no option --nodes; expected --boxes"),
-        (["ring", "--nodes", "4", "--boxes", "2"], "ring has no option --boxes; expected --nodes, --set bandwidth=..."),
-        (["ring", "--nodes", "4", "--shape", "2x2"], "ring has no option --shape"),
-        (["ring"], "ring needs --nodes: a whole number"),
-        (["torus"], "torus needs --shape: sizes such as 4x4"),
-        (["torus", "--set", "dims=4x4"], "there is no option of torus called 'dims'; expected one of shape, bandwidth"),
-        (["torus", "--set", "bandwidth=2"], "torus needs --shape: sizes such as 4x4"),
-        (["fat-tree"], "fat-tree needs --set k=...: a whole number"),
-        (
-            ["dragonfly", "--set", "hosts_per_router=2"],
-            "dragonfly needs --set routers_per_group=...: a whole number and --set global_links_per_router=...: a",
-        ),
-        (["torus", "--shape", "4x"], "--shape of torus is '4x'; expected sizes such as 4x4"),
-        (["mi250", "--boxes", "two"], "--boxes of mi250 is 'two'; expected a whole number"),
-        (["mi250", "--boxes", "0"], "boxes is 0; expected a whole number from 1 to 131072"),
-        (["mi250", "--boxes", "-1"], "boxes is -1; expected a whole number from 1 to 131072"),
-        (["mi250", "--set", "bxes=2"], "there is no option of mi250 called 'bxes' (did you mean boxes?)"),
-        (["mi250", "--set", "boxes"], "--set 'boxes' is not of the form NAME=VALUE"),
-        (["mi250", "--set", "=2"], "--set '=2' is not of the form NAME=VALUE"),
-        (["mi250", "--boxes", "2", "--set", "boxes=2"], "option 'boxes' of mi250 is given twice; keep one"),
-        (["mi250", "--set", "boxes=2", "--set", "boxes=3"], "option 'boxes' of mi250 is given twice; keep one"),
-        (["mi250", "--ranks", "7-0"], "the range 7-0 of --ranks is descending; expected 0-7"),
-        (["mi250", "--ranks", "0-999999999"], "rank 16 is not in mi250; expected 0..15 or a name such as"),
-        (["mi250", "--ranks", "0,1,"], "rank '' is not in"),
-        (["mi250", "--ranks", "0,gpu99"], "rank 'gpu99' is not in"),
-        (["mi250", "--ranks", "0,1,0"], "is listed twice"),
-        (["mi250", "--ranks", "3"], "a collective needs at least 2 compute nodes; the topology has 1"),
-    ],
-)
-def test_refuses_what_makes_no_sense(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    message: str,
-) -> None:
-    """In one line that says what was expected."""
-    monkeypatch.chdir(tmp_path)
-    assert message in refusal(call(capsys, "bound", *words, "allgather"))
 
 
 def test_the_list_names_every_topology_and_its_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,21 +115,6 @@ def test_one_entry_says_how_its_options_are_typed(capsys: pytest.CaptureFixture[
         "--set bidirectional=...",
     ]
     assert call(capsys, "topologies", "ring", "--json").data["name"] == "ring"
-
-
-def test_an_unknown_entry_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """A file has no place here."""
-    message = refusal(call(capsys, "topologies", "rung"))
-    assert message.startswith("there is no topology called 'rung' (did you mean ring?)")
-    assert message.endswith("hypercube, complete")
-
-
-def test_a_file_instead_of_an_entry(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Leads to the command for it, and not to a list of names."""
-    assert refusal(call(capsys, "topologies", "nosuch.xml")) == "nosuch.xml does not exist; check the path"
-    path = netfile(tmp_path)
-    message = refusal(call(capsys, "topologies", path))
-    assert message.startswith(f"{path} is a file, not a topology of the catalogue; collopt import {path} shows")
 
 
 def test_every_option_of_the_command_line_is_of_some_topology() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -176,23 +175,6 @@ def test_where_no_size_can_be_planned_for_the_output_says_so(
     assert call(capsys, *words, "--json").data["planned_for"] == reason
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((*CUBE, "broadcast", "--root", 0, "--planner", "bfb"), "the planner 'bfb' does not cover the collective"),
-        ((*CUBE, "allgather", "--planner", "bfb", "--trees-per-root", 2), "'bfb' has no option 'trees_per_root'"),
-        ((*CUBE, "allgather", "--chunks", 2), "planner 'auto' has no option 'chunks'"),
-        ((*CUBE, "allgather", "--planner", "bfb", "--chunks", 0), "chunks"),
-        (("dgx-a100", "allgather", "--planner", "bfb"), "has switches"),
-    ],
-)
-def test_refuses_what_cannot_be_planned_in_steps(
-    capsys: pytest.CaptureFixture[str], words: tuple[object, ...], message: str
-) -> None:
-    """And options of planners that have no such thing."""
-    assert message in refusal(call(capsys, "plan", *words))
-
-
 def test_says_where_an_allreduce_adds_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Only where not all ranks do alike; what is written is checked and runs."""
     plan, xml = tmp_path / "plan.json", tmp_path / "plan.xml"
@@ -252,13 +234,6 @@ def test_writes_msccl_xml_as_asked(capsys: pytest.CaptureFixture[str], tmp_path:
     assert '"8192"' in header
 
 
-def test_more_channels_than_can_be_used_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Instead of a file that silently has fewer."""
-    message = refusal(call(capsys, "plan", *RING, "--xml", tmp_path / "ring.xml", "--channels", 1000))
-    assert message.startswith("channels is 1000, but no connection of this plan has more than ")
-    assert left_in(tmp_path) == []
-
-
 def test_instances_are_for_both_kinds_of_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Each divides its chunks; without a file there is nothing to divide."""
     chunks = []
@@ -286,14 +261,6 @@ def test_writes_code_that_registers_the_plan(capsys: pytest.CaptureFixture[str],
     assert (answer.status, f"wrote {code}" in answer.err) == (0, True)
     assert "'plans/plan.json'" in code.read_text()
     assert "give --mscclpp FILE too" in refusal(call(capsys, "plan", *RING, "--register", code))
-
-
-def test_refuses_to_write_two_files_to_hard_links_of_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """As it does for one name."""
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_text("old")
-    other.hardlink_to(one)
-    assert f"--xml {other} is also read or " in refusal(call(capsys, "plan", *RING, "-o", one, "--xml", other))
 
 
 def test_says_what_becomes_of_switches(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -334,44 +301,6 @@ def test_a_refused_xml_leaves_the_plan_alone(capsys: pytest.CaptureFixture[str],
     load_plan(plan).verify()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["-o", "missing/plan.json"], "--output missing/plan.json cannot be written: there is no folder missing"),
-        (["--xml", "missing/plan.xml"], "--xml missing/plan.xml cannot be written: there is no folder missing"),
-        (["-o", "plan.xml"], "--output plan.xml: plan files are JSON; give --xml plan.xml for MSCCL XML"),
-        (["-o", "folder"], "--output folder is a folder; expected the name of a file"),
-        (["-o", "net.json"], "--output net.json is also read or written by this command"),
-        (["-o", "same", "--xml", "./folder/../same"], "--xml folder/../same is also read or written by this command"),
-        (["-o", "/dev/null"], "--output /dev/null is not a regular file"),
-        (["--runtime", "rccl"], "--runtime applies to MSCCL XML; give --xml FILE too"),
-        (["--max-thread-blocks", "3"], "--max-thread-blocks applies to exported files"),
-        (["--in-place"], "--in-place applies to exported files; give --xml FILE or --mscclpp FILE"),
-        (["--xml", "a.xml", "--runtime", "nccl"], "runtime is 'nccl'; expected one of msccl"),
-    ],
-)
-def test_refuses_before_planning(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    message: str,
-) -> None:
-    """What will fail does so at once, and nothing is written."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("collopt.planners.plan", lambda *_, **__: pytest.fail("it planned"))
-    (tmp_path / "folder").mkdir()
-    netfile(tmp_path)
-    assert message in refusal(call(capsys, "plan", "net.json", "allgather", *words))
-    assert left_in(tmp_path) == ["folder", "net.json"]
-
-
-def test_an_all_to_all_is_never_in_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Its output is another buffer."""
-    message = refusal(call(capsys, "plan", "mi250", "all_to_all", "--in-place", "--mscclpp", tmp_path / "plan.json"))
-    assert message == "--in-place does not apply to all_to_all, which is always out of place; leave it out"
-
-
 def test_refuses_a_folder_that_it_may_not_write_to(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,36 +308,6 @@ def test_refuses_a_folder_that_it_may_not_write_to(
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     message = refusal(call(capsys, "plan", *RING, "-o", tmp_path / "plan.json"))
     assert message.endswith(f"cannot be written: the folder {tmp_path} is not writable")
-
-
-def test_a_disk_that_fills_up_leaves_nothing_behind(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message names the file that was asked for and not the temporary one, and a file from before survives."""
-    path = tmp_path / "plan.json"
-    path.write_text("from before", encoding="utf-8")
-
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    message = refusal(call(capsys, "plan", *RING, "-o", path))
-    assert message == f"{path} cannot be written: {os.strerror(errno.ENOSPC)}"
-    assert left_in(tmp_path) == ["plan.json"]
-    assert path.read_text(encoding="utf-8") == "from before"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--trees-per-root", "0"], "trees_per_root is 0; expected "),
-        (["--planner", "oracle"], "there is no planner 'oracle'; expected one of auto, forestcoll"),
-        (["--trees-per-root", "three"], "--trees-per-root"),
-    ],
-)
-def test_refuses_what_the_planner_cannot_do(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
-    """One line that says what is expected."""
-    assert message in refusal(call(capsys, "plan", *RING, *words))
 
 
 @pytest.mark.parametrize("target", ["/dev/stdout", pytest.param("printed.json", marks=pytest.mark.slow)])

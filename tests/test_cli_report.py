@@ -12,7 +12,7 @@ from cli_calls import call, refusal
 pytest.importorskip("jinja2", reason="reports need jinja2")
 
 import collopt
-from collopt.topologies import ring, torus
+from collopt.topologies import ring
 
 
 @pytest.fixture
@@ -61,37 +61,6 @@ def test_a_plan_that_was_tampered_with_has_no_page(capsys: pytest.CaptureFixture
     plan_file.write_text(json.dumps(content | {"inverse_rate": "1/65"}), encoding="utf-8")
     assert "claims 1/x = 1/65" in refusal(call(capsys, "report", plan_file), status=1)
     assert not plan_file.with_suffix(".html").exists()
-
-
-def test_plans_of_different_networks_are_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """Nothing is written."""
-    other = plan_file.with_name("other.json")
-    collopt.plan(torus(2, 2), "allgather").save(other)
-    assert refusal(call(capsys, "report", plan_file, other)).endswith("write a report for each")
-    assert not plan_file.with_suffix(".html").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--size", "many"], "size 'many' is not understood"),
-        (["-o", "nowhere/page.html"], "there is no folder nowhere"),
-        (["-o", "-"], "does not stand for standard output"),
-        (["-o", "plan.json"], "is also read or written by this command"),
-    ],
-)
-def test_what_cannot_work_is_refused_before_the_work(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
-) -> None:
-    """In one line that names the option."""
-    monkeypatch.chdir(plan_file.parent)
-    assert message in refusal(call(capsys, "report", "plan.json", *words))
-
-
-@pytest.mark.parametrize("name", ["", ".", "/"])
-def test_a_folder_is_no_plan(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    """Though its page would have no name."""
-    assert refusal(call(capsys, "report", name)).endswith("is a folder; expected plan files")
 
 
 def test_a_page_in_the_place_of_the_plan_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:

@@ -142,26 +142,6 @@ def test_a_rank_number_without_torchrun_silences_nobody(
     assert call(capsys, "run", plan_file).out != ""
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--backend", "mpi"], "backend is 'mpi'; expected one of gloo, nccl"),
-        (["--elements", "0"], "--elements is "),
-        (["--repeats", "-1"], "--repeats is "),
-        (["--op", "xor"], "op is 'xor'; expected one of sum, prod"),
-        (["--dtype", "float31"], "dtype is 'float31'; expected one of"),
-        (["--timeout", "0"], "--timeout is "),
-        (["--timeout", "nan"], "timeout"),
-        (["--timeout", "inf"], "timeout"),
-    ],
-)
-def test_refuses_senseless_options(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, words: list[str], message: str
-) -> None:
-    """Before any process is started."""
-    assert message in refusal(call(capsys, "run", plan_file, *words))
-
-
 def test_without_torch_it_says_how_to_get_it(
     capsys: pytest.CaptureFixture[str], plan_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,31 +158,6 @@ def test_without_torch_it_says_how_to_get_it(
 def test_a_run_that_does_not_finish_fails_the_check(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     """A tenth of a second is not enough to start."""
     assert "0.1 s" in refusal(call(capsys, "run", plan_file, "--timeout", 0.1), status=1)
-
-
-@pytest.mark.parametrize(
-    ("collective", "words", "message"),
-    [
-        ("allgather", ["--op", "avg"], "does not reduce; leave it out"),
-        ("allreduce", ["--op", "avg", "--dtype", "int32"], "avg is not supported on int32; expected one of float16"),
-        ("allgather", ["--timeout", "0"], "--timeout is "),
-        ("allgather", ["--elements", "0"], "--elements is "),
-        ("allgather", ["--elements", "9" * 20], "--elements is "),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_any_process_starts(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    collective: str,
-    words: list[str],
-    message: str,
-) -> None:
-    """Each in one line that names the option, or what it asks for."""
-    path = tmp_path / "plan.json"
-    collopt.plan(ring(2), collective).save(path)
-    monkeypatch.setattr("collopt.runtime.distributed.processes.rendezvous.run_ranks", None)
-    assert message in refusal(call(capsys, "run", path, *words))
 
 
 def test_too_many_elements_for_memory_are_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -79,25 +79,3 @@ def test_traces_need_to_be_told_what_they_are(capsys: pytest.CaptureFixture[str]
     assert "not checked: traces say how many bytes are sent, and not which" in answer.out
     message = refusal(call(capsys, "score", plan.with_name("trace.0.et"), *RING, "--collective", "allreduce"))
     assert message.endswith("are of allgather, not allreduce")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["plan.xml"], "--topology is missing; expected the network whose ranks run plan.xml"),
-        (["plan.json", "--nodes", 4], "--nodes describes a network; give --topology too, or leave it out"),
-        (["none.xml", *RING], "none.xml does not exist; check the path"),
-        (["plan.xml", *RING, "--planner", "best"], "there is no planner 'best'"),
-        (["plan.xml", *RING, "--slices", 0], "--slices is '0'"),
-        (["plan.xml", *RING, "--size", "big"], "big"),
-        (["plan.xml", *RING, "--costs", "all"], "there are no costs 'all'"),
-        (["plan.xml", *RING, "--bytes", "1M"], "num_bytes is 1048576, but MSCCL XML says so itself; leave it out"),
-        (["plan.xml", "--topology", "ring", "--nodes", 5], "plan.xml is for 4 ranks, but ring-5 has 5"),
-    ],
-)
-def test_bad_requests_get_one_clear_error(
-    capsys: pytest.CaptureFixture[str], plan: Path, monkeypatch: pytest.MonkeyPatch, words: list[object], message: str
-) -> None:
-    """And nothing else."""
-    monkeypatch.chdir(plan.parent)
-    assert message in refusal(call(capsys, "score", *words))

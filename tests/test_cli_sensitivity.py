@@ -58,21 +58,3 @@ def test_people_read_gains_in_bandwidth(capsys: pytest.CaptureFixture[str]) -> N
     assert answer.out.splitlines()[1].split("  ")[-2:] == ["gain at +100 %", "at +100 %, at most"]
     gain = bound(dgx1_v100().scaled(1), "allgather").algbw * Fraction(2, 3)
     assert answer.out.splitlines()[2].split("  ")[-1].strip() == f"{float(gain):.2f} GB/s"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("ring", "--nodes", 4, "all_to_allv"), "all_to_allv needs traffic"),
-        (("ring", "--nodes", 4, "allgather", "--step", 0), "--step is '0'; expected a positive number"),
-        (("ring", "--nodes", 4, "broadcast"), "broadcast needs"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[object, ...], message: str
-) -> None:
-    """In one line."""
-    answer = call(capsys, "sensitivity", *arguments)
-    assert answer.status == 2
-    assert message in answer.err
-    assert answer.out == ""

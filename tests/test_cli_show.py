@@ -137,65 +137,6 @@ def test_the_ending_says_which_format(
     assert (here / f"ring.{suffix}").read_bytes().startswith(start)
 
 
-@pytest.mark.parametrize(
-    ("typed", "message"),
-    [
-        ("torus --shape 3x3 --figure trees", "--figure trees needs a plan file, or a COLLECTIVE after the network"),
-        ("torus --shape 3x3 --figure cut", "--figure cut needs a plan file, or a COLLECTIVE after the network"),
-        (
-            "torus allgather --shape 3x3 --figure topology",
-            "--figure topology shows no collective; leave 'allgather' out",
-        ),
-        ("torus --shape 3x3 --figure pie", "--figure is 'pie'; expected one of topology, cut, logical, trees,"),
-        (
-            "torus --shape 3x3 --figure pareto",
-            "--figure pareto is drawn from a table printed by `collopt find --csv`",
-        ),
-        ("torus --shape 3x3 --root 2", "--root applies to a collective; name one after torus, or leave --root out"),
-        ("torus --shape 3x3 --size 1M", "--size applies to --figure steps or curves, not to topology; leave it out"),
-        ("torus allgather --shape 3x3 --tree 2", "--tree applies to --figure trees, not to cut; leave it out"),
-        ("torus allgather --shape 3x3 --size lots --figure curves", "size"),
-        ("torus allgather --shape 3x3 --figure trees --planner a --planner b", "--planner is given 2 times; only"),
-        ("torus allgather --shape 3x3 --figure trees --planner bfb", "consists of steps; expected one of trees"),
-        ("torus allgather --shape 3x3 --figure curves --model guess", "the model is 'guess'; expected 'estimate' or"),
-        ("torus --shape 3x3 -o torus.gif", "--output torus.gif does not end in .svg, .png or .pdf; name one of them"),
-        ("torus --shape 3x3 -o nowhere/torus.svg", "--output nowhere/torus.svg cannot be written: there is no folder"),
-        ("trees.json allgather", "allgather does not go with trees.json, which contains a plan and its network"),
-        ("trees.json --boxes 2", "--boxes does not go with trees.json, which contains a plan and its network"),
-        ("trees.json --planner ring", "--planner does not go with trees.json, which contains a plan"),
-        ("trees.json --figure pareto", "--figure pareto is drawn from a table"),
-        ("trees.json --size 1M --size 2M", "--size is given 2 times; only --figure curves takes it more than once"),
-        ("trees.json --size 1M", "--size applies to --figure steps or curves, not to trees; leave it out"),
-        ("found.csv --figure trees", "--figure trees is not drawn from a table; expected pareto"),
-        ("found.csv allgather", "allgather does not go with found.csv, which contains a table"),
-        ("nowhere.csv", "nowhere.csv cannot be read: No such file or directory"),
-        ("empty.csv", "empty.csv is not a CSV table with a header: No columns to parse"),
-        ("other.csv", "the table has no column 'name'; expected the columns name, steps, bandwidth_factor"),
-        ("binary.csv", "binary.csv is not a CSV table with a header"),
-        ("nowhere.json", "nowhere.json"),
-        ("toruss --shape 3x3", "there is no topology called 'toruss' (did you mean torus"),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    typed: str, message: str, plan_file: Path, table_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In one line, and nothing is written."""
-    folder = plan_file.parent
-    (folder / "empty.csv").write_text("")
-    (folder / "other.csv").write_text("a,b\n1,2\n")
-    (folder / "binary.csv").write_bytes(bytes(range(256)) * 4)
-    before = sorted(path.name for path in folder.iterdir())
-    assert message in refusal(call(capsys, "show", *typed.split()))
-    assert sorted(path.name for path in folder.iterdir()) == before
-
-
-def test_a_file_that_is_read_is_not_overwritten(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever it is called."""
-    plan = plan_file.rename(plan_file.with_name("plan.svg"))
-    assert "is also read or written by this command" in refusal(call(capsys, "show", plan, "-o", plan))
-    assert str(collopt.load_plan(plan).collective) == "allgather"
-
-
 def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(
     plan_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

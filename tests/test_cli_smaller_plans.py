@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call, refusal
-from collopt.cli.arguments.runtime_files import write_fitting
+from cli_calls import call
+from collopt.cli.terminal.runtime_files import write_fitting
 from collopt.errors import TooLargeError
 from collopt.planners import Plan
 from collopt.runtime import interpret_file, interpret_mscclpp
@@ -162,21 +162,6 @@ def test_instances_are_for_smaller_plans_too(
     assert answer.status == 0
     assert "does not fit: " in answer.err
     assert (tmp_path / "file").exists()
-
-
-@pytest.mark.parametrize("option", ["--instances", "--channels", "--max-thread-blocks"])
-def test_nought_is_not_the_same_as_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str) -> None:
-    """It is refused, with files for runtimes and without."""
-    words = ("plan", "ring", "--nodes", 4, "allgather", option, 0)
-    assert call(capsys, *words, "--xml", tmp_path / "a.xml").status == 2
-    assert "applies to exported files" in refusal(call(capsys, *words))
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_a_smaller_plan_is_refused_for_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """No number of trees mends a size that no plan is right for."""
-    words = ("plan", "dgx1-v100", "allgather", "--mscclpp", tmp_path / "a.json", "--max-bytes", 10**12)
-    assert f"max_bytes is {10**12}; expected" in refusal(call(capsys, *words))
 
 
 @pytest.mark.slow

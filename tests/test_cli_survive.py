@@ -1,12 +1,10 @@
 """`collopt survive`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from cli_calls import call, refusal
+from cli_calls import call
 from collopt.planners import PlanFolder
 
 A100 = ("dgx-a100", "--boxes", 2)
@@ -37,24 +35,3 @@ def test_programs_get_exact_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert kinds == ["intact", *["link x 1/2"] * 3, *["nic + nic"] * 2, "chosen"]
     assert rows[-1]["failure"] == "box1/gpu1 + box0/nic0"
     assert all(row["status"] == "ok" and row["gap_exact"] == "0" for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("allgather", "--failures", "disk"), "there is no kind of failure 'disk'"),
-        (("allgather", "--derate", "2"), "expected less than 1"),
-        (("allgather", "--pairs", "nic0 + nic1"), "'nic0' is ambiguous"),
-        (("allgather", "--jobs", "0"), "--jobs is '0'"),
-        (("allgather,", "--jobs", "1"), "there is no collective ''"),
-        (("allgather", "-o", "{file}"), "plan.json"),
-        (("broadcast",), "needs a root"),
-    ],
-)
-def test_bad_requests_are_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], message: str
-) -> None:
-    """In one line."""
-    (tmp_path / "plan.json").write_text("{}")
-    filled = [word.format(file=tmp_path / "plan.json") for word in words]
-    assert message in refusal(call(capsys, "survive", *A100, *filled))

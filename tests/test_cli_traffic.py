@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli_calls import call, refusal
-from collopt.cli.arguments import shared
-from collopt.cli.arguments.shared import read_traffic
+from cli_calls import call
+from collopt.cli.terminal import options as shared
+from collopt.cli.terminal.options import read_traffic
 from collopt.errors import FileFormatError
 
 TRAFFIC = np.ones((8, 8), dtype=np.int64) + 4 * np.eye(8, k=1, dtype=np.int64)
@@ -49,47 +49,6 @@ def test_people_see_where_the_bottleneck_is(capsys: pytest.CaptureFixture[str]) 
     assert "trees per root" not in answer
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the traffic is empty"),
-        ("1,2\n3\n", "row 2: the traffic has 1 entries; expected 2, as in row 1"),
-        ("1,2\n3,x\n", "expected 8 rows of 8 numbers"),
-        ("\n".join([",".join("1" * 8)] * 7 + ["1,1,1,one,1,1,1,1"]), "from rank 7 to rank 3 is 'one'"),
-        ("\n".join([",".join("1" * 8)] * 7 + ["1,1,1,-1,1,1,1,1"]), "from rank 7 to rank 3 is '-1'"),
-    ],
-)
-def test_odd_tables_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
-    """With the place."""
-    (tmp_path / "t.csv").write_text(text)
-    assert message in refusal(call(capsys, "plan", "dgx1-v100", "all_to_allv", "--traffic", tmp_path / "t.csv"))
-
-
-def test_files_that_are_none_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Missing, binary, of another kind, or with objects, which could run code."""
-    (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "b.npy").write_bytes(b"nothing")
-    np.save(tmp_path / "o.npy", np.array([{}], dtype=object))
-    np.save(tmp_path / "fine.npy", TRAFFIC)
-    header = (tmp_path / "fine.npy").read_bytes()
-    (tmp_path / "large.npy").write_bytes(header.replace(b"(8, 8), ", b"(8,99999999999999),"))
-    (tmp_path / "header.npy").write_bytes(header[:10] + b"{" * 100 + header[110:])
-    np.savez(tmp_path / "several.npz", TRAFFIC)
-    (tmp_path / "several.npz").rename(tmp_path / "several.npy")
-    os.mkfifo(tmp_path / "pipe")
-    for name, message in (
-        ("none.csv", "does not exist"),
-        ("b.csv", "is not UTF-8 text"),
-        ("b.npy", "not an array written by numpy.save"),
-        ("o.npy", "not an array written by numpy.save"),
-        ("large.npy", "not an array written by numpy.save"),
-        ("header.npy", "not an array written by numpy.save"),
-        ("several.npy", "not an array written by numpy.save"),
-        ("pipe", "is a pipe; expected a file"),
-    ):
-        assert message in refusal(call(capsys, "bound", "dgx1-v100", "all_to_allv", "--traffic", tmp_path / name))
-
-
 @pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
 def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
     """However lines end; one more rank is refused, as text and as numpy's own file."""
@@ -116,10 +75,3 @@ def test_a_matrix_of_the_most_ranks_is_not_too_large_a_file(tmp_path: Path) -> N
     os.truncate(tmp_path / "large.csv", shared.MAX_BYTES + 1)
     with pytest.raises(FileFormatError, match="is larger than 33554432 bytes"):
         read_traffic(tmp_path / "large.csv")
-
-
-def test_traffic_is_for_all_to_allv_only(capsys: pytest.CaptureFixture[str], table: Path) -> None:
-    """Others refuse it, and it cannot be left out there."""
-    for command, collective in (("plan", "allgather"), ("bound", "allgather"), ("bound", "all_to_all")):
-        assert "traffic" in refusal(call(capsys, command, "dgx1-v100", collective, "--traffic", table))
-    assert "all_to_allv needs traffic" in refusal(call(capsys, "plan", "dgx1-v100", "all_to_allv"))

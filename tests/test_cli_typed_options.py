@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, refusal
-from collopt.cli.arguments.networks import EXAMPLES, FLAGS, as_typed
+from collopt.cli.terminal.networks import EXAMPLES, FLAGS, as_typed
 from collopt.topologies.importing.read import ImportOptions
 
 MACHINE = """<system version="1">

@@ -108,19 +108,6 @@ def test_compares_with_what_failures_leave_of_a_network(
     assert refusal(call(capsys, "verify", path, "--topology", whole)).endswith("plan again for this topology")
 
 
-def test_a_failure_needs_the_network_that_it_is_part_of(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """Like every option of a network."""
-    message = refusal(call(capsys, "verify", plan_file, "--without", "box1/nic3"))
-    assert message == "--without describes a network; give --topology too, or leave it out"
-
-
-def test_a_plan_for_another_network_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """With status 2: nothing is wrong with the plan."""
-    message = refusal(call(capsys, "verify", plan_file, "--topology", "dgx-a100", "--boxes", 3))
-    assert message.startswith("the plan was made for dgx-a100-2boxes (digest ")
-    assert message.endswith("plan again for this topology")
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -162,46 +149,9 @@ def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureF
     assert "field topology has digest" in refusal(call(capsys, "verify", changed(plan_file, topology=other)))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "does not exist; check the path"),
-        ("", "is empty; expected a JSON file"),
-        ('{"format": "collopt-pl', "is not valid JSON at line 1"),
-        ("<plan/>", "is an XML file; expected a JSON file of format 'collopt-plan'"),
-        ('<algo name="ring">', "is MSCCL XML, not a collopt plan; collopt lint "),
-        ('{"format": "collopt-topology", "version": 1}', "is a topology file, not a collopt plan; collopt import "),
-        ('{"name": "x", "collective": "allreduce", "gpus": []}', "is an MSCCL++ execution plan, not a collopt plan"),
-        ('{"collective": "allreduce"}', "has no field 'format'; expected format 'collopt-plan'"),
-        (
-            '{"format": "collopt-plan", "version": 9}',
-            "is version 9; this release reads versions 1 to 8: upgrade collopt",
-        ),
-        ('{"format": "collopt-plan", "version": 1}', "field made_by"),
-    ],
-)
-def test_what_is_no_plan_file_is_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str | None, message: str
-) -> None:
-    """Missing, empty, cut short, something else, newer, or without its fields; `run` says the same."""
-    path = tmp_path / "plan.json"
-    if content is not None:
-        path.write_text(content, encoding="utf-8")
-    refused = refusal(call(capsys, "verify", path))
-    assert str(path) in refused
-    assert message in refused
-    assert refusal(call(capsys, "run", path)) == refused
-
-
 def test_a_plan_file_that_was_cut_short_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     """Wherever the cut is."""
     content = plan_file.read_bytes()
     for share in (0.1, 0.5, 0.9, 0.999):
         plan_file.write_bytes(content[: int(len(content) * share)])
         assert "is it cut short" in refusal(call(capsys, "verify", plan_file))
-
-
-def test_options_of_a_network_need_the_network(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """`--boxes` without `--topology` would be ignored."""
-    message = refusal(call(capsys, "verify", plan_file, "--boxes", 2))
-    assert message == "--boxes describes a network; give --topology too, or leave it out"

@@ -65,12 +65,3 @@ def test_each_command_says_what_the_file_is(
             continue
         message = refusal(call(capsys, *(path if word == "FILE" else word for word in words)))
         assert message.startswith(f"{path} is {kind}, not {wanted}; ")
-
-
-def test_a_name_of_the_catalogue_is_no_file(capsys: pytest.CaptureFixture[str], files: dict[str, Path]) -> None:
-    """Nor a folder."""
-    path = files["MSCCL XML"]
-    assert f"{path} is a file, not a topology of the catalogue; collopt lint {path}" in refusal(
-        call(capsys, "topologies", path)
-    )
-    assert "is a folder, not a topology of the catalogue" in refusal(call(capsys, "topologies", path.parent))

@@ -5,26 +5,27 @@ import pytest
 from collective_strings import collective_strings
 from structure import COLLOPT
 
-HOME = "collopt.schedules.traffic.collective"
+HOME = "collopt.schedules.collective"
 """The module of `Collective`, which alone knows the names."""
 
 ALLOWED = {
     # The kind of schedules in plan files, and the fields of this one.
-    "schedules.paths.schedule": ['return {"kind": "allreduce", "reduce": self.reduce.to_json(), '],
-    "schedules.schedule_json": ['data.get("kind") == "allreduce":', '!= {"kind", "reduce"', '"allreduce": _allreduce'],
+    "schedules.schedule": [
+        *('kind="allreduce"', '{"kind": "allreduce", "reduce": ', 'data, "allreduce",', '== "allreduce":'),
+    ],
     # What messages and pictures call a direction, a rate, or a task; the article in front of a collective.
     "schedules.steps.flow": ["{'all-to-all' if equal else 'all-to-allv'} of"],
-    "schedules.steps.schedule": ['"allgather" if self.direction == "broadcast" else "reduce-scatter"'],
+    "schedules.steps.step_schedule": ['"allgather" if self.direction == "broadcast" else "reduce-scatter"'],
     "planners.finder.candidate": ['"allgather" if direction == "broadcast" else "reduce-scatter"'],
-    "report.tables.summary": ['verbs = {"reduce": "reduce-scatter", "broadcast": "allgather"}'],
+    "schedules.steps.allreduce": ['reduce-scatter, {self.broadcast.num_steps} allgather"'],
     "runtime.interpreter.check": ["'an' if program.collective.name.startswith('a') else 'a'"],
     # Headers of columns, a field of the output, a stage, and a flag of `find_topologies`.
-    "cli.planning.find": ['"all_to_all": float(', '["exact", "reduce-scatter"]', 'else ["all-to-all"]'],
+    "cli.commands.find": ['"all_to_all": float(', '["exact", "reduce-scatter"]', 'else ["all-to-all"]'],
     "planners.finder.find": ['trace.stage("all-to-all")', 'as_flag(all_to_all, "all_to_all")'],
     # The words of a state in addresses and commands.
     "report.explorer.scenario": ["collective: str = ALLGATHER.name"],
     # How MSCCL spells names.
-    "runtime.msccl.format.limits": ["{REDUCE_SCATTER: REDUCE_SCATTER.name}", "other_collectives: tuple["],
+    "runtime.msccl.limits": ["{REDUCE_SCATTER: REDUCE_SCATTER.name}", "other_collectives: tuple["],
 }
 """Parts of the lines that may spell a collective or use its name, by module."""
 

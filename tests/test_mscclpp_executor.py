@@ -14,9 +14,9 @@ from mscclpp_executor import build, cases, ranks, reference
 from mscclpp_executor.rank import ExecutorError
 
 from collopt.errors import ColloptError
-from collopt.runtime.mscclpp.format.reader import read_mscclpp
-from collopt.runtime.mscclpp.machine.machine import _Machine, interpret_mscclpp
-from collopt.runtime.mscclpp.machine.memory import layout_of
+from collopt.runtime.mscclpp.interpret import _Machine, interpret_mscclpp
+from collopt.runtime.mscclpp.memory import layout_of
+from collopt.runtime.mscclpp.reader import read_mscclpp
 
 SLICES = cases.UNIT // 4
 """Of the interpreter, so that each of its numbers stands for the four bytes of an int32."""

@@ -4,6 +4,18 @@ Arguments that are not of the documented form raise `TopologyError`, or `Unsuppo
 """
 
 from .builders import CatalogueEntry, build, catalogue
+from .direct_connect.basic_graphs import (
+    complete,
+    complete_bipartite,
+    diamond,
+    double_binary_tree,
+    hamming,
+    hypercube,
+    ring,
+    torus,
+    twisted_hypercube,
+    twisted_torus,
+)
 from .direct_connect.circulants import (
     bidirectional_ring,
     circulant,
@@ -11,28 +23,33 @@ from .direct_connect.circulants import (
     directed_circulant,
     low_diameter_circulant,
     low_diameter_offsets,
+    metacirculant_digraph,
     shifted_ring,
     unidirectional_ring,
 )
 from .direct_connect.distance_regular import DISTANCE_REGULAR, distance_regular
+from .direct_connect.expansions import (
+    bidirectional,
+    cartesian_power,
+    cartesian_product,
+    degree_expansion,
+    line_graph,
+    parallel,
+)
 from .direct_connect.kautz import de_bruijn, generalized_kautz, kautz, modified_de_bruijn
-from .direct_connect.metacirculants import metacirculant_digraph
-from .direct_connect.small_graphs import complete_bipartite, diamond, double_binary_tree, hamming
-from .direct_connect.tori import complete, hypercube, ring, torus, twisted_hypercube, twisted_torus
-from .failures.cases import FailureCase, failure_cases
-from .failures.failure import Failure, Fault
-from .failures.scaling import Scaling, scaled_links
+from .direct_connect.optimal_broadcasts import (
+    BaseSchedule,
+    bandwidth_optimum,
+    base_schedule_rows,
+    moore_steps,
+    undirected_moore_steps,
+)
 from .files import read_topology, write_topology
-from .graphs.automorphisms import symmetries
-from .graphs.expansions import bidirectional, cartesian_power, cartesian_product, degree_expansion, line_graph, parallel
-from .graphs.isomorphism import automorphisms, isomorphism
-from .graphs.properties import bandwidth_optimum, moore_steps, reverse_symmetry, undirected_moore_steps
-from .graphs.stored_broadcasts import BaseSchedule, base_schedule_rows
 from .importing.formats import read_box
 from .importing.read import compose
-from .network.assumed_costs import guessed_costs, reached_network
 from .network.direct_graph import Adjacency, DirectGraph
-from .network.link_classes import LinkClass, link_classes
+from .network.failures import Failure, Fault, Scaling, scaled_links
+from .network.link_costs import LinkClass, guessed_costs, link_classes, reached_network
 from .network.runtime_costs import LINKS_ONLY, RuntimeCosts
 from .network.topology import Link, LinkArrays, SwitchLimits, Topology
 from .switched.fabrics import dragonfly, fat_tree, leaf_spine, rail
@@ -60,6 +77,9 @@ from .switched.vendor_boxes import (
     trn2,
     trn2_ultraserver,
 )
+from .symmetry.automorphisms import symmetries
+from .symmetry.failure_cases import FailureCase, failure_cases
+from .symmetry.isomorphism import automorphisms, isomorphism, reverse_symmetry
 
 __all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
 __all__ += ["LINKS_ONLY", "RuntimeCosts", "guessed_costs", "reached_network"]

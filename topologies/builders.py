@@ -10,7 +10,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ..errors import TopologyError
 from ..support.quantities import Exact
 from ..support.validation import hint, shown
-from .direct_connect import circulants, distance_regular, kautz, metacirculants, small_graphs, tori
+from .direct_connect import basic_graphs as small_graphs
+from .direct_connect import basic_graphs as tori
+from .direct_connect import circulants, distance_regular, kautz
+from .direct_connect import circulants as metacirculants
 from .network.topology import Topology
 from .switched import fabrics, vendor_boxes
 
@@ -112,15 +115,15 @@ def build(name: str, /, **options: object) -> Topology:
     <Topology 'torus-4x4': 16 ranks, 64 links>
     """
     entry = find_entry(name)
-    known = {parameter.name: parameter for parameter in entry.parameters}
+    parameters = {parameter.name: parameter for parameter in entry.parameters}
     values: dict[str, Any] = {}
     for option, value in options.items():
         key = option.replace("-", "_")
-        if key not in known:
-            raise TopologyError(_unknown(f"option of {entry.name}", option, known))
+        if key not in parameters:
+            raise TopologyError(_unknown(f"option of {entry.name}", option, parameters))
         if key in values:
             raise TopologyError(f"option {key!r} of {entry.name} is given twice; keep one")
-        values[key] = _converted(value, known[key], entry.name)
+        values[key] = _converted(value, parameters[key], entry.name)
     for parameter in entry.parameters:
         if parameter.required and parameter.name not in values:
             raise TopologyError(f"{entry.name} needs the option {parameter.name!r}: {parameter.expected}")
@@ -132,18 +135,20 @@ def build(name: str, /, **options: object) -> Topology:
 def find_entry(name: object, alternative: str = "") -> CatalogueEntry:
     """Look up a catalogue entry; `TopologyError` lists similar and known names, and the alternative to them."""
     key = name.replace("_", "-") if isinstance(name, str) else None
-    if found := next((entry for entry in catalogue() if entry.name == key), None):
-        return found
+    if match := next((entry for entry in catalogue() if entry.name == key), None):
+        return match
     raise TopologyError(_unknown("topology", name, BUILDERS) + alternative)
 
 
-def _unknown(what: str, given: object, known: Collection[str]) -> str:
-    return f"there is no {what} called {shown(given)}{hint(given, known)}; expected one of {', '.join(known)}"
+def _unknown(what: str, name: object, names: Collection[str]) -> str:
+    return f"there is no {what} called {shown(name)}{hint(name, names)}; expected one of {', '.join(names)}"
 
 
 def _parameters(function: Callable[..., Topology]) -> tuple[Parameter, ...]:
     hints = get_type_hints(function)
-    return tuple(_parameter(each, hints[each.name]) for each in inspect.signature(function).parameters.values())
+    return tuple(
+        _parameter(parameter, hints[parameter.name]) for parameter in inspect.signature(function).parameters.values()
+    )
 
 
 def _parameter(parameter: inspect.Parameter, hint: object) -> Parameter:

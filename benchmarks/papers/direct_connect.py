@@ -31,7 +31,7 @@ from collopt.topologies import (
     torus,
     undirected_moore_steps,
 )
-from collopt.topologies.graphs.stored_broadcasts import base_schedule_names
+from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names
 
 from .direct_connect_figures import FIGURES
 from .direct_connect_tables import TABLE_8, TABLES_4_AND_7, Printed

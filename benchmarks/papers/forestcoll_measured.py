@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from collopt import Plan, plan
 from collopt.errors import ColloptError
 from collopt.runtime import calibrate
-from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
+from collopt.runtime.measuring.measured_times import MeasuredRow, MeasuredTimes
 from collopt.topologies import Topology, dgx_a100, dgx_h100, mi250
 
 from .published_times import SERIES, SIZES, Series

@@ -1,1 +1,1 @@
-"""Output to the terminal, and progress."""
+"""Arguments and options that commands share, their output and progress."""

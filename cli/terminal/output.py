@@ -1,4 +1,4 @@
-"""Output of the commands: data to standard output, messages to standard error."""
+"""Output of the commands: data to standard output, messages to standard error, and the exit status."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import RenderableType
     from rich.table import Table
+
+CHECK_FAILED = 1  # A check failed: a plan, file or run is not what it claims to be
+UNUSABLE = 2  # The request or the input cannot be used
+INTERRUPTED = 130  # Interrupted, as shells have it
 
 _log = logging.getLogger("collopt.cli")
 
@@ -184,6 +186,8 @@ def _write(text: str) -> None:
     except OSError as error:
         give_up_output()
         if isinstance(error, BrokenPipeError):
+            import typer  # late, since `collopt` says what is missing where typer is
+
             # As an exit and not an error: typer would make it status 1, which says that a check failed.
             raise typer.Exit(BROKEN_PIPE) from None
         raise OSError(error.errno, f"cannot be written: {error.strerror}", "standard output") from error

@@ -26,7 +26,7 @@ from collopt.schedules import as_bytes
 from collopt.schedules.steps.cost import NS_PER_US, StepCost
 from collopt.support.quantities import Exact
 from collopt.support.validation import as_size
-from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
+from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents
 
 __all__ = [
     "DEGREE",

@@ -10,7 +10,7 @@ from ...errors import BoundError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
-from ...topologies.network.hop_distances import partial_hop_distances
+from ...topologies.network.direct_graph import partial_hop_distances
 from ...topologies.network.topology import as_topology
 
 TOLERANCE = Fraction(1, 10**6)

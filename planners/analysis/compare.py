@@ -19,14 +19,14 @@ from ...schedules import (
     Collective,
     as_bytes,
 )
+from ...schedules.collective import AnyCollective, as_collective
 from ...schedules.timing.predict import MANY_EVENTS, Predictor
-from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...support import progress
 from ...support.kernels import timed_compilation
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.files import NetworkLike, as_network
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound
 from ..plans.plan import Plan

@@ -12,7 +12,7 @@ from ...formulations.throughput import ThroughputModel
 from ...schedules import Bound
 from ...schedules.bounds.length_duals import CutDual, hop_limits
 from ...schedules.bounds.witness import LinkValue
-from ...schedules.traffic.collective import AnyCollective, Collective
+from ...schedules.collective import AnyCollective, Collective
 from ...solvers import HighsOptions, Solution, solve
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology

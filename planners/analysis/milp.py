@@ -12,7 +12,7 @@ from ...errors import UnsupportedError
 from ...formulations import synthesis
 from ...formulations.modelling.inputs import hop_distances
 from ...schedules import StepSchedule
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...support.formatting import bandwidth_text, count_text
 from ...support.validation import as_whole
 from ...topologies import Topology

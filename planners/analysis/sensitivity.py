@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import COLLECTIVES, Bound
 from ...schedules.bounds.bound import link_values
-from ...schedules.traffic.collective import AnyCollective, Collective, as_collective
+from ...schedules.collective import AnyCollective, Collective, as_collective
 from ...schedules.trees.symmetric_forest import link_orbits
 from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH, Exact, as_factor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
 from ...schedules import as_bytes
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...support import progress
 from ...support.validation import shown
 from ...topologies import Topology

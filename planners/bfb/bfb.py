@@ -27,7 +27,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, as_bytes, schedule_time
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.arrays import IntArray
 from ...support.validation import as_kind, shown
 from ...topologies import DirectGraph, Topology

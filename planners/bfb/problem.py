@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import BoundError, UnsupportedError
 from ...schedules import StepSchedule
-from ...schedules.traffic.collective import Direction
+from ...schedules.collective import Direction
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology

@@ -6,11 +6,11 @@ from typing import Any, overload
 
 from ...errors import UnsupportedError
 from ...schedules import COLLECTIVES, Bound, SizeBound
-from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...schedules.collective import AnyCollective, as_collective
 from ...support.quantities import as_several_bytes
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.files import NetworkLike, as_network
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ..trees.problem import shard_weights
 
 MANY_RANKS = 1024  # above which symmetries are looked for first

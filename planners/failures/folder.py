@@ -10,18 +10,16 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from functools import singledispatch
 from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import FileFormatError, NoAnswerError, TopologyError, UnsupportedError
-from ...schedules import Allreduce, Bound, FlowSchedule, Forest, Schedule
-from ...schedules.traffic.collective import as_collective
-from ...schedules.trees.symmetric_forest import SymmetricForest
+from ...schedules import Bound
+from ...schedules.collective import as_collective
 from ...support.array_text import decode_integers, encode_integers
 from ...support.arrays import IntArray
 from ...support.json_files import read_json
@@ -29,7 +27,7 @@ from ...support.reading import name_of
 from ...support.validation import as_path, shown
 from ...support.writing import write_whole
 from ...topologies import Topology, read_topology, write_topology
-from ...topologies.failures.failure import Failure, Fault
+from ...topologies.network.failures import Failure, Fault
 from ...topologies.network.links import as_root
 from ..plans.files import load_plan
 from ..plans.plan import Plan, document_text, proved_plan
@@ -51,7 +49,7 @@ def carried_plan(plan: Plan, topology: Topology, names: Mapping[str, str]) -> Pl
     renamed = {each.name: _renamed(getattr(witness, each.name), names) for each in fields(witness)}
     renamed |= {name: tuple(_by_rank(renamed[name], ranks)) for name in witness.by_rank if renamed[name]}
     bound = Bound(topology, plan.collective, old.inverse_rate, replace(witness, **renamed), weights)
-    schedule = _carried(plan.schedule, image)
+    schedule = plan.schedule.renumbered(image)
     return proved_plan(topology, plan.collective, schedule, plan.planner, plan.options, Trace(), bound)
 
 
@@ -70,50 +68,6 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return replace(value, **{each.name: _renamed(getattr(value, each.name), names) for each in fields(value)})
     return value
-
-
-@singledispatch
-def _carried(schedule: Schedule, image: IntArray) -> Schedule:  # noqa: ARG001
-    """Number the nodes of a schedule anew; `image`, int64 (nodes,), has the new number of each."""
-    raise UnsupportedError(
-        f"a schedule of {schedule.parts} cannot be carried to failures that are alike; plan for each"
-    )
-
-
-@_carried.register
-def _forest(schedule: Forest, image: IntArray) -> Forest:
-    count, ranks = schedule.num_ranks, image[: schedule.num_ranks]
-    routes, weights = schedule.routes.copy(), schedule.root_weights.copy()
-    routes[:, ranks] = schedule.routes[:, :count]
-    weights[ranks] = schedule.root_weights
-    return replace(
-        schedule,
-        roots=ranks[schedule.roots],
-        routes=routes,
-        path_nodes=image[schedule.path_nodes],
-        root_weights=weights,
-        switches=image[schedule.switches],
-    )
-
-
-@_carried.register
-def _allreduce(schedule: Allreduce, image: IntArray) -> Allreduce:
-    reduce, broadcast = (cast("Forest", _carried(half, image)) for half in schedule.halves)
-    return type(schedule)(reduce, broadcast)
-
-
-@_carried.register
-def _symmetric(schedule: SymmetricForest, image: IntArray) -> SymmetricForest:
-    generators = schedule.generators.copy()
-    generators[:, image] = image[schedule.generators]
-    return replace(schedule, base=_forest(schedule.base, image), generators=generators)
-
-
-@_carried.register
-def _flow(schedule: FlowSchedule, image: IntArray) -> FlowSchedule:
-    traffic, ranks = schedule.traffic.copy(), image[: schedule.num_ranks]
-    traffic[np.ix_(ranks, ranks)] = schedule.traffic
-    return replace(schedule, path_nodes=image[schedule.path_nodes], traffic=traffic)
 
 
 INDEX, TOPOLOGY = "index.json", "topology.json"
@@ -146,8 +100,8 @@ class PlanFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         from pydantic import ValidationError
 
-        from ...topologies.failures.orbits import Symmetries
         from ...topologies.network.schema import first_error
+        from ...topologies.symmetry.failure_orbits import Symmetries
         from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument
 
         self.path: Path | None = as_path(path)
@@ -183,7 +137,7 @@ class PlanFolder:
         cls, path: str | os.PathLike[str] | None, topology: Topology, options: Mapping[str, str | None]
     ) -> PlanFolder:
         """Open a folder of this network with these options, or make a new one; without a path, one in memory only."""
-        from ...topologies.failures.orbits import Symmetries
+        from ...topologies.symmetry.failure_orbits import Symmetries
 
         if path is not None and (as_path(path) / INDEX).exists():
             found = cls(path)
@@ -284,7 +238,7 @@ class PlanFolder:
     def _found(self, collective: str, failure: Failure) -> Plan:
         """Load the plan for a failure, or carry that for one like it over."""
         known = {self.symmetries.row(failure_of(case)): case for case in self.cases if case.collective == collective}
-        found = self.symmetries.carried(failure, known)
+        found = self.symmetries.known_image(failure, known)
         if found is None:
             raise NoAnswerError(
                 f"there is no plan for {collective} without {failure}; run collopt survive with --pairs '{failure}'"

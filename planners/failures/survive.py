@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, ColloptError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective
-from ...schedules.traffic.collective import AnyCollective, as_collective
+from ...schedules.collective import AnyCollective, as_collective
 from ...solvers.highs.options import as_here
 from ...support import progress
 from ...support.quantities import Exact
 from ...support.validation import as_list, as_options, as_whole, shown
 from ...topologies import Topology
-from ...topologies.failures.cases import FAILURE_KINDS, failure_cases
-from ...topologies.failures.failure import Failure
+from ...topologies.network.failures import Failure
 from ...topologies.network.links import as_root
 from ...topologies.network.topology import as_topology
+from ...topologies.symmetry.failure_cases import FAILURE_KINDS, failure_cases
 from ..analysis.compare import check_feasible
 from ..plans.plan import Plan
 from ..registry import PlannerName, as_planner, plan

@@ -18,10 +18,9 @@ import numpy as np
 
 from ...support.arrays import IntArray, distances_from
 from ...topologies import bandwidth_optimum
-from ...topologies.direct_connect.arcs import bidirectional_arcs
+from ...topologies.direct_connect.arcs import bidirectional_arcs, offset_names
 from ...topologies.direct_connect.circulants import bidirectional_offset_sets, digraph_offset_sets
 from ...topologies.direct_connect.distance_regular import DISTANCE_REGULAR
-from ...topologies.graphs.names import offset_names
 from .constructions import Base, Construction, Transpose
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ...schedules import (
     step_cost,
     verified_loads,
 )
-from ...schedules.traffic.collective import ALL_TO_ALL, EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...schedules.collective import ALL_TO_ALL, EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.quantities import Exact, as_factor, as_latency
 from ...support.views import Viewed
 from ...topologies import DirectGraph, Topology, bandwidth_optimum, moore_steps, undirected_moore_steps

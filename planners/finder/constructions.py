@@ -13,13 +13,13 @@ from typing import ClassVar
 
 from ... import topologies
 from ...schedules import StepSchedule, base_reduce_scatter, base_schedule, reversed_schedule
+from ...schedules.collective import Direction
 from ...schedules.steps import expansions as schedule_expansions
-from ...schedules.traffic.collective import Direction
 from ...support.arrays import IntArray
 from ...topologies import DirectGraph, Topology
-from ...topologies.graphs import expansions as graph_expansions
-from ...topologies.graphs.orbits import link_images
-from ...topologies.graphs.stored_broadcasts import base_schedule_names
+from ...topologies.direct_connect import expansions as graph_expansions
+from ...topologies.direct_connect.optimal_broadcasts import base_schedule_names
+from ...topologies.symmetry.automorphisms import link_images
 from ..bfb.bfb import bfb_schedule
 from ..pairs.direct_connect_rate import found_automorphisms
 

@@ -26,8 +26,7 @@ import numpy as np
 from ...schedules import StepCost
 from ...support.arrays import IntArray
 from ...topologies import DirectGraph, bandwidth_optimum, moore_steps
-from ...topologies.direct_connect.circulants import low_diameter_offsets
-from ...topologies.direct_connect.metacirculants import Group
+from ...topologies.direct_connect.circulants import Group, low_diameter_offsets
 from ..plans.stages import Trace
 from .bases import (
     MAX_SEARCHED_DEGREE,

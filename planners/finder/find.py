@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, overload
 
 from ...errors import UnsupportedError
 from ...schedules import ALL_TO_ALL, ALLREDUCE, StepCost
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...support import progress
 from ...support.quantities import Exact, as_factor, as_latency
 from ...support.validation import as_flag, as_list, as_size

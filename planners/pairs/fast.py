@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import UnsupportedError
+from ...schedules.sizes import check_table
 from ...schedules.stages.schedule import AllToAllvSchedule
 from ...schedules.stages.segments import lane_counts, lane_rate
 from ...schedules.stages.two_tier_cost import H200, TwoTierModel, check_model
-from ...schedules.traffic.sizes import check_table
 from ...support.arrays import IntArray, read_only
 from ...support.quantities import Exact, as_amount
 from ...support.validation import as_list, as_whole, is_whole, shown

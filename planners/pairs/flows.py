@@ -18,8 +18,8 @@ from ...errors import BoundError, CapacityOverflowError, NoAnswerError
 from ...support import progress
 from ...support.arrays import IntArray
 from ...topologies import Topology, symmetries
-from ...topologies.graphs.orbits import link_orbits
-from ...topologies.network.hop_distances import partial_hop_distances
+from ...topologies.network.direct_graph import partial_hop_distances
+from ...topologies.symmetry.automorphisms import link_orbits
 from ..plans.stages import Trace
 
 if TYPE_CHECKING:

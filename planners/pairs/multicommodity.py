@@ -17,14 +17,14 @@ import numpy as np
 
 from ...errors import CapacityOverflowError, CertificateError, NoAnswerError, UnsupportedError
 from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, FlowSchedule, LengthDual, LinkValue, congestion
-from ...schedules.traffic.collective import AnyCollective, as_collective
-from ...schedules.traffic.sizes import as_pair_traffic
+from ...schedules.collective import AnyCollective, as_collective
+from ...schedules.sizes import as_pair_traffic
 from ...support import progress
 from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
-from ...topologies.network.hop_distances import partial_hop_distances
+from ...topologies.network.direct_graph import partial_hop_distances
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace

@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import BROADCAST, Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..plans.stages import Trace

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...schedules import Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...topologies import Topology
-from ...topologies.direct_connect.small_graphs import double_binary_tree_parents
+from ...topologies.direct_connect.basic_graphs import double_binary_tree_parents
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem, check_request
 from .fixed_pattern import Hops, LinkLoads, Route, find_boxes, forest_along, plan_baseline

@@ -12,18 +12,18 @@ import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
 from ...schedules import Bound, Collective, Cut, StagedFlow, schedule_time
+from ...schedules.collective import AnyCollective
 from ...schedules.stages.as_flow import LocalParts, Routes, all_pieces, as_flow, at_once
 from ...schedules.stages.segments import StagedArrays, lane_rate
 from ...schedules.steps.flow_verify import check_partners
-from ...schedules.traffic.collective import AnyCollective
 from ...support import progress
 from ...support.arrays import IntArray, joined_rows
 from ...support.lookup import rows_with_repeats
 from ...support.quantities import as_bytes
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import rank_groups
-from ...topologies.network.assumed_costs import as_costs
-from ...topologies.network.hop_distances import partial_hop_distances
+from ...topologies.network.direct_graph import partial_hop_distances
+from ...topologies.network.link_costs import as_costs
+from ...topologies.symmetry.rank_groups import rank_groups
 from ..pairs.fast import MAX_BYTES, STAGES, schedule_all_to_allv
 from ..pairs.multicommodity import as_pair_collective, checked_traffic
 from ..plans.plan import Plan, proved_plan

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Collective, Forest, StepAllreduce, StepSchedule
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...support.arrays import IntArray, components, joined_rows
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan

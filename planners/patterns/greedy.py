@@ -20,7 +20,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...support.arrays import IntArray
 from ...support.seed import current_seed
 from ...support.validation import as_whole

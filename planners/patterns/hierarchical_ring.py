@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem

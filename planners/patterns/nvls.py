@@ -22,9 +22,9 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLREDUCE, Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...topologies import Topology
-from ...topologies.direct_connect.small_graphs import double_binary_tree_parents
+from ...topologies.direct_connect.basic_graphs import double_binary_tree_parents
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem, check_request
 from .fixed_pattern import Hops, LinkLoads, find_boxes, plan_baseline

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...topologies import Topology
 from ..plans.plan import Plan
 from ..trees.problem import TreeProblem

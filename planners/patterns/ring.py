@@ -19,7 +19,7 @@ import numpy as np
 
 from ...errors import TopologyError, UnsupportedError
 from ...schedules import Forest
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...support.seed import current_seed
 from ...support.validation import as_whole, shown
 from ...topologies import Topology

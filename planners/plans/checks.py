@@ -4,7 +4,7 @@ import numpy as np
 
 from ...errors import CertificateError, TopologyError
 from ...schedules import Bound, Collective, Schedule
-from ...schedules.paths.schedule import is_verifiable
+from ...schedules.schedule import is_verifiable
 from ...support.arrays import IntArray
 from ...support.validation import shown
 from ...topologies import Topology

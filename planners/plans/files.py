@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FileFormatError, UnsupportedError
-from ...schedules import Bound, Witness, schedule_from_json
+from ...schedules import SCHEDULE_KINDS, Bound, Witness, schedule_from_json
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
-from ...schedules.schedule_json import SCHEDULE_READERS
-from ...schedules.traffic.collective import Collective, collective_or_given
+from ...schedules.collective import Collective, collective_or_given
 from ...support.file_kinds import PLAN_KIND, wrong_kind
 from ...support.json_files import read_json
 from ...support.reading import name_of
@@ -63,7 +62,7 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     schedule = data.get("schedule")
     if isinstance(schedule, dict) and "kind" not in schedule:
         # What the other fields must hold depends on it.
-        raise FileFormatError(f"{where}: field schedule has no kind; expected one of {', '.join(SCHEDULE_READERS)}")
+        raise FileFormatError(f"{where}: field schedule has no kind; expected one of {', '.join(SCHEDULE_KINDS)}")
     kind = document_kind(schedule)
     try:
         document = kind.model_validate(data)

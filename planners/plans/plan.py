@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,15 @@ from ...schedules import (
     verified_loads,
 )
 from ...schedules.bounds.bound import witness_to_json
-from ...schedules.traffic.collective import collective_or_given
+from ...schedules.collective import collective_or_given
+from ...schedules.trees.tree_schedule import Heights
 from ...support.arrays import read_only
 from ...support.formatting import bandwidth_text, percentage_text
 from ...support.validation import as_kind, shown
-from ...support.views import VIEWS, Viewed, call_registered
+from ...support.views import VIEWS, Viewed, call_registered, register
 from ...support.writing import write_whole
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology_json import topology_to_json
 from .checks import check_network, check_schedule_fits_bound, report_load_mismatch
 from .stages import Trace
@@ -77,18 +78,28 @@ def _json_text(value: object) -> str:
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {text}" for key, text in rows.items()) + "\n}"
 
 
+Exporter = TypeVar("Exporter", bound=Callable[..., None])
+
 EXPORTERS = "collopt.exporters"
 """Group of entry points that `Plan.export` looks in; other packages can add formats there."""
+
+
+def exporter(name: str) -> Callable[[Exporter], Exporter]:
+    """Decorate a function that writes plans, so that `Plan.export` and ``collopt export`` have its format.
+
+    The function takes the plan and the path, and its options by keyword.  That holds for the running program; a package
+    lists its exporters as entry points of the group ``collopt.exporters`` instead.
+
+    Parameters
+    ----------
+    name : str
+        Of the format, such as ``"msccl-xml"``.
+    """
+    return register(EXPORTERS, name)
+
+
 SIMULATORS = "collopt.simulators"
 """Group of entry points that `Plan.simulate` looks in, of functions that return µs; other packages can add some."""
-
-
-class Heights(NamedTuple):
-    """Lowest, mean and highest height of a plan's trees."""
-
-    lowest: int
-    mean: float
-    highest: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,10 +298,8 @@ class Plan(Viewed):
     def heights(self) -> Heights:
         """Lowest, mean (over the data) and highest height of the trees; raises `UnsupportedError` for other plans."""
         schedule: Any = self.schedule if self.schedule.num_trees else self.trees
-        forests, heights = schedule.forests, schedule.heights
-        total = sum(int((forest.heights * forest.weights).sum()) for forest in forests)
-        copies = sum(int(forest.weights.sum()) for forest in forests)
-        return Heights(int(heights.min()), total / copies, int(heights.max()))
+        heights: Heights = schedule.height_range
+        return heights
 
     def export(self, format: str, path: str | os.PathLike[str], **options: Any) -> None:  # noqa: A002
         """Write the plan to `path` in a runtime's format, with the options of its exporter.

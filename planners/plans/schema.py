@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints
 
-from ...schedules.schedule_json import schedule_kind
+from ...schedules import SCHEDULE_KINDS
+from ...schedules.schedule import schedule_kind
 
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
 
@@ -90,5 +91,5 @@ class StepPlanDocument(PlanDocument):
 
 def document_kind(schedule: object) -> type[WholePlanDocument | StepPlanDocument]:
     """Return the schema of a plan file by the kind of its schedule."""
-    in_steps = schedule_kind(schedule) in ("steps", "exchange", "staged-flow")
-    return StepPlanDocument if in_steps else WholePlanDocument
+    kind = SCHEDULE_KINDS.get(str(schedule_kind(schedule)))
+    return WholePlanDocument if kind is None or kind.pipelined else StepPlanDocument

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import BoolArray, IntArray
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 
 
 class Level(NamedTuple):

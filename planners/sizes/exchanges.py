@@ -8,7 +8,7 @@ import numpy as np
 from ...schedules import Forest, StepSchedule
 from ...schedules.timing.message_order import message_rounds
 from ...support.arrays import IntArray
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 from .digits import Digits, LastHops
 from .routing import Paths, Routing
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Forest, StepAllreduce, StepExchange, StepSchedule
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
-from ...topologies.graphs.rank_groups import RankGroups, rank_groups
+from ...topologies.symmetry.rank_groups import RankGroups, rank_groups
 from ..trees.problem import tree_problem
 from .digits import Digits, compositions, joined, with_radix
 from .exchanges import in_all_orders, in_turn, in_waves, overlapping, trees

@@ -5,11 +5,11 @@ from functools import partial
 
 from ...errors import UnsupportedError
 from ...schedules import as_bytes
+from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...schedules.timing.predict import Predictor
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.validation import shown
 from ...topologies import LINKS_ONLY, Topology
-from ...topologies.network.assumed_costs import as_costs
+from ...topologies.network.link_costs import as_costs
 from ..from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace

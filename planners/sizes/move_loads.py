@@ -6,10 +6,10 @@ from typing import Self
 
 import numpy as np
 
-from ...schedules.paths.congestion import path_links
+from ...schedules.loads import path_links
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import timed_network
+from ...topologies.network.link_costs import timed_network
 from .digits import Digits
 from .routing import Routing
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import BoolArray, IntArray
-from ...topologies.graphs.rank_groups import UNREACHED, RankGroups
-from ...topologies.network.hop_distances import partial_hop_distances
+from ...topologies.network.direct_graph import partial_hop_distances
+from ...topologies.symmetry.rank_groups import UNREACHED, RankGroups
 from ..trees.problem import TreeProblem
 
 SmallMatrix = npt.NDArray[np.int16]

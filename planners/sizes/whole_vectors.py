@@ -13,7 +13,7 @@ import numpy as np
 
 from ...schedules import StepExchange
 from ...support.arrays import FloatArray, IntArray
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 from .digits import Digits, Level
 from .exchanges import routes_of
 from .routing import Routing

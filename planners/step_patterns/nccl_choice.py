@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective, as_bytes
-from ...schedules.traffic.collective import TREE_COLLECTIVES, AnyCollective, as_collective
+from ...schedules.collective import TREE_COLLECTIVES, AnyCollective, as_collective
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..patterns.double_binary_tree import plan_double_binary_tree

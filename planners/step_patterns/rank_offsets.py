@@ -18,8 +18,8 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import StepExchange, StepSchedule
+from ...schedules.collective import AnyCollective
 from ...schedules.steps.expansions import DirectSends
-from ...schedules.traffic.collective import AnyCollective
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
 from ...topologies import Topology

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...errors import TopologyError, UnsupportedError
 from ...schedules import Allreduce, Forest, TreeSchedule
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...support.arrays import joined_rows
 from ...topologies import Link, Topology
 from ..from_schedule import plan_of_schedule

@@ -8,11 +8,11 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import StepAllreduce, StepExchange, StepSchedule
+from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...schedules.steps.expansions import DirectSends
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...support.arrays import IntArray, distinct
 from ...topologies import Topology
-from ...topologies.network.hop_distances import partial_hop_distances
+from ...topologies.network.direct_graph import partial_hop_distances
 from ..from_schedule import bound_of_schedule
 from ..patterns.fixed_pattern import Hops, LinkLoads, Route, in_phases
 from ..plans.plan import Plan, proved_plan

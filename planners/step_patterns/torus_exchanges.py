@@ -27,8 +27,8 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest, StepSchedule
+from ...schedules.collective import AnyCollective, as_collective
 from ...schedules.steps.expansions import DirectSends
-from ...schedules.traffic.collective import AnyCollective, as_collective
 from ...support.arrays import BoolArray, IntArray
 from ...topologies import Topology
 from ..patterns.fixed_pattern import plan_baseline

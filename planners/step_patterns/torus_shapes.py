@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import NoAnswerError, UnsupportedError
 from ...support.arrays import IntArray, distances_from
 from ...topologies import DirectGraph, Topology
-from ...topologies.graphs.isomorphism import isomorphism
+from ...topologies.symmetry.isomorphism import isomorphism
 
 MAX_RENUMBERED = 2**12  # ranks up to which a torus is recognized whatever the order of its ranks
 

@@ -17,7 +17,7 @@ from ...schedules import Forest
 from ...solvers.flow.max_flow import check_capacities, max_flow
 from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray
-from ...topologies.graphs.refinement import ColoredNetwork, hops_from
+from ...topologies.symmetry.refinement import ColoredNetwork, hops_from
 from ..trees.problem import TreeProblem
 from .parts import MAX_ROUTES, Symmetry
 

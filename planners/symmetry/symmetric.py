@@ -14,15 +14,15 @@ from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Collective, Cut
 from ...schedules.bounds.witness import Witness
-from ...schedules.traffic.collective import EVERY_ROOT, AnyCollective, as_collective
+from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest, link_orbits
 from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
 from ...support.arrays import IntArray, orbits
 from ...topologies import Topology
-from ...topologies.graphs.refinement import ColoredNetwork
-from ...topologies.graphs.translations import site_symmetries
-from ...topologies.graphs.turns import hosts_of_sites, nested_turns
 from ...topologies.network.topology import as_topology
+from ...topologies.symmetry.refinement import ColoredNetwork
+from ...topologies.symmetry.translations import site_symmetries
+from ...topologies.symmetry.turns import hosts_of_sites, nested_turns
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, tree_problem

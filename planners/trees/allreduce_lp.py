@@ -20,7 +20,7 @@ from ...errors import NoAnswerError, SolverError, UnsupportedError
 from ...formulations.allreduce_cuts import AllreduceCutModel, Hops, build, build_mirrored, opposite_links
 from ...formulations.allreduce_rounding import round_flow
 from ...schedules import ALLREDUCE, Allreduce, Forest
-from ...schedules.traffic.collective import Direction
+from ...schedules.collective import Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
 from ...solvers.flow.push_relabel import sweep_sinks
 from ...support import progress

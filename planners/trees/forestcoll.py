@@ -13,7 +13,7 @@ from ...errors import SolverError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import ALLGATHER, REDUCE_SCATTER, Allreduce, Bound, Collective, Cut, Forest, TreeSchedule
 from ...schedules import in_network as branched_at_switches
-from ...schedules.traffic.collective import AnyCollective
+from ...schedules.collective import AnyCollective
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan

@@ -25,7 +25,7 @@ from ...formulations.steiner import SteinerModel, SteinerTree, build
 from ...schedules import Allreduce, Bound, Forest
 from ...schedules.bounds.tree_witnesses import TreeDual
 from ...schedules.bounds.witness import LinkValue
-from ...schedules.traffic.collective import AnyCollective, Collective, Direction
+from ...schedules.collective import AnyCollective, Collective, Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution
 from ...solvers.trees.arborescence import Arc, cheapest_arborescence
 from ...support import progress

@@ -11,13 +11,13 @@ from ...planners import PLANNERS, Plan, bound, bound_sizes, plan
 from ...planners.plans.plan import document_text
 from ...planners.registry import as_planner
 from ...schedules import EVERY_SCHEDULE, Bound, Collective
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.validation import shown
 from ...topologies import Topology, link_classes, write_topology
-from ...topologies.network.assumed_costs import as_costs
+from ...topologies.network.link_costs import as_costs
 from ..html.scene import scene
-from ..tables.summary import check_rows, schedule_rows
+from ..summary import check_rows, schedule_rows
 from .scenario import Scenario
 
 BOUNDED_RANKS = 256  # up to which bounding the time of a size takes a second
@@ -44,13 +44,13 @@ class Case(NamedTuple):
         yield {"network": {**_network_figures(self.network), "assumed": list(self.assumed)}}
         changed = self.changed
         yield {"changed": {"name": changed.name, "counts": _counts(changed), "scene": scene(changed)}}
-        found = bound(changed, self._collective, **self._data())
-        yield {"bound": {**self._bound_figures(found), "scene": scene(found)}}
+        limit = bound(changed, self._collective, **self._data())
+        yield {"bound": {**self._bound_figures(limit), "scene": scene(limit)}}
         # Plans for endless data are found sooner than the fastest of many for a size.
         cases = (self._replace(scenario=replace(self.scenario, size=None)), self) if self._sized else (self,)
         for case in cases:
-            made = case.plan()
-            yield {"plan": {**self._plan_figures(made), "interim": case is not self, "scene": scene(made)}}
+            plan = case.plan()
+            yield {"plan": {**self._plan_figures(plan), "interim": case is not self, "scene": scene(plan)}}
 
     def run(self) -> Iterator[Answer]:
         """Yield the plan's scene with what moves when."""
@@ -66,10 +66,10 @@ class Case(NamedTuple):
         return _plans[key]
 
     def _planned(self) -> Plan:
-        asked, options = self.scenario, self._data()
+        scenario, options = self.scenario, self._data()
         if self._sized:
-            options["size"] = asked.size
-        return plan(self.changed, self._collective, planner=as_planner(asked.planner), **options)
+            options["size"] = scenario.size
+        return plan(self.changed, self._collective, planner=as_planner(scenario.planner), **options)
 
     def file(self, form: str) -> Iterator[Answer]:
         """Yield the content of a file, as ``collopt import`` and ``collopt plan`` write it."""
@@ -87,9 +87,9 @@ class Case(NamedTuple):
     @property
     def _sized(self) -> bool:
         """Whether the planner plans for the size, and does not just tell the time for it."""
-        asked = self.scenario
-        known = PLANNERS.get(asked.planner)
-        return asked.size is not None and known is not None and known.takes(self._collective, "size")
+        scenario = self.scenario
+        planner = PLANNERS.get(scenario.planner)
+        return scenario.size is not None and planner is not None and planner.takes(self._collective, "size")
 
     def _data(self) -> dict[str, Any]:
         if (root := self.scenario.root) is None:
@@ -97,39 +97,41 @@ class Case(NamedTuple):
         is_number = root.isascii() and root.isdecimal() and len(root) < 10
         return {"root": int(root) if is_number else root}
 
-    def _bound_figures(self, found: Bound) -> Answer:
-        found.verify()
+    def _bound_figures(self, limit: Bound) -> Answer:
+        limit.verify()
         size = self.scenario.size
         figures = {
-            "algbw": float(found.algbw),
-            "text": rate_text(found.algbw),
-            "reason": found.witness.reason(found.topology, found.collective),
+            "algbw": float(limit.algbw),
+            "text": rate_text(limit.algbw),
+            "reason": limit.witness.reason(limit.topology, limit.collective),
         }
-        if size is not None and found.topology.num_ranks <= BOUNDED_RANKS:
-            (least,) = bound_sizes(found.topology, found.collective, [size], **self._data())
-            figures |= {"microseconds": float(least.time), "time": time_text(least.time)}
+        if size is not None and limit.topology.num_ranks <= BOUNDED_RANKS:
+            (sized,) = bound_sizes(limit.topology, limit.collective, [size], **self._data())
+            figures |= {"microseconds": float(sized.time), "time": time_text(sized.time)}
         return figures
 
-    def _plan_figures(self, made: Plan) -> Answer:
-        everything = made.bound.scope == EVERY_SCHEDULE
+    def _plan_figures(self, plan: Plan) -> Answer:
+        everything = plan.bound.scope == EVERY_SCHEDULE
         figures = {
-            "algbw": float(made.algbw),
-            "text": rate_text(made.algbw),
-            "planner": made.planner,
-            "optimal": made.gap == 0 and everything,
-            "gap": percentage_text(made.gap) if made.gap else "0",
-            "scope": "" if everything else made.bound.scope,
-            "rows": list((schedule_rows(made) | check_rows(made, "in this page")).items()),
+            "algbw": float(plan.algbw),
+            "text": rate_text(plan.algbw),
+            "planner": plan.planner,
+            "optimal": plan.gap == 0 and everything,
+            "gap": percentage_text(plan.gap) if plan.gap else "0",
+            "scope": "" if everything else plan.bound.scope,
+            "rows": list((schedule_rows(plan) | check_rows(plan, "in this page")).items()),
         }
         if self.scenario.size is not None:
-            time = float(made.provenance.get("predicted_us") or made.estimate(self.scenario.size))
-            costs = as_costs(None, made.topology).label
+            time = float(plan.provenance.get("predicted_us") or plan.estimate(self.scenario.size))
+            costs = as_costs(None, plan.topology).label
             figures |= {"microseconds": time, "time": time_text(time), "costs": costs}
         return figures
 
 
 def _network_figures(network: Topology) -> Answer:
-    classes = [{"name": each.name, "bandwidth": float(each.bandwidth)} for each in link_classes(network)]
+    classes = [
+        {"name": link_class.name, "bandwidth": float(link_class.bandwidth)} for link_class in link_classes(network)
+    ]
     return {"name": network.name, "counts": _counts(network), "classes": classes, "scene": scene(network)}
 
 

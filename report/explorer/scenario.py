@@ -36,10 +36,10 @@ class Scenario:
     @classmethod
     def from_query(cls, text: str) -> Scenario:
         """Read the address of a state; `UnsupportedError` for what is not one."""
-        given: dict[str, list[str]] = {}
+        fields: dict[str, list[str]] = {}
         for name, value in parse_qsl(text, keep_blank_values=True):
-            given.setdefault(name, []).append(value)
-        for name, values in given.items():
+            fields.setdefault(name, []).append(value)
+        for name, values in fields.items():
             if name not in cls.__dataclass_fields__:
                 raise UnsupportedError(
                     f"the address has {shown(name)}{hint(name, cls.__dataclass_fields__)}; expected parts "
@@ -47,10 +47,10 @@ class Scenario:
                 )
             if len(values) > 1 and name not in ("scale", "without"):
                 raise UnsupportedError(f"the address has {name} twice; keep one")
-        single: dict[str, Any] = {name: values[0] for name, values in given.items() if values[0]}
+        single: dict[str, Any] = {name: values[0] for name, values in fields.items() if values[0]}
         single["network"] = split_words(single.get("network", ""))
-        single["scale"] = tuple(map(Scaling.read, given.get("scale", ())))
-        single["without"] = tuple(given.get("without", ()))
+        single["scale"] = tuple(map(Scaling.read, fields.get("scale", ())))
+        single["without"] = tuple(fields.get("without", ()))
         return cls(**single)
 
     def to_query(self) -> str:
@@ -62,9 +62,9 @@ class Scenario:
         options = [word for name, value in self._options() for word in (f"--{name}", value)]
         return [*self.network[:1], self.collective, *self.network[1:], *options]
 
-    def command(self, name: str, *more: str) -> str:
+    def command(self, name: str, *words: str) -> str:
         """Return the command of this name for the state, to be typed in a shell."""
-        return shlex.join(["collopt", name, *self.words(), *more])
+        return shlex.join(["collopt", name, *self.words(), *words])
 
     def changed(self, network: Topology) -> Topology:
         """Apply the changes to the network."""

@@ -70,9 +70,9 @@ class Explorer:
         try:
             self._socket = socket.create_server((LOOPBACK, port))
         except OSError as error:
-            taken = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+            problem = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
             raise UnsupportedError(
-                f"port {port} {taken}; choose another, or leave it out for one that is free"
+                f"port {port} {problem}; choose another, or leave it out for one that is free"
             ) from None
         self._socket.setblocking(False)
         self.port = self._socket.getsockname()[1]
@@ -120,12 +120,12 @@ class Explorer:
         async with self._reading:  # what readers tell on standard error is that of one network
             while words not in self._networks:
                 content = self.uploads.get(words[0])
-                found = await asyncio.to_thread(self._found, words)
+                network = await asyncio.to_thread(self._find_network, words)
                 if self.uploads.get(words[0]) is content:  # and was not replaced meanwhile
-                    self._networks[words] = found
+                    self._networks[words] = network
             return Case(scenario, *self._networks[words])
 
-    def _found(self, words: tuple[str, ...]) -> tuple[Topology, list[str]]:
+    def _find_network(self, words: tuple[str, ...]) -> tuple[Topology, list[str]]:
         """Build or read a network; a dropped file is on the disk only meanwhile."""
         name = words[0]
         if name not in self.uploads:
@@ -216,15 +216,15 @@ class _Page(_Handler):
 class _Facts(_Handler):
     def get(self, _: str) -> None:
         """Say what can be chosen."""
-        collectives = [each for each in COLLECTIVES.values() if not each.takes_traffic]
+        collectives = [collective for collective in COLLECTIVES.values() if not collective.takes_traffic]
         self.finish(
             {
-                "collectives": {each.name: each.has_one_root for each in collectives},
+                "collectives": {collective.name: collective.has_one_root for collective in collectives},
                 "planners": [
                     {
                         "name": planner.name,
                         "summary": planner.summary,
-                        "collectives": [each.name for each in collectives if planner.plans(each)],
+                        "collectives": [collective.name for collective in collectives if planner.plans(collective)],
                     }
                     for planner in PLANNERS.values()
                 ],

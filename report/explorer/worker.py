@@ -159,8 +159,8 @@ class _Progress:
         """Say how far it is in words."""
         self._say(text)
 
-    def _say(self, text: str = "", **more: float) -> None:
+    def _say(self, text: str = "", **figures: float) -> None:
         if time.monotonic() - self._last >= INTERVAL:
             self._last = time.monotonic()
             with suppress(OSError):
-                self._pipe.send({"progress": ", ".join(filter(None, (self._stage, text))), **more})
+                self._pipe.send({"progress": ", ".join(filter(None, (self._stage, text))), **figures})

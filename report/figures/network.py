@@ -13,13 +13,14 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Bound
+from ...schedules.bounds.witness import WitnessView
 from ...support.arrays import FloatArray
 from ...support.formatting import bandwidth_text, count_text
 from ...support.validation import as_kind
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..layout import Places, box_of_nodes, link_curves, places
-from ..tables.plan_tables import WitnessView, witness_view
+from ..plan_tables import witness_view
 from .style import COLORS, empty_figure, legend, shortened, tint
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 WITNESS_COLOR, LINK_COLOR = COLORS[1], "#8c8c8c"
-SHADES = tuple(tint(each, 0.22) for each in (COLORS[4], COLORS[5], COLORS[2], COLORS[3]))
+SHADES = tuple(tint(ink, 0.22) for ink in (COLORS[4], COLORS[5], COLORS[2], COLORS[3]))
 """Of the parts of a witness."""
 THINNEST, MIDDLE, THICKEST = 0.7, 1.2, 3.0  # Points; the middle one where all links have the same bandwidth
 ARROW, LONGEST_ARROW = 4.0, 0.16
@@ -43,9 +44,11 @@ def draw_links(canvas: Canvas, counted: frozenset[Pair]) -> list[Artist]:
     """Draw the links that the witness does not count; return the legend entries of bandwidths."""
     from matplotlib.lines import Line2D
 
-    rest = [pair for pair in canvas.curves if pair not in counted and pair[::-1] not in counted]
-    _draw_lines(canvas, rest, LINK_COLOR, "links", 0.0)
-    _draw_heads(canvas, [each for pair in rest if len(each := _directions(pair, canvas.ends)) == 1], LINK_COLOR)
+    uncounted = [pair for pair in canvas.curves if pair not in counted and pair[::-1] not in counted]
+    _draw_lines(canvas, uncounted, LINK_COLOR, "links", 0.0)
+    _draw_heads(
+        canvas, [arrows for pair in uncounted if len(arrows := _directions(pair, canvas.ends)) == 1], LINK_COLOR
+    )
     classes = sorted(set(canvas.bandwidths.values()), reverse=True)
     if len(classes) > MAX_CLASSES:
         classes = [classes[0], classes[-1]]
@@ -62,7 +65,7 @@ def draw_witness_links(canvas: Canvas, view: WitnessView) -> list[Artist]:
     counted = canvas.numbered(view.links)
     pairs = [pair for pair in canvas.curves if pair in counted or pair[::-1] in counted]
     _draw_lines(canvas, pairs, WITNESS_COLOR, "counted", 0.5)
-    _draw_heads(canvas, [each for pair in pairs if len(each := _directions(pair, counted)) == 1], WITNESS_COLOR)
+    _draw_heads(canvas, [arrows for pair in pairs if len(arrows := _directions(pair, counted)) == 1], WITNESS_COLOR)
     total = sum(link.bandwidth for link in canvas.topology.links if (link.tail, link.head) in view.links)
     together = f", {bandwidth_text(total)} together" if view.parts else ""
     return [Line2D([], [], color=WITNESS_COLOR, lw=2, label=f"{view.words} ({len(counted)}{together})")]
@@ -100,15 +103,15 @@ def draw_parts(canvas: Canvas, view: WitnessView) -> list[Artist]:
 
 def _directions(pair: Pair, links: frozenset[Pair]) -> list[Pair]:
     """Which of the two directions between two nodes are among the links."""
-    return [each for each in (pair, pair[::-1]) if each in links]
+    return [direction for direction in (pair, pair[::-1]) if direction in links]
 
 
 def _widths(canvas: Canvas, bandwidths: Sequence[float]) -> list[float]:
     """Widths of lines in points, before they are scaled."""
-    least, most = min(canvas.bandwidths.values()), max(canvas.bandwidths.values())
-    if least == most:
+    smallest, largest = min(canvas.bandwidths.values()), max(canvas.bandwidths.values())
+    if smallest == largest:
         return [MIDDLE] * len(bandwidths)
-    return [THINNEST + (THICKEST - THINNEST) * bandwidth / most for bandwidth in bandwidths]
+    return [THINNEST + (THICKEST - THINNEST) * bandwidth / largest for bandwidth in bandwidths]
 
 
 def _draw_lines(canvas: Canvas, pairs: Sequence[Pair], ink: str, name: str, wider: float) -> None:
@@ -180,8 +183,8 @@ def draw_boxes(canvas: Canvas) -> None:
         if names[first] and names[first] == names[last]:
             inside.setdefault(names[first], []).append(curve)
     corners: dict[str, tuple[FloatArray, FloatArray]] = {}
-    for box, found in inside.items():
-        low, high = np.concatenate(found).min(axis=0), np.concatenate(found).max(axis=0)
+    for box, nodes in inside.items():
+        low, high = np.concatenate(nodes).min(axis=0), np.concatenate(nodes).max(axis=0)
         corners[box] = (low - [BORDER, BORDER + LABEL_STRIP], high + BORDER)
     edges = sorted((low[0], high[0]) for low, high in corners.values())
     if any(after[0] < before[1] for before, after in itertools.pairwise(edges)):

@@ -31,14 +31,14 @@ def pareto_figure(table: pd.DataFrame) -> Figure:
     axes = figure.subplots()
     steps, factors = table["steps"].tolist(), table["bandwidth_factor"].tolist()
     front = _front(steps, factors)
-    rest = [row for row in range(len(steps)) if row not in front]
+    dominated = [row for row in range(len(steps)) if row not in front]
     axes.step(
         [steps[row] for row in front], [float(factors[row]) for row in front],
         where="post", marker="o", color=COLORS[0], label="Pareto-efficient",
     )  # fmt: skip
-    if rest:
+    if dominated:
         axes.scatter(
-            [steps[row] for row in rest], [float(factors[row]) for row in rest],
+            [steps[row] for row in dominated], [float(factors[row]) for row in dominated],
             marker="x", color=COLORS[1], label="beaten",
         )  # fmt: skip
     middle = (min(steps) + max(steps)) / 2

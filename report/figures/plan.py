@@ -14,8 +14,8 @@ from ...planners import Plan
 from ...runtime import Calibration
 from ...schedules import as_bytes
 from ...support.formatting import bandwidth_text, count_text, time_text
-from ..tables.busy_times import busiest, busy_times, step_run
-from ..tables.plan_tables import link_table
+from ..busy_times import busiest, busy_times, step_run
+from ..plan_tables import link_table
 from .style import COLORS, check_table, color, draw_series, empty_figure, finish, legend, series_label, shortened, style
 
 if TYPE_CHECKING:
@@ -40,17 +40,17 @@ def utilization_figure(plan: Plan) -> Figure:
     """
     table = link_table(plan).assign(place=lambda table: np.arange(len(table)))
     table = table.sort_values(["bandwidth_gbps", "utilization", "place"], ascending=[False, False, True])
-    few = len(table) <= MAX_NAMED
-    figure = empty_figure(7.0, 0.19 * len(table) + 1.5) if few else empty_figure(9.0, 4.2)
+    named = len(table) <= MAX_NAMED
+    figure = empty_figure(7.0, 0.19 * len(table) + 1.5) if named else empty_figure(9.0, 4.2)
     axes = figure.subplots()
     places = np.arange(len(table))
-    _draw_utilization(axes, table, places, few)
+    _draw_utilization(axes, table, places, named)
     title = f"{plan.collective} on {shortened(plan.topology.name)} by {shortened(plan.planner)}"
     share, links = "utilization in %", f"{len(table)} links, by bandwidth and utilization"
     counted = places[table["in_cut"].to_numpy()]
     label = "counted by the bound"
     mark: dict[str, Any] = {"color": CUT_COLOR, "s": 14, "zorder": 3, "clip_on": False, "lw": 0, "label": label}
-    if few:
+    if named:
         axes.scatter(np.full(len(counted), 101.5), counted, marker="<", **mark)
         names = list(map(_link_name, table["tail"], table["head"]))
         axes.set_yticks(places, names, fontsize="x-small", parse_math=False)
@@ -60,8 +60,8 @@ def utilization_figure(plan: Plan) -> Figure:
         axes.scatter(counted, np.full(len(counted), 101.5), marker="v", **mark)
         axes.set_xlim(-0.6, len(table) - 0.4)
         axes.set_ylim(0, 104)
-    finish(axes, title, share if few else links, "" if few else share)
-    axes.grid(visible=False, axis="y" if few else "x")
+    finish(axes, title, share if named else links, "" if named else share)
+    axes.grid(visible=False, axis="y" if named else "x")
     axes.legend().remove()
     legend(figure, loc="outside lower center", ncols=3, fontsize="small", frameon=False)
     return figure
@@ -80,9 +80,9 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     figure = empty_figure(1, 1)
     run = step_run(plan, size, slices)
     busy = busiest(run, MAX_ROWS)
-    chosen = np.sort(busy.links)
-    table = busy_times(run, chosen)
-    rows = {plan.topology.links[link][:2]: row for row, link in enumerate(chosen.tolist())}
+    links = np.sort(busy.links)
+    table = busy_times(run, links)
+    rows = {plan.topology.links[link][:2]: row for row, link in enumerate(links.tolist())}
     table = table.assign(row=[rows[ends] for ends in zip(table["tail"], table["head"], strict=True)])
     figure.set_size_inches(9.0, (0.19 if len(rows) <= MAX_NAMED else 0.15) * len(rows) + 1.7)
     axes = figure.subplots()
@@ -92,9 +92,9 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     steps = sorted(table["step"].unique())
     fills = _step_colors(len(steps))
     inks = [fills[place] for place in np.searchsorted(steps, table["step"])]
-    many = len(table) >= MAX_BARS
-    drawn = PolyCollection(list(bars), facecolors=inks, edgecolors="white", linewidths=0 if many else 0.2, gid="bars")
-    drawn.set_rasterized(many)
+    dense = len(table) >= MAX_BARS
+    drawn = PolyCollection(list(bars), facecolors=inks, edgecolors="white", linewidths=0 if dense else 0.2, gid="bars")
+    drawn.set_rasterized(dense)
     axes.add_collection(drawn)
     labels = [_link_name(*ends) for ends in rows]
     axes.set_yticks(range(len(rows)), labels, fontsize="x-small", parse_math=False)
@@ -164,7 +164,7 @@ def _draw_utilization(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.in
     """Draw the bars, those of one bandwidth in one color."""
     classes = sorted(set(table["bandwidth_gbps"]), reverse=True)
     kinds = [[value] for value in classes] if len(classes) < MAX_DISTINCT_COLORS else [classes]
-    inks = [each for each in COLORS if each != CUT_COLOR]
+    inks = [color for color in COLORS if color != CUT_COLOR]
     for number, values in enumerate(kinds):
         members = table["bandwidth_gbps"].isin(values).to_numpy()
         shares = 100 * table["utilization"].to_numpy()[members]
@@ -185,7 +185,7 @@ def _step_colors(count: int) -> list[Any]:
         return [color(number) for number in range(count)]
     from matplotlib import colormaps
 
-    return [tuple(each) for each in colormaps["viridis"](np.linspace(0, 0.95, count))]
+    return [tuple(ink) for ink in colormaps["viridis"](np.linspace(0, 0.95, count))]
 
 
 def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequence[Any]) -> None:
@@ -205,14 +205,16 @@ def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequ
     )  # fmt: skip
 
 
-def residual_figure(found: Calibration) -> Figure:
+def residual_figure(calibration: Calibration) -> Figure:
     """Draw how far the model is above each measured time, in percent, against the size: one series per measurement."""
     figure = empty_figure(7.0, 4.4)
     axes = figure.subplots()
-    for number, run in enumerate(found.runs):
-        percent = [100 * each for each in run.residuals]
+    for number, run in enumerate(calibration.runs):
+        percent = [100 * residual for residual in run.residuals]
         axes.plot(run.sizes, percent, ls="", ms=4, label=series_label(run.model.partition(",")[0]), **style(number))
     axes.axhline(0, color="0.4", lw=1)
-    size_axis(axes, [size for run in found.runs for size in run.sizes])
-    finish(axes, f"Residuals on {shortened(found.topology.name)}", "size in bytes", "model above measured time in %")
+    size_axis(axes, [size for run in calibration.runs for size in run.sizes])
+    finish(
+        axes, f"Residuals on {shortened(calibration.topology.name)}", "size in bytes", "model above measured time in %"
+    )
     return figure

@@ -92,13 +92,13 @@ def legend(owner: Axes | Figure, **options: Any) -> Legend:
     return drawn
 
 
-def shortened(name: str, most: int = NAME) -> str:
+def shortened(name: str, limit: int = NAME) -> str:
     """Shorten a long name in the middle, for figures.
 
     >>> shortened("rack-17/shelf-3/server-25/gpu7", 15), shortened("gpu7", 15)
     ('rack-17…25/gpu7', 'gpu7')
     """
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[most // 2 + 1 - most :]}"
+    return name if len(name) <= limit else f"{name[: limit // 2]}…{name[limit // 2 + 1 - limit :]}"
 
 
 def series_label(name: str) -> str:

@@ -13,7 +13,7 @@ from ...planners import Plan
 from ...support.formatting import percentage_text
 from ...support.validation import shown
 from ..layout import box_of_nodes
-from ..tables.plan_tables import tree_table
+from ..plan_tables import tree_table
 from .style import COLORS, color, empty_figure, legend, shortened
 
 if TYPE_CHECKING:
@@ -77,17 +77,17 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     first = int(plan.trees.forests[0].roots[0]) if root is None and isinstance(plan, Plan) else root
     table = tree_table(plan, first)
     name = str(table["root"].iloc[0])
-    shapes = _chosen(table, name, tree, frozenset(plan.topology.switch_nodes))
+    shapes = _shapes(table, name, tree, frozenset(plan.topology.switch_nodes))
     widths = [max(place[0] for place in shape.places.values()) + 1.6 for shape in shapes]
     depth = max(place[1] for shape in shapes for place in shape.places.values())
     width = min(max(LEAF * sum(widths), 5.0), WIDEST)
     figure = empty_figure(width, min(LEVEL * (depth + 1) + 1.3, TALLEST))
     every = figure.subplots(1, len(shapes), squeeze=False, width_ratios=widths)[0]
     boxes = box_of_nodes(plan.topology)
-    several = list(dict.fromkeys(boxes[rank] for rank in plan.topology.compute_nodes))
+    root_boxes = list(dict.fromkeys(boxes[rank] for rank in plan.topology.compute_nodes))
     # Colors that some of the boxes would share tell nothing.
-    inks = BOX_COLORS if len(several) <= len(BOX_COLORS) else (color(0),) * len(several)
-    colors = dict(zip(several, inks, strict=False))
+    inks = BOX_COLORS if len(root_boxes) <= len(BOX_COLORS) else (color(0),) * len(root_boxes)
+    colors = dict(zip(root_boxes, inks, strict=False))
     radius = min(8.5, 0.42 * 72 * width / sum(widths), 0.3 * 72 * (figure.get_figheight() - 1.3) / (depth + 1))
     for axes, shape in zip(every, shapes, strict=True):
         _draw(axes, shape, plan, colors, radius)
@@ -97,15 +97,15 @@ def tree_figure(plan: Plan, root: int | str | None = None, tree: int | None = No
     return figure
 
 
-def _chosen(table: pd.DataFrame, root: str, tree: object, switches: frozenset[str]) -> list[_Shape]:
+def _shapes(table: pd.DataFrame, root: str, tree: object, switches: frozenset[str]) -> list[_Shape]:
     """Lay out the wanted trees of one root."""
     shapes = []
     for phase, rows in table.groupby("phase", sort=False):
         weights = rows.groupby("tree")["weight"].first()
         who = "leaves send first" if phase == "reduce" else "the root sends first"
         if tree is None:
-            most = MAX_TREES if table["phase"].nunique() == 1 else MAX_TREES // 2
-            numbers = sorted(weights.sort_values(ascending=False, kind="stable").index[:most])
+            limit = MAX_TREES if table["phase"].nunique() == 1 else MAX_TREES // 2
+            numbers = sorted(weights.sort_values(ascending=False, kind="stable").index[:limit])
         elif isinstance(tree, int) and not isinstance(tree, bool) and tree in weights.index:
             numbers = [tree]
         else:
@@ -177,8 +177,8 @@ def _draw_switches(axes: Axes, shape: _Shape, radius: float) -> None:
         point = (x, -float(row))
         axes.scatter(*point, s=(2 * radius) ** 2, c=SWITCH, marker="s", lw=0, zorder=2)
         # From the square to what is right of it.
-        beside = [place for place, other in shape.places.values() if other == row and place > x] or [edge]
-        room = (min(beside) - x) * LEAF_RADII * radius - 2.6 * radius
+        right = [place for place, other in shape.places.values() if other == row and place > x] or [edge]
+        room = (min(right) - x) * LEAF_RADII * radius - 2.6 * radius
         name = shortened(switch, BOX_LETTERS)
         words = [
             (SIGNS[shape.inwards][0], 0.0, 1.4 * radius, "white", "center"),

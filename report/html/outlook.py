@@ -14,7 +14,7 @@ from ...planners import Plan, bound, plan, survive
 from ...schedules import EVERY_SCHEDULE, Bound
 from ...support.formatting import percentage_text
 from ...topologies import link_classes
-from ..tables.plan_tables import NS_PER_US, is_predictable, predicted_times
+from ..plan_tables import NS_PER_US, is_predictable, predicted_times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ FACTORS = {"× 1/2": Fraction(1, 2), "× 1.1": Fraction(11, 10), "× 2": Fractio
 def sizes_data(plans: Mapping[str, Plan]) -> dict[str, Any]:
     """Predict times over sizes for all plans, beside their bounds."""
     times = {name: predicted_times(plan, CURVE_SIZES) if is_predictable(plan) else [] for name, plan in plans.items()}
-    missing = ", ".join(name for name, found in times.items() if not found)
+    missing = ", ".join(name for name, row in times.items() if not row)
     left_out = f"No times of {missing}: its trees are too many and too high to sum their latencies here."
     return {
         "sizes": list(CURVE_SIZES),
@@ -67,38 +67,39 @@ class Chart(NamedTuple):
     bars: list[Bar]
 
     @property
-    def most(self) -> float:
+    def largest(self) -> float:
         """End of the scale."""
         return max((bar.value for bar in self.bars), default=0) or 1.0
 
 
 def baselines(named: Mapping[str, Plan]) -> dict[str, Plan]:
     """Plan with the planners that people know, those that are not among the plans and have an answer; verified."""
-    first, made = next(iter(named.values())), dict[str, Plan]()
+    first, plans = next(iter(named.values())), dict[str, Plan]()
     for name in BASELINES if first.topology.num_ranks <= MOST_RANKS else ():
-        if name not in {each.planner for each in named.values()}:
+        if name not in {shown.planner for shown in named.values()}:
             with suppress(ColloptError):
-                made[name] = plan(first.topology, first.collective, planner=name, **request_of(first.bound))
-                made[name].verify()
-    if (nccl := made.pop("nccl", None)) is None:
-        return made
+                plans[name] = plan(first.topology, first.collective, planner=name, **request_of(first.bound))
+                plans[name].verify()
+    if (nccl := plans.pop("nccl", None)) is None:
+        return plans
     algorithm = nccl.provenance["algorithm"]
-    others = {} if algorithm == "ring" else made
-    return others | {f"NCCL ({algorithm})": nccl}
+    done = {} if algorithm == "ring" else plans
+    return done | {f"NCCL ({algorithm})": nccl}
 
 
-def rates_chart(named: Mapping[str, Plan], beside: Mapping[str, Plan]) -> Chart:
+def rates_chart(named: Mapping[str, Plan], references: Mapping[str, Plan]) -> Chart:
     """Compare the algorithm bandwidths of plans, of baselines and of the bound."""
     # A bound of every schedule first: one of trees says nothing about steps.
-    best = min((made.bound for made in named.values()), key=lambda each: (each.scope != EVERY_SCHEDULE, each.algbw))
+    bounds = [drawn.bound for drawn in named.values()]
+    best = min(bounds, key=lambda bound: (bound.scope != EVERY_SCHEDULE, bound.algbw))
     scope = "" if best.scope == EVERY_SCHEDULE else f"of {best.scope}"
     bars = [Bar("bound", float(best.algbw), f"{float(best.algbw):.2f}", "bound", scope)]
-    for kind, plans in (("plan", named), ("baseline", beside)):
-        for name, made in plans.items():
-            share = percentage_text(made.algbw / best.algbw)
-            bars.append(Bar(name, float(made.algbw), f"{float(made.algbw):.2f}", kind, f"{share} of the bound"))
+    for kind, plans in (("plan", named), ("baseline", references)):
+        for name, drawn in plans.items():
+            share = percentage_text(drawn.algbw / best.algbw)
+            bars.append(Bar(name, float(drawn.algbw), f"{float(drawn.algbw):.2f}", kind, f"{share} of the bound"))
     explained = "Algorithm bandwidth for large data."
-    if beside:
+    if references:
         explained += " NCCL's is that of the algorithm which its own model of times picks, as planned here."
     return Chart("Bandwidth", explained, ("plan", "GB/s"), bars)
 
@@ -106,14 +107,14 @@ def rates_chart(named: Mapping[str, Plan], beside: Mapping[str, Plan]) -> Chart:
 def class_rows(first: Plan, loads: pd.DataFrame) -> list[dict[str, Any]]:
     """Tabulate the use of each class of links, and its share of the bound; `loads` is a link table with ``share``."""
     network, rows = first.topology, []
-    for each in link_classes(network):
-        ends = np.array([[network.node_index[node] for node in link[:2]] for link in each.links])
+    for link_class in link_classes(network):
+        ends = np.array([[network.node_index[node] for node in link[:2]] for link in link_class.links])
         mine = loads.iloc[network.link_places(ends[:, 0], ends[:, 1])]
-        speeds = sorted({link.bandwidth for link in each.links})
+        speeds = sorted({link.bandwidth for link in link_class.links})
         rows.append(
             {
-                "name": each.name,
-                "links": len(each.links),
+                "name": link_class.name,
+                "links": len(link_class.links),
                 "bandwidth": " to ".join(str(speed) for speed in dict.fromkeys((speeds[0], speeds[-1]))),
                 "use": float(mine["utilization"].mean()),
                 "share": float(mine["share"].sum()),
@@ -124,16 +125,16 @@ def class_rows(first: Plan, loads: pd.DataFrame) -> list[dict[str, Any]]:
 
 def class_chart(first: Plan) -> Chart:
     """Compare the bound with what it would be with other bandwidths of each class of links."""
-    network, found = first.topology, dict[str, Bound]()
+    network, bounds = first.topology, dict[str, Bound]()
     with suppress(ColloptError):
-        for each in link_classes(network) if network.num_ranks <= MOST_RANKS else ():
-            found.setdefault("as it is", _bound_with(network, {}, first.bound))
+        for link_class in link_classes(network) if network.num_ranks <= MOST_RANKS else ():
+            bounds.setdefault("as it is", _bound_with(network, {}, first.bound))
             for name, factor in FACTORS.items():
-                widths = {link[:2]: link.bandwidth * factor for link in each.links}
-                found[f"{each.name} {name}"] = _bound_with(network, widths, first.bound)
+                widths = {link[:2]: link.bandwidth * factor for link in link_class.links}
+                bounds[f"{link_class.name} {name}"] = _bound_with(network, widths, first.bound)
     bars = []
-    for name, limit in found.items():
-        change = limit.algbw / found["as it is"].algbw - 1
+    for name, limit in bounds.items():
+        change = limit.algbw / bounds["as it is"].algbw - 1
         kind = "less" if change < 0 else "more" if change > 0 else "same"
         note = f"{'+' if change > 0 else '−'}{percentage_text(abs(change))}" if change else "no change"
         bars.append(Bar(name, float(limit.algbw), f"{float(limit.algbw):.2f}", kind, note))
@@ -149,14 +150,14 @@ def failure_chart(first: Plan) -> Chart:
     frame = survive(first.topology, first.collective, root=root, baselines=(), jobs=1)
     bars = []
     for row in frame.to_dict("records"):
-        alike = f" ({row['count']} alike)" if row["count"] > 1 else ""
+        count = f" ({row['count']} alike)" if row["count"] > 1 else ""
         lost = row["loss_exact"]
         if row["status"] != "ok":
-            bars.append(Bar(f"{row['failure']}{alike}", 0.0, row["status"], "less"))
+            bars.append(Bar(f"{row['failure']}{count}", 0.0, row["status"], "less"))
             continue
         kind = "bound" if row["kind"] == "intact" else "less" if lost > 0 else "more" if lost < 0 else "same"
         note = f"{percentage_text(lost)} lost" if lost > 0 else "" if row["kind"] == "intact" else "nothing lost"
-        bars.append(Bar(f"{row['failure']}{alike}", row["algbw"], f"{row['algbw']:.2f}", kind, note))
+        bars.append(Bar(f"{row['failure']}{count}", row["algbw"], f"{row['algbw']:.2f}", kind, note))
     explained = "A new plan after each failure, among the ranks that are left; failures alike by symmetry are one."
     return Chart("What if something fails", explained, ("failed", "GB/s"), bars)
 

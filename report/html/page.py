@@ -1,4 +1,4 @@
-"""`write_report`: an HTML page about a plan, or several plans of one collective on one network."""
+"""`write_report`: an HTML page about a plan, or listed plans of one collective on one network."""
 
 import base64
 import gzip
@@ -19,8 +19,8 @@ from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.packages import check_extra
 from ...support.validation import as_flag, as_kind, as_list, as_path, shown
 from ...support.writing import write_whole
-from ..tables.plan_tables import is_predictable, link_table, predicted_times
-from ..tables.summary import check_rows, hop_heights, schedule_rows
+from ..plan_tables import is_predictable, link_table, predicted_times
+from ..summary import check_rows, schedule_rows
 from .certificate import certificate
 from .outlook import baselines, class_chart, class_rows, failure_chart, rates_chart, sizes_data
 from .scene import MAX_MOVES, scene, shares_of
@@ -50,7 +50,7 @@ def write_report(
     Parameters
     ----------
     plans : Plan, iterable of Plan, or mapping of str to Plan
-        One, or several of one topology, collective and shards to compare.  The names of a mapping stand on the page,
+        One, or listed of one topology, collective and shards to compare.  The names of a mapping stand on the page,
         otherwise those of the planners.
     path : str or path
         Such as ``"report.html"``; a file there before is replaced.
@@ -76,13 +76,13 @@ def report_page(
     for plan in named.values():
         plan.verify()
     plan = next(iter(named.values()))
-    beside = baselines(named)
-    scenes = [scene(each, [text for text, _ in amounts], MAX_MOVES // len(named)) for each in named.values()]
-    charts = [rates_chart(named, beside), *([failure_chart(plan)] if failures else []), class_chart(plan)]
+    known_plans = baselines(named)
+    scenes = [scene(drawn, [text for text, _ in amounts], MAX_MOVES // len(named)) for drawn in named.values()]
+    charts = [rates_chart(named, known_plans), *([failure_chart(plan)] if failures else []), class_chart(plan)]
     context = {
         "title": title or f"{plan.collective} on {plan.topology.name}",
         "subtitle": _subtitle(named),
-        "entries": [plan_entry(name, each, amounts, MAX_LINKS // len(named)) for name, each in named.items()],
+        "entries": [plan_entry(name, drawn, amounts, MAX_LINKS // len(named)) for name, drawn in named.items()],
         "sizes": [text for text, _ in amounts],
         "first_size": len(amounts) // 2,
         "collective": str(plan.collective),
@@ -93,15 +93,15 @@ def report_page(
         "most_names": MAX_LINK_NAMES,
         "version": version("collopt"),
     }
-    others = [(name, each, number) for number, (name, each) in enumerate(named.items())]
-    others += [(name, each, -1) for name, each in beside.items()]
+    entries = [(name, drawn, number) for number, (name, drawn) in enumerate(named.items())]
+    entries += [(name, drawn, -1) for name, drawn in known_plans.items()]
     data = {
         "plans": scenes,
         "others": [
-            {"name": name, "number": number, "load": link_table(each)["load"].round(6).tolist()}
-            for name, each, number in others
+            {"name": name, "number": number, "load": link_table(drawn)["load"].round(6).tolist()}
+            for name, drawn, number in entries
         ],
-        "curves": sizes_data({**named, **beside}),
+        "curves": sizes_data({**named, **known_plans}),
     }
     # Names can hold lone surrogates, which UTF-8 has no bytes for.
     return _rendered(context, data).encode("utf-8", "replace")
@@ -111,16 +111,16 @@ def _named(plans: Any) -> dict[str, Plan]:
     """Name the plans, and check that they are for the same purpose."""
     if isinstance(plans, Mapping):
         named = {str(name): plan for name, plan in plans.items()}
-        several: Sequence[Any] = list(named.values())
+        listed: Sequence[Any] = list(named.values())
     else:
-        several = [plans] if isinstance(plans, Plan) else as_list(plans, "the plans", most=MAX_PLANS)
+        listed = [plans] if isinstance(plans, Plan) else as_list(plans, "the plans", most=MAX_PLANS)
         named = {}
-    if not several or len(several) > MAX_PLANS:
-        raise UnsupportedError(f"there are {len(several)} plans; expected 1 to {MAX_PLANS}")
-    for plan in several:
+    if not listed or len(listed) > MAX_PLANS:
+        raise UnsupportedError(f"there are {len(listed)} plans; expected 1 to {MAX_PLANS}")
+    for plan in listed:
         as_kind(plan, Plan, "the plan", hint=", such as collopt.plan returns")
-        _check_same(several[0], plan)
-    return named or dict(zip(_names(several), several, strict=True))
+        _check_same(listed[0], plan)
+    return named or dict(zip(_names(listed), listed, strict=True))
 
 
 def _check_same(first: Plan, other: Plan) -> None:
@@ -144,20 +144,20 @@ def _names(plans: Sequence[Plan]) -> list[str]:
         if [other.planner for other in plans].count(name) > 1 and plan.options:
             name = f"{name}, {_pairs(plan.options)}"
         candidates = chain([name], (f"{name} ({number})" for number in count(2)))
-        names.append(next(each for each in candidates if each not in names))
+        names.append(next(candidate for candidate in candidates if candidate not in names))
     return names
 
 
 def _sizes(sizes: Iterable[int | str] | None) -> list[tuple[str, int]]:
     if isinstance(sizes, (str, int)):
         raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
-    wanted = as_list(DEFAULT_SIZES if sizes is None else sizes, "the sizes", most=MAX_SIZES)
-    if not wanted:
+    texts = as_list(DEFAULT_SIZES if sizes is None else sizes, "the sizes", most=MAX_SIZES)
+    if not texts:
         raise UnsupportedError("sizes is empty; expected one such as '64M', or leave it out")
-    found: dict[int, str] = {}
-    for size in wanted:
-        found.setdefault(as_bytes(size), str(size))
-    return [(text, size) for size, text in found.items()]
+    sizes_by_bytes: dict[int, str] = {}
+    for size in texts:
+        sizes_by_bytes.setdefault(as_bytes(size), str(size))
+    return [(text, size) for size, text in sizes_by_bytes.items()]
 
 
 def _subtitle(named: Mapping[str, Plan]) -> str:
@@ -257,7 +257,7 @@ def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
 
 def _schedule_tile(plan: Plan) -> tuple[str, str, str]:
     if plan.schedule.num_trees:
-        return "trees", str(plan.schedule.num_trees), hop_heights(plan).partition(",")[0]
+        return "trees", str(plan.schedule.num_trees), plan.heights.text.partition(",")[0]
     if plan.schedule.num_steps:
         return "steps", str(plan.num_steps), ""
     return "size", plan.schedule.size_text, ""
@@ -268,11 +268,11 @@ def _rate_and_exact(value: Fraction) -> tuple[str, str]:
     return text, f"exactly {exact.rstrip(')')}" if exact else ""
 
 
-def _links(plan: Plan, most: int) -> dict[str, Any]:
+def _links(plan: Plan, limit: int) -> dict[str, Any]:
     """Rows of the table of links, the busiest first."""
     table = link_table(plan).sort_values(["utilization", "in_cut"], ascending=False, kind="stable")
     rows, number = list[dict[str, Any]](), plan.topology.node_index
-    for place, row in zip(table.index[:most], table.head(most).to_dict("records"), strict=True):
+    for place, row in zip(table.index[:limit], table.head(limit).to_dict("records"), strict=True):
         link = plan.topology.link_at(place)
         texts = {name: str(getattr(link, name)) for name in ("tail", "head", "bandwidth", "latency")}
         share = percentage_text(row["utilization"]) if row["utilization"] else "0 %"

@@ -20,9 +20,9 @@ A scene is a mapping; lists of one table have one entry per row, and numbers ref
   (-1 where it is not kept), ``start``, ``length``, ``count``: so many pieces of equal length, one after the other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from functools import cache, singledispatch
+from functools import cache
 from itertools import islice, pairwise, product
 from typing import Any, NamedTuple
 
@@ -30,26 +30,22 @@ import numpy as np
 
 from ...planners import Plan
 from ...runtime import Simulation
-from ...schedules import Bound, FlowSchedule, Forest, Schedule, TreeSchedule, as_bytes
-from ...schedules.trees.symmetric_forest import expanding
+from ...schedules import Bound, as_bytes
+from ...schedules.trees.tree_arrays import TreeArrays
 from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
 from ...topologies import Topology, link_classes
 from ...topologies.network.topology import as_topology
-from ..layout import box_of_nodes, link_curves, places
-from ..tables.busy_times import (
+from ..busy_times import (
     BRANCHES,
     HOPS,
     REDUCE_FIRST,
     STEPS,
-    count_hops,
-    hops_before,
     step_run,
-    tree_columns,
     tree_hops,
 )
-from ..tables.plan_tables import link_table, witness_view
-from ..tables.summary import branching_switches
+from ..layout import box_of_nodes, link_curves, places
+from ..plan_tables import link_table, witness_view
 
 MAX_PARTS = 512
 MAX_SEGMENTS = 2**17  # Links of all parts together
@@ -76,36 +72,32 @@ class Parts(NamedTuple):
 
 def parts(plan: Plan) -> Parts:
     """Divide a plan's schedule into parts for display."""
-    return _parts(plan.schedule, plan)
+    return VIEWS[plan.schedule.view](plan)
 
 
-@singledispatch
-def _parts(schedule: Schedule, plan: Plan) -> Parts:  # noqa: ARG001
+def _step_parts(plan: Plan) -> Parts:
     """Show each row of loads: the steps, or everything at once."""
     rows = len(np.atleast_2d(plan.link_loads))
     return _limited(Parts("Steps, one at a time", "Step", "step", STEPS, [], ""), _steps(plan), rows, "steps")
 
 
-expanding(_parts)
-
-
-@_parts.register(TreeSchedule)
-def _tree_parts(schedule: TreeSchedule, plan: Plan) -> Parts:
+def _tree_parts(plan: Plan) -> Parts:
+    schedule = plan.trees
     forests = schedule.forests
+    counted = zip(forests, schedule.hops_before, strict=True)
+    trees = (part for forest, before in counted for part in _trees(forest, plan, before, len(forests) > 1))
+    notes = (len(forests) > 1, REDUCE_FIRST), (bool(schedule.branching_switches), BRANCHES)
+    explained = " ".join([HOPS, *(text for applies, text in notes if applies)])
     total = sum(forest.num_trees for forest in forests)
-    counted = zip(forests, hops_before(schedule), strict=True)
-    found = (part for forest, before in counted for part in _trees(forest, plan, before, len(forests) > 1))
-    further = (len(forests) > 1, REDUCE_FIRST), (bool(branching_switches(schedule)), BRANCHES)
-    explained = " ".join([HOPS, *(text for applies, text in further if applies)])
-    return _limited(Parts("Trees, one at a time", "Tree", "hop", explained, [], ""), found, total, "trees")
+    return _limited(Parts("Trees, one at a time", "Tree", "hop", explained, [], ""), trees, total, "trees")
 
 
-@_parts.register(FlowSchedule)
-def _flow_parts(schedule: FlowSchedule, plan: Plan) -> Parts:
-    return _limited(
-        Parts("Senders, one at a time", "Sender", "step", STEPS, [], ""),
-        _senders(schedule, plan), plan.topology.num_ranks, "senders",
-    )  # fmt: skip
+def _sender_parts(plan: Plan) -> Parts:
+    about = Parts("Senders, one at a time", "Sender", "step", STEPS, [], "")
+    return _limited(about, _senders(plan), plan.topology.num_ranks, "senders")
+
+
+VIEWS: dict[str, Callable[[Plan], Parts]] = {"trees": _tree_parts, "steps": _step_parts, "senders": _sender_parts}
 
 
 def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Parts:
@@ -121,7 +113,7 @@ def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Part
     return about._replace(left_out=sentence)
 
 
-def _trees(forest: Forest, plan: Plan, before: IntArray, is_twofold: bool) -> Iterator[Part]:
+def _trees(forest: TreeArrays, plan: Plan, before: IntArray, is_twofold: bool) -> Iterator[Part]:
     names, whole = plan.topology.nodes, forest.trees_per_root * forest.total_weight
     verb = {"reduce": "reduce tree,", "broadcast": "broadcast tree,"}[forest.direction]
     looped = forest.looped(plan.topology)
@@ -149,7 +141,8 @@ def _steps(plan: Plan) -> Iterator[Part]:
         yield Part(f"step {step}, {count_text(len(used), 'link')} busy", ends, [step] * len(used))
 
 
-def _senders(schedule: FlowSchedule, plan: Plan) -> Iterator[Part]:
+def _senders(plan: Plan) -> Iterator[Part]:
+    schedule: Any = plan.schedule.expanded
     starts = schedule.path_starts
     sources = schedule.path_nodes[starts[:-1]]
     for rank, name in enumerate(plan.topology.compute_nodes):
@@ -177,21 +170,17 @@ TICKS = 10**6  # In a run
 Scene = dict[str, Any]
 
 
-@singledispatch
 def scene(viewed: object, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:
     """Build the scene of a topology, a bound or a plan, whose runs for these sizes have `most` moves together."""
-    del sizes, most  # only plans have runs
+    if isinstance(viewed, Plan):
+        return _of_plan(viewed, sizes, most)
+    if isinstance(viewed, Bound):
+        return _with_bound(viewed, np.zeros(viewed.topology.num_links))[0]
     topology = as_topology(viewed)
     return _scene(topology, np.arange(topology.num_links))
 
 
-@scene.register(Bound)
-def _of_bound(viewed: Bound, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:  # noqa: ARG001
-    return _with_bound(viewed, np.zeros(viewed.topology.num_links))[0]
-
-
-@scene.register(Plan)
-def _of_plan(viewed: Plan, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:
+def _of_plan(viewed: Plan, sizes: Sequence[int | str], most: int) -> Scene:
     table, taken = link_table(viewed), parts(viewed)
     made, drawn = _with_bound(viewed.bound, table["utilization"].to_numpy())
     made["links"] |= {
@@ -294,7 +283,7 @@ def _parts_data(taken: Parts, topology: Topology, number: IntArray) -> dict[str,
 
 def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int, most: int) -> dict[str, Any]:
     """Simulate a plan with as many slices as there is room for, or say why not."""
-    pieces, pipelined = count_hops(plan.schedule), plan.schedule.pipelined
+    pieces, pipelined = plan.schedule.num_hops, plan.schedule.pipelined
     slices = min(SLICES, MAX_PIECES // max(pieces, 1))
     if not slices:
         note = (
@@ -308,7 +297,7 @@ def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int, most: in
     # Whose data it is matters more than twice as many slices, but not more than four times.
     for slices, is_whose in [*product(halved[:2], [True]), *product(halved, [False])]:
         run = simulated(slices)
-        owners = part_of_transfers(plan.schedule, run)[run.transfers.hop_owners]
+        owners = plan.schedule.part_numbers(run.transfers)[run.transfers.hop_owners]
         moves = _moves(run, number, np.where((owners < num_parts) & is_whose, owners, -1))
         found = len(moves["link"])
         if found <= most:
@@ -343,34 +332,3 @@ def _moves(run: Simulation, number: IntArray, owners: IntArray) -> dict[str, lis
     by_start = np.lexsort((link, start))
     lists = {"link": link, "step": step, "part": part, "start": start, "length": length, "count": count}
     return {name: values[by_start].tolist() for name, values in lists.items()}
-
-
-@singledispatch
-def part_of_transfers(schedule: Schedule, run: Simulation) -> IntArray:  # noqa: ARG001
-    """Number of the part that each transfer of a run belongs to, int64 (transfers,), as `parts` lists them."""
-    return run.transfers.levels
-
-
-expanding(part_of_transfers)
-
-
-@part_of_transfers.register(TreeSchedule)
-def _trees_of(schedule: TreeSchedule, run: Simulation) -> IntArray:
-    sent, (firsts, adding, spreading) = run.transfers, tree_columns(schedule)
-    which = np.searchsorted(firsts, sent.firsts)
-    before = schedule.forests[0].num_trees if len(schedule.forests) > 1 else 0
-    numbers: IntArray = np.where(sent.adds, adding[which], spreading[which] + before)
-    return numbers
-
-
-@part_of_transfers.register(FlowSchedule)
-def _sources_of(schedule: FlowSchedule, run: Simulation) -> IntArray:
-    sent, firsts = run.transfers, np.arange(len(run.transfers.senders))
-    if not schedule.pipelined:
-        return np.full_like(firsts, -1)  # one message may hold data of several sources
-    # Each waits for at most one, the one before it on its path.
-    waited = firsts.copy()
-    waited[sent.after] = sent.before
-    while (waited[firsts] != firsts).any():
-        firsts = waited[firsts]
-    return sent.senders[firsts]

@@ -1,1 +1,1 @@
-"""Reference interpreter of programs, its static checks, and lint findings."""
+"""Reference interpreter of programs: what happens before what, static checks, runs, and findings of linters."""

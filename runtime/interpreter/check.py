@@ -6,16 +6,16 @@ its result is right; see docs/explanation/programs.md.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import ProgramError
-from ...support.arrays import IntArray
+from ...support.arrays import BoolArray, IntArray
 from ..programs.checks import check_structure
 from ..programs.ordering import Order, Site, global_order
 from ..programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, copies_onto_itself
+from .happens_before import Accesses, EventGraph, Steps
 
 
 def check_program(program: Program) -> None:
@@ -61,10 +61,10 @@ def _check_sizes(program: Program) -> None:
             ("input", rank.input_chunks, (layout.input_range(number),)),
             ("output", rank.output_chunks, layout.output_ranges(number)),
         ):
-            needed = sum(end - begin for begin, end in ranges)
-            if chunks != needed:
+            expected = sum(end - begin for begin, end in ranges)
+            if chunks != expected:
                 what = f"{'an' if program.collective.name.startswith('a') else 'a'} {program.collective}"
-                raise ProgramError(f"rank {number} has {chunks} {buffer} chunks; {what} needs {needed}")
+                raise ProgramError(f"rank {number} has {chunks} {buffer} chunks; {what} needs {expected}")
         if rank.scratch_chunks < 0:
             raise ProgramError(f"rank {number} has {rank.scratch_chunks} scratch chunks; expected 0 or more")
 
@@ -96,14 +96,17 @@ def _check_instruction(rank: RankProgram, block: ThreadBlock, site: Site, step: 
     sides = CONNECTION_SIDES.get(step.kind)
     if sides is None:
         raise ProgramError(f"{site} is of kind {step.kind!r}; expected one of {', '.join(CONNECTION_SIDES)}")
-    for needed, peer, way in ((step.kind == "send", block.send_peer, "send"), (step.receives, block.recv_peer, "recv")):
-        if needed and peer is None:
+    for required, peer, way in (
+        (step.kind == "send", block.send_peer, "send"),
+        (step.receives, block.recv_peer, "recv"),
+    ):
+        if required and peer is None:
             raise ProgramError(f"{site} is a {step.kind} but its thread block has no {way} peer")
     if step.count < 1:
         raise ProgramError(f"{site} moves {step.count} chunks; expected at least 1")
-    for name, end, needed in zip(("source", "target"), (step.source, step.target), sides, strict=True):
-        if (end is not None) != needed:
-            raise ProgramError(f"{site} is a {step.kind} {'without' if needed else 'with'} a {name}")
+    for name, end, required in zip(("source", "target"), (step.source, step.target), sides, strict=True):
+        if (end is not None) != required:
+            raise ProgramError(f"{site} is a {step.kind} {'without' if required else 'with'} a {name}")
         if end is not None:
             _check_range(rank, site, name, end, step.count)
     if step.target is not None and step.target.buffer == "input":
@@ -134,143 +137,110 @@ def _check_range(rank: RankProgram, site: Site, name: str, end: ChunkRange, coun
         )
 
 
-class _Accesses(NamedTuple):
-    """Accesses of one buffer of one rank, one row per segment touched, sorted by segment and then by time."""
-
-    segments: IntArray
-    steps: IntArray
-    writes: npt.NDArray[np.bool_]
-    chunks: IntArray  # First chunk of each segment.
-
-
 def check_hazards(program: Program, order: Order) -> None:
     """Refuse races, reads of chunks that nobody wrote, and output chunks that stay unwritten."""
     position = np.empty(len(order.sequence), dtype=np.int64)
     position[order.sequence] = np.arange(len(order.sequence))
-    mine: list[list[int]] = [[] for _ in program.ranks]
+    hazards = _Hazards(order, position)
+    steps_of: list[list[int]] = [[] for _ in program.ranks]
+    event_of = np.zeros(len(order.sequence), dtype=np.int64)
     for number in order.sequence:
-        mine[order.sites[number].rank].append(number)
-    for rank in program.ranks:
-        steps = mine[rank.rank]
-        found = _accesses(order, steps)
-        places = _alias_in_place(found, order, program, rank.rank) if program.in_place else found
-        for buffer, rows in places.items():
-            accesses = _by_segment(rows, position)
-            for earlier, later in _unordered(accesses, order, rank, steps):
-                ways = ["writes" if accesses.writes[row] else "reads" for row in (earlier, later)]
-                first, second = (order.sites[int(accesses.steps[row])] for row in (earlier, later))
-                raise ProgramError(
-                    f"race: {first} {ways[0]} {buffer} chunk {accesses.chunks[earlier]} and {second} {ways[1]} it, but "
-                    "nothing makes one wait for the other; add a dependency"
-                )
-        for buffer, rows in found.items():
-            accesses = _by_segment(rows, position)
-            poisoned_memory = (_neighbors(accesses)[0] < 0) & ~accesses.writes
-            for row in np.flatnonzero(poisoned_memory)[:1] if buffer != "input" else ():
-                raise ProgramError(
-                    f"{order.sites[int(accesses.steps[row])]} reads {buffer} chunk {accesses.chunks[row]}, which "
-                    "nothing has written by then"
-                )
+        steps_of[order.sites[number].rank].append(number)
+    for rank, steps in zip(program.ranks, steps_of, strict=True):
+        buffers = _accesses(order, steps)
+        memories = _alias_in_place(buffers, order, program, rank.rank) if program.in_place else buffers
+        own = hazards.steps.events(steps)
+        event_of[steps] = np.arange(len(steps))
+        for memory, rows in memories.items():
+            hazards.check_races(memory, rows, own, event_of)
+        for buffer, rows in buffers.items():
+            if buffer != "input":
+                hazards.check_reads(buffer, rows)
         _check_output_written(order, rank, steps)
+
+
+class _Hazards:
+    """Checks of accesses as in `_accesses`; `position`: place of each step in the order, (steps,)."""
+
+    def __init__(self, order: Order, position: IntArray) -> None:
+        self.order, self.position, self.steps = order, position, Steps.of(order)
+
+    @cached_property
+    def events(self) -> EventGraph:
+        """All steps, in the order."""
+        return self.steps.events(self.order.sequence)
+
+    def check_races(self, memory: str, rows: IntArray, own: EventGraph, event_of: IntArray) -> None:
+        """Refuse conflicting accesses with no path between them.
+
+        `own`: steps of the rank alone; `event_of`: number of each step there, (steps,).
+        """
+        accesses = self._by_segment(rows)
+        earlier, later = accesses.conflicts()
+        before, after = rows[accesses.numbers[earlier], 2], rows[accesses.numbers[later], 2]
+        # Most are ordered by what happens on the rank itself, which takes far smaller clocks.
+        unordered = np.flatnonzero(~self._know(own, event_of[after], before))
+        if len(unordered):
+            ordered = self._know(self.events, self.position[after[unordered]], before[unordered])
+            unordered = unordered[~ordered]
+        for pair in unordered[:1].tolist():
+            ways = ["writes" if accesses.writes[row] else "reads" for row in (earlier[pair], later[pair])]
+            first, second = (self.order.sites[int(number)] for number in (before[pair], after[pair]))
+            raise ProgramError(
+                f"race: {first} {ways[0]} {memory} chunk {accesses.firsts[earlier[pair]]} and {second} {ways[1]} it, "
+                "but nothing makes one wait for the other; add a dependency"
+            )
+
+    def check_reads(self, buffer: str, rows: IntArray) -> None:
+        """Refuse a step that reads what nobody has written by then."""
+        accesses = self._by_segment(rows)
+        for row in np.flatnonzero((accesses.last_writes() < 0) & ~accesses.writes)[:1].tolist():
+            raise ProgramError(
+                f"{self.order.sites[int(rows[accesses.numbers[row], 2])]} reads {buffer} chunk {accesses.firsts[row]}, "
+                "which nothing has written by then"
+            )
+
+    def _by_segment(self, rows: IntArray) -> Accesses:
+        return Accesses.of(rows[:, 0], rows[:, 0] + rows[:, 1], self.position[rows[:, 2]], rows[:, 3])
+
+    def _know(self, events: EventGraph, later: IntArray, earlier: IntArray) -> BoolArray:
+        """Whether events come after steps."""
+        return events.knows(later, self.steps.processes[earlier], self.steps.steps[earlier])
 
 
 def _accesses(order: Order, steps: Sequence[int]) -> dict[str, IntArray]:
     """Rows (first chunk, chunks, step, whether it writes) of one rank's accesses to each buffer."""
-    found: dict[str, list[tuple[int, int, int, bool]]] = defaultdict(list)
+    table: dict[str, list[tuple[int, int, int, bool]]] = defaultdict(list)
     for number in steps:
         step = order.instructions[number]
         if step.source:
-            found[step.source.buffer].append((step.source.start, step.count, number, False))
+            table[step.source.buffer].append((step.source.start, step.count, number, False))
         if step.target:
             if step.kind == "reduce":
-                found[step.target.buffer].append((step.target.start, step.count, number, False))
-            found[step.target.buffer].append((step.target.start, step.count, number, True))
-    return {buffer: np.array(rows, dtype=np.int64) for buffer, rows in sorted(found.items())}
+                table[step.target.buffer].append((step.target.start, step.count, number, False))
+            table[step.target.buffer].append((step.target.start, step.count, number, True))
+    return {buffer: np.array(rows, dtype=np.int64) for buffer, rows in sorted(table.items())}
 
 
-def _alias_in_place(found: dict[str, IntArray], order: Order, program: Program, rank: int) -> dict[str, IntArray]:
+def _alias_in_place(buffers: dict[str, IntArray], order: Order, program: Program, rank: int) -> dict[str, IntArray]:
     """Name chunks of input and output by their number in the collective; copies onto themselves do not count."""
     firsts = {"input": program.layout.input_range(rank)[0], "output": program.layout.output_range(rank)[0]}
-    shared = [rows + np.array([firsts[buffer], 0, 0, 0]) for buffer, rows in found.items() if buffer in firsts]
-    others = {buffer: rows for buffer, rows in found.items() if buffer not in firsts}
+    shared = [rows + np.array([firsts[buffer], 0, 0, 0]) for buffer, rows in buffers.items() if buffer in firsts]
+    separate = {buffer: rows for buffer, rows in buffers.items() if buffer not in firsts}
     if not shared:
-        return others
+        return separate
     together = np.concatenate(shared)
     idle = [copies_onto_itself(program, rank, order.instructions[number]) for number in together[:, 2].tolist()]
     kept = together[~np.array(idle)]
-    return {"in-place": kept, **others} if len(kept) else others
-
-
-def _by_segment(rows: IntArray, position: IntArray) -> _Accesses:
-    starts, ends, steps, writes = rows[:, 0], rows[:, 0] + rows[:, 1], rows[:, 2], rows[:, 3].astype(np.bool_)
-    boundaries = np.unique(np.concatenate([starts, ends]))
-    first = np.searchsorted(boundaries, starts)
-    length = np.searchsorted(boundaries, ends) - first
-    row = np.repeat(np.arange(len(rows)), length)
-    offset = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
-    segments = first[row] + offset
-    # What a step both reads and writes it reads first.
-    ranking = np.lexsort((writes[row], position[steps[row]], segments))
-    row, segments = row[ranking], segments[ranking]
-    return _Accesses(segments, steps[row], writes[row], boundaries[segments])
-
-
-def _neighbors(accesses: _Accesses) -> tuple[IntArray, IntArray]:
-    """Row numbers (last write before, next write after) of each row within its segment; -1 for none."""
-    rows, beyond = np.arange(len(accesses.segments)), len(accesses.segments)
-    last = np.concatenate([[-1], np.maximum.accumulate(np.where(accesses.writes, rows, -1))[:-1]])
-    following = np.minimum.accumulate(np.where(accesses.writes, rows, beyond)[::-1])[::-1]
-    after = np.concatenate([following[1:], [beyond]])
-    after[after == beyond] = -1
-    for found in (last, after):
-        found[(found < 0) | (accesses.segments[found] != accesses.segments)] = -1
-    return last, after
-
-
-def _unordered(accesses: _Accesses, order: Order, rank: RankProgram, steps: Sequence[int]) -> list[tuple[int, int]]:
-    """Rows (earlier, later) of conflicting accesses with no path between them."""
-    last, after = _neighbors(accesses)
-    has_last = np.flatnonzero(last >= 0)
-    reads = np.flatnonzero((after >= 0) & ~accesses.writes)
-    earlier = np.concatenate([last[has_last], reads])
-    later = np.concatenate([has_last, after[reads]])
-    if not len(earlier):
-        return []
-    width = len(rank.thread_blocks)
-    for scope in (steps, order.sequence):
-        clocks, row_of = _clocks(order, scope, rank.rank, width)
-        blocks = np.array([order.sites[number].thread_block for number in accesses.steps])
-        done = np.array([order.sites[number].step for number in accesses.steps])
-        rows = np.array([row_of[int(number)] for number in accesses.steps[later]])
-        open_pairs = clocks[rows, blocks[earlier]] < done[earlier]
-        earlier, later = earlier[open_pairs], later[open_pairs]
-        if not len(earlier):
-            return []
-    return list(zip(earlier.tolist(), later.tolist(), strict=True))
-
-
-def _clocks(order: Order, scope: Sequence[int], rank: int, width: int) -> tuple[npt.NDArray[np.int32], dict[int, int]]:
-    """Vector clocks over the thread blocks of one rank, following only the steps in `scope` (in order)."""
-    row_of = {number: row for row, number in enumerate(scope)}
-    clocks = np.full((len(scope), width), -1, dtype=np.int32)
-    for row, number in enumerate(scope):
-        clock = clocks[row]
-        for earlier in order.before[number]:
-            np.maximum(clock, clocks[row_of[earlier]], out=clock)
-        if order.instructions[number].receives and (send := row_of.get(order.partners[number])) is not None:
-            np.maximum(clock, clocks[send], out=clock)
-        site = order.sites[number]
-        if site.rank == rank:
-            clock[site.thread_block] = site.step
-    return clocks, row_of
+    return {"in-place": kept, **separate} if len(kept) else separate
 
 
 def _check_output_written(order: Order, rank: RankProgram, steps: Sequence[int]) -> None:
     """Refuse an output chunk that no step writes."""
-    written = np.zeros(rank.output_chunks + 1, dtype=np.bool_)
+    is_written = np.zeros(rank.output_chunks + 1, dtype=np.bool_)
     for number in steps:
         step = order.instructions[number]
         if step.target and step.target.buffer == "output":
-            written[step.target.start : step.target.start + step.count] = True
-    if (missing := int(np.argmin(written))) < rank.output_chunks:
+            is_written[step.target.start : step.target.start + step.count] = True
+    if (missing := int(np.argmin(is_written))) < rank.output_chunks:
         raise ProgramError(f"rank {rank.rank} never writes output chunk {missing} of {rank.output_chunks}")

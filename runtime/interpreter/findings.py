@@ -62,7 +62,7 @@ class Window(NamedTuple):
     num_ranks: int
     in_place: bool
     first: int  # Bytes of the whole buffer: from the first of the sizes up to, not including, the other
-    beyond: int
+    end: int
 
 
 @dataclass(frozen=True)

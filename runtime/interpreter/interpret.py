@@ -66,7 +66,7 @@ def run_program(
     2
     """
     check_counts({"interleavings": interleavings, "fifo_depth": fifo_depth, "elements_per_chunk": elements_per_chunk})
-    check_counts({"seed": seed}, least=0)
+    check_counts({"seed": seed}, minimum=0)
     check_program(program)
     for number in range(interleavings):
         run_interleaving(
@@ -86,12 +86,12 @@ def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elemen
     inputs = [random_chunks(end - begin) for begin, end in map(program.layout.input_range, range(program.num_ranks))]
     machine = Machine(program, fifo_depth, inputs, random_chunks)
     _run_randomly(machine, seed)
-    if (wrong := _first_wrong(program, machine, inputs)) is None:
+    if (mistake := _first_wrong(program, machine, inputs)) is None:
         return
     symbols = symbolic_inputs(program.layout)
     machine = Machine(program, fifo_depth, symbols, poisoned_memory)
     _run_randomly(machine, seed)
-    raise ProgramError(_describe_wrong(program, machine, symbols, *wrong))
+    raise ProgramError(_describe_wrong(program, machine, symbols, *mistake))
 
 
 def _run_randomly(machine: Machine, seed: int) -> None:
@@ -121,18 +121,18 @@ def _first_wrong(program: Program, machine: Machine, inputs: list[Data]) -> tupl
     for rank, (memory, expected) in enumerate(zip(machine.memory, outputs, strict=True)):
         if not program.in_place and not np.array_equal(memory["input"], inputs[rank]):
             return rank, "input", 0
-        wrong = np.argwhere(memory["output"] != expected)
-        if len(wrong):
-            return rank, "output", int(wrong[0][0])
+        mistakes = np.argwhere(memory["output"] != expected)
+        if len(mistakes):
+            return rank, "output", int(mistakes[0][0])
     return None
 
 
 def _describe_wrong(program: Program, machine: Machine, symbols: list[Data], rank: int, buffer: str, chunk: int) -> str:
     if buffer == "input":
         return f"rank {rank} ends with a changed input"
-    held = describe_contents(machine.memory[rank]["output"][chunk, 0], program.layout)
+    contents = describe_contents(machine.memory[rank]["output"][chunk, 0], program.layout)
     expected = describe_contents(expected_outputs(program.layout, symbols)[rank][chunk, 0], program.layout)
-    return f"rank {rank} ends with {held} in output chunk {chunk}; expected {expected}"
+    return f"rank {rank} ends with {contents} in output chunk {chunk}; expected {expected}"
 
 
 READY = -1
@@ -221,17 +221,17 @@ class Machine:
             if len(data) != step.count:
                 raise ProgramError(f"{block.site} receives {step.count} chunks but {len(data)} were sent")
         else:
-            data = self._held(block, step.source, step.count).copy()
+            data = self._range(block, step.source, step.count).copy()
         if step.kind == "send":
             self.fifos[block.sends_to].append(data)  # type: ignore[index]
         else:
-            target = self._held(block, step.target, step.count)
+            target = self._range(block, step.target, step.count)
             if step.kind == "recv_reduce":
-                data = data + self._held(block, step.source, step.count)
+                data = data + self._range(block, step.source, step.count)
             target[...] = target + data if step.kind == "reduce" else data
         block.next_step += 1
 
-    def _held(self, block: _Block, place: ChunkRange | None, count: int) -> Data:
+    def _range(self, block: _Block, place: ChunkRange | None, count: int) -> Data:
         assert place is not None  # The checks know which kinds have which ends.
         return self.memory[block.rank][place.buffer][place.start : place.start + count]
 

@@ -7,7 +7,7 @@ scratch too and copied to the output in the end, as output and input may be the 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schedules import Collective, StepExchange
-from ...schedules.paths.verify import switched_paths
+from ...schedules.path_checks import switched_paths
 from ...schedules.steps.verify import check_columns, check_shapes, check_sums
 from ...schedules.timing.message_order import message_rounds
-from ...schedules.trees.tree_chunks import split_range
+from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Dependency, Instruction, Program
-from .rank_writer import LoweringOptions, RankWriter, Site, Waits, write_program
+from .rank_writer import LoweringOptions, RankWriter, Site, write_program
 
 INPUT, OUTPUT = 0, -1
 """Places of versions; others are vectors of scratch, from 1."""
@@ -136,19 +136,17 @@ class _ExchangeRankWriter(RankWriter):
         depends = (tuple(Dependency(*site) for site in dict(sorted(each)).items()) for each in sites)
         return [replace(copy, depends=waits) for copy, waits in zip(copies, depends, strict=True)]
 
-    def step(self, number: int, here: Site, waits: Waits) -> Instruction:
-        """Write this rank's end of a transfer."""
+    def step(self, number: int, here: Site) -> tuple[Instruction, Iterable[Site]]:
+        """Write this rank's end of a transfer, and what it waits for."""
         each = self._transfers[number]
         count = self._firsts[each.cells.stop] - self._firsts[each.cells.start]
         sends = each.sender == self._rank
         reads, writes = (each.source, None) if sends else (each.held, each.target)
-        depends = self._depends(each.cells, reads, writes, here, waits)
+        sites = self._touch(each.cells, reads, writes, here)
         source, target = (None if place is None else self._chunks(each.cells, place) for place in (reads, writes))
-        return Instruction("send" if sends else "recv_reduce" if source else "recv", source, target, count, depends)
+        return Instruction("send" if sends else "recv_reduce" if source else "recv", source, target, count), sites
 
-    def _depends(
-        self, cells: range, source: int | None, target: int | None, here: Site, waits: Waits
-    ) -> tuple[Dependency, ...]:
+    def _touch(self, cells: range, source: int | None, target: int | None, here: Site) -> Iterable[Site]:
         """Record a step that reads one place and writes another, and return what it waits for."""
         sites = list[Site]()
         for cell in cells:
@@ -161,8 +159,7 @@ class _ExchangeRankWriter(RankWriter):
                     sites += self._read.pop((place, cell), [])
                     sites += [self._written[place, cell]] if (place, cell) in self._written else []
                 self._written[target, cell] = here
-        last = dict(sorted(site for site in sites if site[0] != here[0]))  # of each thread block
-        return tuple(Dependency(*site) for site in waits.needed(here, last.items()))
+        return dict(sorted(site for site in sites if site[0] != here[0])).items()  # The last of each thread block
 
     def _chunks(self, cells: range, place: int) -> ChunkRange:
         """Chunks of cells in a buffer."""

@@ -17,11 +17,11 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
-from ...schedules.timing.message_order import is_even, message_rounds, sending_turns
-from ...schedules.timing.schedule_transfers import flow_transfers as flow_paths
-from ...schedules.trees.tree_chunks import split_range
+from ...schedules.sizes import is_even
+from ...schedules.timing.message_order import message_rounds, sending_turns
+from ...schedules.trees.tree_schedule import split_range
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 from ..programs.layout import Layout
 from ..programs.program import Buffer
 from .tree_transfers import MAX_TRANSFERS
@@ -43,7 +43,7 @@ def flow_turns(schedule: FlowSchedule, topology: Topology | None, groups: RankGr
     """Turns as in simulations of the flow: those of the first of the transfers between two ranks."""
     if topology is None or is_even(schedule.traffic):
         return round_turns(groups)
-    transfers = flow_paths(schedule, topology)
+    transfers = schedule.transfers(topology)
     found: dict[tuple[int, int, int], int] = {}
     turns = sending_turns(schedule, transfers, topology, groups)
     columns = (transfers.levels, transfers.senders, transfers.receivers, turns)
@@ -78,7 +78,7 @@ def flow_layout(schedule: FlowSchedule, collective: Collective) -> Layout:
 def flow_chunks(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[PathChunks]:
     """Assign every path its chunks, in nearly equal ranges of at most `max_count`."""
     parts = -(-schedule.weights // max_count)
-    transfers = int((parts * schedule.transfers).sum())
+    transfers = int((parts * schedule.num_transfers).sum())
     if transfers > MAX_TRANSFERS:
         raise UnsupportedError(
             f"the paths divide the data into {layout.chunks} chunks, which takes {transfers} transfers of {max_count} "

@@ -5,7 +5,7 @@ its place; in stages, each transfer between servers also waits for those of the 
 step, so each further one costs a nop.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,11 +14,11 @@ import numpy.typing as npt
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
 from ...schedules.stages.as_flow import as_flow
 from ...schedules.steps.flow_verify import check_flow, check_partners
-from ...schedules.trees.tree_chunks import split_range
+from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray
-from ...topologies.graphs.rank_groups import RankGroups, one_group
+from ...topologies.symmetry.rank_groups import RankGroups, one_group
 from ..programs.layout import Layout
-from ..programs.program import ChunkRange, Dependency, Instruction, Program
+from ..programs.program import ChunkRange, Instruction, Program
 from .flow_transfers import (
     PathChunks,
     PlacedTransfers,
@@ -30,7 +30,7 @@ from .flow_transfers import (
     merged_transfers,
     round_turns,
 )
-from .rank_writer import LoweringOptions, RankWriter, Site, Waits, write_program
+from .rank_writer import LoweringOptions, RankWriter, Site, write_program
 
 NONE = -1
 BLOCK_SHIFT = 2**32  # A step's code is its thread block times this, plus its number
@@ -133,8 +133,8 @@ class _FlowRankWriter(RankWriter):
             for first, count in split_range(0, self.layout.shards[own], self.max_count)
         ]
 
-    def step(self, number: int, here: Site, waits: Waits) -> Instruction:
-        """Write this rank's end of a transfer."""
+    def step(self, number: int, here: Site) -> tuple[Instruction, Iterable[Site]]:
+        """Write this rank's end of a transfer, and what it waits for."""
         transfer, code = self.transfers[number], here[0] * BLOCK_SHIFT + here[1]
         sends = transfer.sender == self.rank
         buffer, place = transfer.source if sends else transfer.target
@@ -146,8 +146,6 @@ class _FlowRankWriter(RankWriter):
             sites += np.unique((self.written if sends else self.read)[touched]).tolist()
             (self.read if sends else self.written)[touched] = code
         last = dict(divmod(site, BLOCK_SHIFT) for site in sorted(sites) if site != NONE)  # of each thread block
-        depends = tuple(Dependency(*site) for site in waits.needed(here, last.items()))
         chunks = ChunkRange(buffer, place)
-        if sends:
-            return Instruction("send", chunks, None, transfer.chunks, depends)
-        return Instruction("recv", None, chunks, transfer.chunks, depends)
+        source, target = (chunks, None) if sends else (None, chunks)
+        return Instruction("send" if sends else "recv", source, target, transfer.chunks), last.items()

@@ -7,9 +7,9 @@ from ROCm 6.1 on launches no fused steps (ROCm/rccl#1005).
 
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import singledispatch
+from typing import Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
@@ -25,14 +25,13 @@ from ...schedules import (
     StepExchange,
     TreeSchedule,
 )
+from ...schedules.collective import CollectiveName, as_collective
 from ...schedules.steps.verify import check_steps
-from ...schedules.traffic.collective import CollectiveName, as_collective
-from ...schedules.trees.symmetric_forest import expanding
-from ...schedules.trees.tree_chunks import cut_shares, shard_chunks, tree_chunks
+from ...schedules.trees.tree_schedule import cut_shares, shard_chunks, tree_chunks
 from ...schedules.trees.verify import check_trees
 from ...support.validation import shown
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups, one_group, rank_groups
+from ...topologies.symmetry.rank_groups import RankGroups, one_group, rank_groups
 from ..programs.checks import check_counts
 from ..programs.layout import Layout
 from ..programs.program import Program
@@ -191,23 +190,18 @@ def _check_fitting(schedule: Schedule, collective: Collective) -> None:
         )
 
 
-@singledispatch
-def lowered(schedule: Schedule, collective: Collective, options: LoweringOptions, name: str) -> Program:  # noqa: ARG001
-    """Lower a schedule of the collective; every kind of schedule registers its lowering."""
+def lowered(schedule: Schedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    """Lower a schedule of the collective, or the one that it stands for."""
+    schedule = schedule.expanded if isinstance(schedule, Schedule) else schedule
+    for kind, lower_kind in LOWERINGS:
+        if isinstance(schedule, kind):
+            return lower_kind(schedule, collective, options, name)
     raise UnsupportedError(
         f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees, of steps or of "
         "paths can be lowered, and those of schedule_all_to_allv"
     )
 
 
-lowered.register(FlowSchedule)(lower_flow)
-lowered.register(StagedFlow)(lower_staged_flow)
-lowered.register(AllToAllvSchedule)(lower_stages)
-lowered.register(StepExchange)(lower_exchange)
-expanding(lowered)
-
-
-@lowered.register(TreeSchedule)
 def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     if collective.has_one_root and (roots := int((schedule.root_weights > 0).sum())) != 1:
         raise UnsupportedError(f"{collective} was requested, but {roots} ranks have data; expected one, the root")
@@ -221,9 +215,8 @@ def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: Lowe
     return write_trees(name, layout, ranges, hops, options)
 
 
-@lowered.register(AnyStepSchedule)
 def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    check_steps(schedule)
+    check_steps(schedule.schedules)
     trees = {half.direction: step_trees(half) for half in schedule.schedules}
     shards, shares = step_shares(schedule, trees)
     _check_size("steps", schedule, shards, options.max_count, "cut shards into fewer chunks")
@@ -248,3 +241,14 @@ def _check_size(
             f"the {what} divide the data into {chunks} chunks, which takes {transfers} transfers of {max_count} chunks "
             f"each; expected at most {MAX_TRANSFERS}: {remedy}"
         )
+
+
+LOWERINGS: tuple[tuple[Any, Callable[..., Program]], ...] = (
+    (StagedFlow, lower_staged_flow),
+    (FlowSchedule, lower_flow),
+    (AllToAllvSchedule, lower_stages),
+    (StepExchange, lower_exchange),
+    (TreeSchedule, _lowered_trees),
+    (AnyStepSchedule, _lowered_steps),
+)
+"""Stored kinds of schedules, a kind before the one that it is derived from."""

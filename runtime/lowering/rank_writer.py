@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from ...schedules.trees.tree_chunks import TreeChunks, split_range
-from ...support.arrays import BoolArray, IntArray, SmallArray, narrow
+from ...schedules.trees.tree_schedule import TreeChunks, split_range
+from ...support.arrays import BoolArray, IntArray, joined_rows, narrow
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 from ..programs.channels import assign_channels
 from ..programs.layout import Layout
 from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
 
 Site = tuple[int, int]  # Thread block and step
-
-
-class Waits:
-    """Transitive reduction of the dependencies of one rank's steps, by vector clocks (Fidge 1988, Mattern 1989).
-
-    Steps are written in the global order.  A block's clock, shape (blocks,), -1 for none, changes only at steps that
-    wait, so it is kept for these.
-    """
-
-    def __init__(self, blocks: int) -> None:
-        self._steps: list[list[int]] = [[] for _ in range(blocks)]
-        self._clocks: list[list[SmallArray]] = [[] for _ in range(blocks)]
-        self._start = np.full(blocks, -1, dtype=np.int32)
-
-    def needed(self, here: Site, sites: Iterable[Site]) -> list[Site]:
-        """Leave out of `sites`, one per block, what earlier steps of the block of `here` or other sites come after."""
-        own = self._clocks[here[0]]
-        clock = own[-1] if own else self._start
-        missing = [site for site in sites if clock[site[0]] < site[1]]
-        if not missing:
-            return missing
-        clock = clock.copy()
-        for block, step in missing:
-            if known := bisect_right(self._steps[block], step):
-                np.maximum(clock, self._clocks[block][known - 1], out=clock)
-        missing = [site for site in missing if clock[site[0]] < site[1]]
-        for block, step in missing:
-            clock[block] = step
-        self._steps[here[0]].append(here[1])
-        own.append(clock)
-        return missing
 
 
 class LoweringOptions(NamedTuple):
@@ -74,8 +43,8 @@ class RankWriter(ABC):
     scratch = 0
 
     @abstractmethod
-    def step(self, number: int, here: Site, waits: Waits) -> Instruction:
-        """Write this rank's end of a transfer as step `here`; `waits` are those of the rank so far."""
+    def step(self, number: int, here: Site) -> tuple[Instruction, Iterable[Site]]:
+        """Write this rank's end of a transfer as step `here`, and say which steps come before, one a thread block."""
 
     @abstractmethod
     def copies(self) -> list[Instruction]:
@@ -110,15 +79,37 @@ def _written_rank(
     """Write one rank's thread blocks."""
     copies = writer.copies()
     parts = len(range(0, len(copies), max_steps))
-    places = blocks.beside(parts).tolist()
+    places = blocks.beside(parts)
+    numbers = _numbers_in_block(places)
+    sites = list(zip(places.tolist(), numbers.tolist(), strict=True))
+    event_of = {site: event for event, site in enumerate(sites)}
+    written = [writer.step(number, site) for number, site in zip(events, sites, strict=True)]
+    starts, before = joined_rows([[event_of[site] for site in earlier] for _, earlier in written])
+    is_needed = _needed_waits(places, numbers, starts, before)
     steps: list[list[Instruction]] = [[] for _ in range(len(blocks.ends) + parts)]
-    waits = Waits(len(steps))
-    for number, place in zip(events, places, strict=True):
-        steps[place].append(writer.step(number, (place, len(steps[place])), waits))
+    for (block, _), (instruction, _), (first, last) in zip(sites, written, pairwise(starts.tolist()), strict=True):
+        waits = tuple(Dependency(*sites[event]) for event in before[first:last][is_needed[first:last]].tolist())
+        steps[block].append(replace(instruction, depends=waits) if waits else instruction)
     copying = _copying(writer.waiting(copies), max_steps)
     receiving = blocks.receiving
-    written = map(tuple, (*steps[:receiving], *steps[receiving + parts :]))
-    return _rank_program(layout, rank, writer.scratch, blocks, written, copying)
+    transferring = map(tuple, (*steps[:receiving], *steps[receiving + parts :]))
+    return _rank_program(layout, rank, writer.scratch, blocks, transferring, copying)
+
+
+def _numbers_in_block(blocks: IntArray) -> IntArray:
+    """Number the events of each thread block; `blocks`: that of each event, (events,)."""
+    order = np.argsort(blocks, kind="stable")
+    counts = np.bincount(blocks)
+    numbers = np.empty(len(blocks), dtype=np.int64)
+    numbers[order] = np.arange(len(blocks)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return numbers
+
+
+def _needed_waits(blocks: IntArray, numbers: IntArray, starts: IntArray, before: IntArray) -> BoolArray:
+    """Say which waits of a rank's events for earlier ones nothing else implies; shapes as in `EventGraph`."""
+    from ..interpreter.clock_kernels import needed_waits
+
+    return needed_waits(blocks, numbers, starts, before, int(blocks.max(initial=-1)) + 1)
 
 
 def _copying(copies: Sequence[Instruction], max_steps: int) -> list[ThreadBlock]:
@@ -207,17 +198,19 @@ def write_trees(
     sizes = firsts[last] + np.array([each.chunks for each in ranges], dtype=np.int64)[last] - firsts[hops[:, 0]]
     channels = assign_channels(hops[:, 1:3], sizes, options.max_steps, options.channels, hops[:, 5])
     places = np.full((len(ranges), 4), -1, dtype=np.int64)
-    shared, memory = _SharedSteps(2 * len(hops)), np.empty(0, dtype=np.int32)
+    shared = _SharedSteps(2 * len(hops))
     ranks = []
     for rank, (own, blocks) in enumerate(_events(hops[:, 1:3], channels, layout.num_ranks)):
         copying = _copying(_copies(layout, rank, options.max_count), options.max_steps)
-        numbers = blocks.beside(len(copying))
         borders = layout.input_range(rank)[0], *layout.output_range(rank)
-        counts = np.bincount(numbers, minlength=len(blocks.ends) + len(copying))
-        if len(memory) < (needed := (len(own) + 1) * len(counts)):
-            memory = np.empty(needed, dtype=np.int32)
-        rows, scratch = tree_steps(rank, own, numbers, counts, hops, sizes, firsts, borders, places, memory)
-        steps = shared.of(rows)
+        rows, after, scratch = tree_steps(rank, own, hops, sizes, firsts, borders, places)
+        # Steps of thread blocks that copy wait for nothing, so the others are numbered without them.
+        numbers, waiting = _numbers_in_block(blocks.of_events), np.flatnonzero(after >= 0)
+        starts = np.searchsorted(waiting, np.arange(len(own) + 1))
+        waiting = waiting[_needed_waits(blocks.of_events, numbers, starts, after[waiting])]
+        rows[waiting, 6] = blocks.beside(len(copying))[after[waiting]]
+        rows[waiting, 7] = numbers[after[waiting]]
+        steps = shared.of(rows[np.argsort(blocks.of_events, kind="stable")])
         steps_of = (tuple(steps[first:last]) for first, last in pairwise([0, *accumulate(blocks.counts)]))
         ranks.append(_rank_program(layout, rank, scratch, blocks, steps_of, copying))
     return _program(name, layout, ranks)

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import Allreduce, AnyStepSchedule, Forest, Schedule, StepSchedule, TreeSchedule
+from ...schedules.collective import Direction
 from ...schedules.timing.message_order import message_rounds
-from ...schedules.traffic.collective import Direction
-from ...schedules.trees.tree_chunks import Share, TreeChunks, heights_below
+from ...schedules.trees.tree_schedule import Share, TreeChunks, heights_below
 from ...support.arrays import IntArray, narrow
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups
+from ...topologies.symmetry.rank_groups import RankGroups
 
 MAX_TRANSFERS = 2**26  # Some tens of GB as steps
 

@@ -15,8 +15,8 @@ from ..programs.channels import check_channels
 from ..programs.checks import check_counts
 from ..programs.program import Program
 from ..programs.transformations import document_steps, packed, without_receive_reduce
-from .format.limits import RuntimeLimits, check_limits, runtime_limits
-from .format.writer import to_xml_text
+from .limits import RuntimeLimits, check_limits, runtime_limits
+from .writer import to_xml_text
 
 __all__ = ["export_msccl_xml"]
 
@@ -121,8 +121,8 @@ def _check_instances(
     except UnsupportedError as error:
         # If it refuses a single one too, instances are not what is wrong.
         check_limits(lowered(1), limits, blocks)
-        most = 1 + bisect_left(range(2, instances), True, key=is_refused)
+        fitting = 1 + bisect_left(range(2, instances), True, key=is_refused)
         raise type(error)(
-            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {most}, "
+            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {fitting}, "
             "which fits"
         ) from None

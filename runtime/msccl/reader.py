@@ -9,10 +9,10 @@ from ...support.reading import name_of, read_bytes
 from ..interpreter.findings import Findings, Severity
 from ..interpreter.interpret import InterpreterReport, run_program
 from ..programs.program import Program
-from .format.document import read_document
-from .format.limits import ATTRIBUTES, SPELLINGS, dialect_of
-from .lint.lint import checked_program
-from .lint.rules import check_header
+from .document import read_document
+from .limits import ATTRIBUTES, SPELLINGS, dialect_of
+from .lint_rules import check_header
+from .linter import checked_program
 
 MAX_BYTES = 1 << 30
 MANY = 2**20

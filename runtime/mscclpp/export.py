@@ -16,9 +16,9 @@ from ..lowering.tree_transfers import branches_at_switches
 from ..programs.channels import check_channels
 from ..programs.checks import check_choice, check_counts
 from ..programs.program import Program
-from .format import executor
-from .format.execution_plan import ExecutionPlan, to_mscclpp_text
-from .lowering.lower import (
+from . import executor
+from .execution_plan import ExecutionPlan, to_mscclpp_text
+from .lower import (
     DEFAULT_SLICE_BYTES,
     DEFAULT_THREAD_BLOCKS,
     PlanOptions,
@@ -27,9 +27,9 @@ from .lowering.lower import (
     common_count,
     converted,
 )
-from .lowering.multicasts import switch_groups
-from .lowering.needs import BlockUsage, block_usage, first_replica, least_needs, max_unmerged_replicas
-from .lowering.star_plans import check_sums, is_star_schedule, star_plan
+from .multicasts import switch_groups
+from .needs import BlockUsage, block_usage, first_replica, least_needs, max_unmerged_replicas
+from .star_plans import check_sums, is_star_schedule, star_plan
 
 __all__ = ["as_executed", "boxes_of", "export_mscclpp_json", "mscclpp_notes"]
 
@@ -117,7 +117,7 @@ def export_mscclpp_json(
     groups = switch_groups(plan.schedule, boxes) if version in executor.STORING else ()
     lowering = _Lowering(plan, channels, options._replace(switch_groups=groups))
     try:
-        written = lowering.single() if instances == 1 else lowering.replicas(instances)
+        execution_plan = lowering.single() if instances == 1 else lowering.replicas(instances)
     except UnsupportedError as error:
         if instances == 1:
             raise
@@ -127,7 +127,7 @@ def export_mscclpp_json(
             f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {fitting}, "
             "which fits"
         ) from None
-    write_whole(path, to_mscclpp_text(written))
+    write_whole(path, to_mscclpp_text(execution_plan))
 
 
 def _size(name: str, value: int | str | None) -> int | None:
@@ -226,7 +226,7 @@ class _Lowering:
 
     def replicas(self, instances: int) -> ExecutionPlan:
         """Lower to replicas that the executor accepts; if thread blocks must be merged, few ways are tried."""
-        apart: list[int] = []
+        unmerged: list[int] = []
         merged: list[tuple[int, int, int]] = []
         refusals: list[str] = []
         for number, (max_steps, _) in enumerate(self.single_programs(instances)):
@@ -236,11 +236,11 @@ class _Lowering:
             elif usage.max_operations:
                 merged.append((usage.max_operations, number, max_steps))
             else:
-                apart.append(max_steps)
-        tried = [*apart, *(max_steps for *_, max_steps in sorted(merged)[:MAX_MERGE_ATTEMPTS])]
-        if not tried:
+                unmerged.append(max_steps)
+        candidates = [*unmerged, *(max_steps for *_, max_steps in sorted(merged)[:MAX_MERGE_ATTEMPTS])]
+        if not candidates:
             raise TooLargeError(refusals[0])
-        return self._first(self.program(max_steps, instances) for max_steps in tried)[0]
+        return self._first(self.program(max_steps, instances) for max_steps in candidates)[0]
 
     def fitting(self, instances: int) -> int:
         """Return a smaller number of instances that fits, or raise the error of a single one."""
@@ -248,13 +248,13 @@ class _Lowering:
         sized = self.options.min_bytes is not None or self.options.max_bytes is not None
         single_programs = self.single_programs()
         if instances > 2 and not sized:
-            known = list(single_programs)
-            single_programs = iter(known)
+            programs = list(single_programs)
+            single_programs = iter(programs)
             with suppress(UnsupportedError):
                 # Two are cut where shards begin, as any number of them is, and a single one is not.
-                _, pair = self._first(self.program(max_steps, 2) for max_steps, _ in known)
-                most = max_unmerged_replicas(first_replica(pair), self.max_thread_blocks)
-                return max(2, min(instances - 1, most))
+                _, pair = self._first(self.program(max_steps, 2) for max_steps, _ in programs)
+                limit = max_unmerged_replicas(first_replica(pair), self.max_thread_blocks)
+                return max(2, min(instances - 1, limit))
         self._first(program for _, program in single_programs)
         return 1
 

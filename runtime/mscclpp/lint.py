@@ -11,13 +11,13 @@ from ...support.reading import name_of, read_bytes
 from ...support.seed import current_seed
 from ...support.validation import shown
 from ..interpreter.findings import Finding, LintReport, Window
-from .format import executor
-from .format.execution_plan import ExecutionPlan
-from .format.loader import decoded, load
-from .format.operations import PlanError
-from .format.reader import MAX_BYTES_OF_FILE, parse_document
-from .lowering.lower import DEFAULT_THREAD_BLOCKS
-from .machine.machine import run_execution_plan
+from . import executor
+from .execution_plan import ExecutionPlan
+from .interpret import run_execution_plan
+from .loader import decoded, load
+from .lower import DEFAULT_THREAD_BLOCKS
+from .operations import PlanError
+from .reader import MAX_BYTES_OF_FILE, parse_document
 
 RUNTIME = "mscclpp"
 STORE = "gstore"  # Which versions before 0.10.0 refuse as an invalid operation
@@ -55,11 +55,11 @@ def lint_plan(
     if isinstance(plan, Finding):
         return _report(path, version, None, [plan])
     findings = []
-    if (most := max(len(gpu.thread_blocks) for gpu in plan.gpus)) > max_thread_blocks:
-        message = f"a GPU has {most} thread blocks, which wait for each other, and runs {max_thread_blocks} at once"
+    if (blocks := max(len(gpu.thread_blocks) for gpu in plan.gpus)) > max_thread_blocks:
+        message = f"a GPU has {blocks} thread blocks, which wait for each other, and runs {max_thread_blocks} at once"
         findings.append(Finding("hangs", message, ""))
-    findings += _wrong(plan)
-    names = {each.name for each in plan.operations()}
+    findings += _run_findings(plan)
+    names = {operation.name for operation in plan.operations()}
     notes = {
         STORE_NEEDS: STORE in names,
         f"the loader does not read {shown(sorted(ignored))}": bool(ignored),
@@ -88,7 +88,7 @@ def _loaded(path: str | os.PathLike[str], version: str, ignored: set[str]) -> Ex
         return Finding("not checked", _without(where, error), "")
 
 
-def _wrong(plan: ExecutionPlan) -> Iterator[Finding]:
+def _run_findings(plan: ExecutionPlan) -> Iterator[Finding]:
     """Run a plan with buffers that start their allocations, then with some that do not."""
     where = ""
     try:
@@ -103,7 +103,7 @@ def _wrong(plan: ExecutionPlan) -> Iterator[Finding]:
 
 def _needs_equal_offsets(plan: ExecutionPlan) -> bool:
     """Whether GPUs access inputs or outputs of each other, which they take to begin where their own do."""
-    remote = any(place.buffer != "scratch" for each in plan.operations() for place in each.remote_places)
+    remote = any(place.buffer != "scratch" for operation in plan.operations() for place in operation.remote_places)
     return remote or any(group.buffer != "scratch" for gpu in plan.gpus for group in gpu.switches)
 
 
@@ -111,23 +111,23 @@ def _report(
     path: str | os.PathLike[str], version: str | None, plan: ExecutionPlan | None, findings: list[Finding]
 ) -> LintReport:
     if version is None:
-        stores = plan is not None and any(each.name == STORE for each in plan.operations())
+        stores = plan is not None and any(operation.name == STORE for operation in plan.operations())
         version = executor.STORING[0] if stores else executor.VERSION
     if plan is None:
         return LintReport(str(path), RUNTIME, version, tuple(findings), loading=_loading(version))
     place = "in place" if plan.in_place else "out of place"
     multiple = plan.smallest_message
-    least, most = max(plan.min_bytes, multiple), min(plan.max_bytes, plan.largest_message)
+    low, high = max(plan.min_bytes, multiple), min(plan.max_bytes, plan.largest_message)
     # In 0.8.0 whoever selects a plan compares its largest size by "less than" (nccl.cu, line 623).
     window = Window(
-        plan.collective.nccl_name, plan.num_ranks, plan.in_place, least, most + (version != executor.VERSIONS[0])
+        plan.collective.nccl_name, plan.num_ranks, plan.in_place, low, high + (version != executor.VERSIONS[0])
     )
     return LintReport(
         str(path),
         RUNTIME,
         version,
         tuple(findings),
-        f"{plan.collective} on {plan.num_ranks} ranks, {place}, from {least} to {most} bytes",
+        f"{plan.collective} on {plan.num_ranks} ranks, {place}, from {low} to {high} bytes",
         loading=(*_loading(version), f"only calls of a multiple of {multiple} bytes can run it"),
         windows=(window,),
     )

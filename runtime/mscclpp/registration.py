@@ -11,10 +11,10 @@ from ...errors import UnsupportedError
 from ...support.validation import as_path
 from ...support.writing import write_whole
 from ..programs.checks import check_choice
-from .format import executor
-from .format.execution_plan import ExecutionPlan
-from .format.reader import read_mscclpp
-from .machine.memory import layout_of
+from . import executor
+from .execution_plan import ExecutionPlan
+from .memory import layout_of
+from .reader import read_mscclpp
 
 __all__ = ["write_registration"]
 

@@ -1,1 +1,1 @@
-"""Files that configure NCCL to follow a plan: graphs and tuner tables."""
+"""Files that configure NCCL to follow a plan, and folders of files for ranges of message sizes."""

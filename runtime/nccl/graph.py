@@ -61,7 +61,7 @@ def export_nccl_graph(
     rings = ring_channels(plan)
     check_choice("type_intra", type_intra, PATH_TYPES)
     check_choice("type_inter", type_inter, PATH_TYPES)
-    first, count, several = _box(plan, gpus_per_box, box)
+    first, count, has_boxes = _box(plan, gpus_per_box, box)
     devices = _devices(nics, count)
     channels = [_channel(ring, first, count) for ring in rings]
     ends = [(devices[channel[0]], devices[channel[-1]]) for channel in channels]
@@ -72,7 +72,7 @@ def export_nccl_graph(
         "graph",
         id=RING_GRAPH,
         pattern=RING_PATTERN,
-        crossnic=str(int(several and any(enters != leaves for enters, leaves in ends))),
+        crossnic=str(int(has_boxes and any(enters != leaves for enters, leaves in ends))),
         nchannels=str(len(channels)),
         speedintra=speed,
         speedinter=speed,
@@ -84,7 +84,7 @@ def export_nccl_graph(
     for channel, (enters, leaves) in zip(channels, ends, strict=True):
         element = ET.SubElement(graph, "channel")
         gpus = [("gpu", f"{gpu:x}") for gpu in channel]
-        for tag, device in [("net", str(enters)), *gpus, ("net", str(leaves))] if several else gpus:
+        for tag, device in [("net", str(enters)), *gpus, ("net", str(leaves))] if has_boxes else gpus:
             ET.SubElement(element, tag, dev=device)
     ET.indent(graphs)
     # NCCL's parser takes no declaration in front.
@@ -109,8 +109,8 @@ def _devices(nics: Sequence[int] | None, count: int) -> list[int]:
     devices = as_integers(nics, "nics", expected)
     if devices.shape != (count,) or (devices < 0).any():
         raise UnsupportedError(f"nics is {shown(nics)}; expected {expected}")
-    found: list[int] = devices.tolist()
-    return found
+    numbers: list[int] = devices.tolist()
+    return numbers
 
 
 def _channel(ring: tuple[int, ...], first: int, count: int) -> list[int]:

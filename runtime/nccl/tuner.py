@@ -15,9 +15,9 @@ from ...planners import Plan
 from ...schedules import ALLREDUCE, TREE_COLLECTIVES, as_bytes
 from ...support.validation import as_kind, is_int, shown
 from ...support.writing import write_whole
-from ..families.write import fastest_windows
 from ..mscclpp.export import boxes_of
 from ..programs.checks import check_choice
+from .families import fastest_windows
 from .graph import MAX_CHANNELS, ring_channels
 
 __all__ = ["PROTOCOLS", "export_nccl_tuner", "write_nccl_tuner"]
@@ -33,8 +33,8 @@ ANY = -1
 class _Window(NamedTuple):
     """Range of sizes for an algorithm and its number of channels."""
 
-    least: int
-    most: int
+    low: int
+    high: int
     algorithm: str
     channels: int
 
@@ -72,10 +72,10 @@ def export_nccl_tuner(
         -1, the default, is any.
     """
     algorithm, own = _algorithm(plan)
-    least, most = as_bytes(min_bytes, "min_bytes", least=0), as_bytes(max_bytes, "max_bytes", least=0)
-    if most < least:
-        raise UnsupportedError(f"max_bytes is {most}, less than min_bytes, {least}; expected at least as many")
-    window = _Window(least, most, algorithm, own if channels is None else _channels(channels))
+    low, high = as_bytes(min_bytes, "min_bytes", least=0), as_bytes(max_bytes, "max_bytes", least=0)
+    if high < low:
+        raise UnsupportedError(f"max_bytes is {high}, less than min_bytes, {low}; expected at least as many")
+    window = _Window(low, high, algorithm, own if channels is None else _channels(channels))
     _write(path, plan, [window], protocol, boxes)
 
 
@@ -102,11 +102,11 @@ def write_nccl_tuner(
         The largest size.
     """
     largest = as_bytes(max_bytes, "max_bytes")
-    if not isinstance(plans, Iterable) or not (several := list(plans)):
+    if not isinstance(plans, Iterable) or not (candidates := list(plans)):
         raise UnsupportedError(f"the plans are {shown(plans)}; expected at least one Plan")
-    kinds = {plan: _algorithm(plan) for plan in several}
-    first = several[0]
-    for plan in several[1:]:
+    kinds = {plan: _algorithm(plan) for plan in candidates}
+    first = candidates[0]
+    for plan in candidates[1:]:
         if plan.collective != first.collective or plan.topology.digest != first.topology.digest:
             raise UnsupportedError(
                 f"the plans are for {first.collective} on {first.topology.name} and for {plan.collective} on "
@@ -114,8 +114,8 @@ def write_nccl_tuner(
             )
     windows: list[_Window] = []
     # NCCL does not tell plans of one algorithm and as many channels apart.
-    for kind, alike in groupby(fastest_windows(several, 0, largest), key=lambda window: kinds[window.plan]):
-        ranges = list(alike)
+    for kind, group in groupby(fastest_windows(candidates, 0, largest), key=lambda window: kinds[window.plan]):
+        ranges = list(group)
         windows.append(_Window(ranges[0].first, ranges[-1].last, *kind))
     _write(path, first, windows, protocol, boxes)
 
@@ -148,13 +148,15 @@ def _write(path: str | os.PathLike[str], plan: Plan, windows: Sequence[_Window],
     used = {window.algorithm for window in windows}.intersection(SWITCH_ALGORITHMS.values())
     if used and protocol != "simple":
         raise UnsupportedError(f"NCCL runs {min(used)} with the protocol simple alone, not {protocol}")
-    ranks, known = plan.topology.num_ranks, max(boxes_of(plan.topology)) + 1
+    ranks, num_boxes = plan.topology.num_ranks, max(boxes_of(plan.topology)) + 1
     # Where names do not tell boxes, as in a ring, each rank may be one.
-    if not is_int(boxes) or (boxes != ANY and not known <= boxes <= (known if known > 1 else ranks)):
-        expected = f"{known}, as in {plan.topology}" if known > 1 else f"1 to {ranks}, the ranks of {plan.topology}"
+    if not is_int(boxes) or (boxes != ANY and not num_boxes <= boxes <= (num_boxes if num_boxes > 1 else ranks)):
+        expected = (
+            f"{num_boxes}, as in {plan.topology}" if num_boxes > 1 else f"1 to {ranks}, the ranks of {plan.topology}"
+        )
         raise UnsupportedError(f"boxes is {shown(boxes)}; expected {expected}, or -1 for any number")
     rows = [
-        f"{plan.collective.nccl_name},{least},{most},{algorithm},{protocol},{channels},{boxes},{ranks}\n"
-        for least, most, algorithm, channels in windows
+        f"{plan.collective.nccl_name},{low},{high},{algorithm},{protocol},{channels},{boxes},{ranks}\n"
+        for low, high, algorithm, channels in windows
     ]
     write_whole(path, HEADER + "".join(rows))

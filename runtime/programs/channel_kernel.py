@@ -15,15 +15,15 @@ def chosen_channels(
     common: IntArray,
     max_steps: int,
     channels: int,
-    most: int,
+    limit: int,
     bounds: tuple[int, int],
 ) -> IntArray:
     """Channel of each transfer: the one of its connection that has moved least so far, or that of its copies.
 
     Shapes: `order` (transfers,), by connection; `common` (transfers,), -1 for none.  `bounds`: numbers of ranks and
-    of channels; `most`: connections per channel of a sender, and of a receiver.
+    of channels; `limit`: connections per channel of a sender, and of a receiver.
     """
-    chosen = np.zeros(len(order), dtype=np.int64)
+    channel_of = np.zeros(len(order), dtype=np.int64)
     sends, receives = np.zeros(bounds, dtype=np.uint8), np.zeros(bounds, dtype=np.uint8)
     own = np.zeros(bounds[1], dtype=np.bool_)
     chunks, steps = np.zeros(bounds[1], dtype=np.int64), np.zeros(bounds[1], dtype=np.int64)
@@ -39,14 +39,14 @@ def chosen_channels(
             shared = common[transfer]
             if shared >= 0:
                 own[shared] = True
-                chosen[transfer] = shared
+                channel_of[transfer] = shared
                 chunks[shared] += sizes[transfer]
                 steps[shared] += 1
             end += 1
-        needed = min(end - begin, max(channels, -(-(end - begin) // max_steps)))
-        left, channel = needed - own.sum(), 0
+        width = min(end - begin, max(channels, -(-(end - begin) // max_steps)))
+        left, channel = width - own.sum(), 0
         while left > 0:
-            if not own[channel] and max(sends[sender, channel], receives[receiver, channel]) < most:
+            if not own[channel] and max(sends[sender, channel], receives[receiver, channel]) < limit:
                 own[channel] = True
                 sends[sender, channel] += 1
                 receives[receiver, channel] += 1
@@ -56,12 +56,14 @@ def chosen_channels(
         for transfer in order[begin:end]:
             if common[transfer] >= 0:
                 continue
-            least = -1
-            for each in mine:
-                if len(mine) == 1 or (steps[each] < max_steps and (least < 0 or chunks[each] < chunks[least])):
-                    least = int(each)
-            chosen[transfer] = least
-            chunks[least] += sizes[transfer]
-            steps[least] += 1
+            lightest = -1
+            for candidate in mine:
+                if len(mine) == 1 or (
+                    steps[candidate] < max_steps and (lightest < 0 or chunks[candidate] < chunks[lightest])
+                ):
+                    lightest = int(candidate)
+            channel_of[transfer] = lightest
+            chunks[lightest] += sizes[transfer]
+            steps[lightest] += 1
         begin = end
-    return chosen
+    return channel_of

@@ -12,16 +12,16 @@ from .program import ChunkRange, Dependency, Instruction, Program, RankProgram, 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a value that is not one of `choices`."""
-    known = tuple(choices)
-    if not isinstance(value, str) or value not in known:
-        raise UnsupportedError(f"{name} is {shown(value)}; expected one of {', '.join(known)}")
+    names = tuple(choices)
+    if not isinstance(value, str) or value not in names:
+        raise UnsupportedError(f"{name} is {shown(value)}; expected one of {', '.join(names)}")
 
 
-def check_counts(values: Mapping[str, object], least: int = 1) -> None:
-    """Refuse values, by name, that are not integers of at least `least`; numpy integers are refused too."""
+def check_counts(values: Mapping[str, object], minimum: int = 1) -> None:
+    """Refuse values, by name, that are not integers of at least `minimum`; numpy integers are refused too."""
     for name, value in values.items():
-        if not is_int(value) or value < least:
-            raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least {least}")
+        if not is_int(value) or value < minimum:
+            raise UnsupportedError(f"{name} is {shown(value)}; expected a whole number of at least {minimum}")
 
 
 def check_seconds(name: str, value: object) -> None:

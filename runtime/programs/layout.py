@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective
-from ...schedules.traffic.collective import CollectiveName, collective_or_given
+from ...schedules.collective import CollectiveName, collective_or_given
 from ...support.arrays import IntArray
 
 
@@ -34,31 +34,31 @@ class Layout:
         cls, collective: CollectiveName | Collective, num_ranks: int, chunks: int, shards: Sequence[int] = ()
     ) -> Layout:
         """Lay out a collective."""
-        known = collective_or_given(collective)
-        if not isinstance(known, Collective):
-            raise UnsupportedError(f"the program is for {known!r}; expected one of {', '.join(COLLECTIVES)}")
+        kind = collective_or_given(collective)
+        if not isinstance(kind, Collective):
+            raise UnsupportedError(f"the program is for {kind!r}; expected one of {', '.join(COLLECTIVES)}")
         if num_ranks < 1 or chunks < 1:
             raise ProgramError(f"the program has {num_ranks} ranks and {chunks} chunks; expected at least one of each")
-        if known.has_two_phases:
+        if kind.has_two_phases:
             if shards:
                 raise ProgramError(
                     "the program is an allreduce with shards; its chunks belong to nobody, so leave them out"
                 )
-            return cls(known, (chunks, *[0] * (num_ranks - 1)))
-        number = num_ranks**2 if known.in_pairs else num_ranks
-        found = tuple(shards) or _equal(num_ranks, number, chunks)
-        if len(found) != number or min(found) < 0 or sum(found) != chunks:
+            return cls(kind, (chunks, *[0] * (num_ranks - 1)))
+        number = num_ranks**2 if kind.in_pairs else num_ranks
+        sizes = tuple(shards) or _equal(num_ranks, number, chunks)
+        if len(sizes) != number or min(sizes) < 0 or sum(sizes) != chunks:
             raise ProgramError(
-                f"the program's shards {list(found)[:8]} are not those of {num_ranks} ranks with {chunks} chunks in all"
+                f"the program's shards {list(sizes)[:8]} are not those of {num_ranks} ranks with {chunks} chunks in all"
             )
-        made = cls(known, found)
-        if known.traffic is not None:
-            known.root_of(made.traffic, error=ProgramError)
-        elif known.in_pairs and not known.takes_traffic and len(set(found)) > 1:
+        layout = cls(kind, sizes)
+        if kind.traffic is not None:
+            kind.root_of(layout.traffic, error=ProgramError)
+        elif kind.in_pairs and not kind.takes_traffic and len(set(sizes)) > 1:
             raise ProgramError("the program is an all_to_all with unequal shards; expected all_to_allv, or equal ones")
-        elif known.has_one_root and max(found) != chunks:
-            raise ProgramError(f"the program is a {known} with several shards; expected only that of its root")
-        return made
+        elif kind.has_one_root and max(sizes) != chunks:
+            raise ProgramError(f"the program is a {kind} with several shards; expected only that of its root")
+        return layout
 
     @property
     def num_ranks(self) -> int:

@@ -115,33 +115,33 @@ def global_order(program: Program) -> Order:
 
 def numbered(program: Program) -> Order:
     """Number the steps; the sequence is left empty."""
-    found = list(sites(program))
-    numbers = {site: number for number, (site, _) in enumerate(found)}
-    before = [_direct_predecessors(site, step, numbers) for site, step in found]
-    partners = [-1] * len(found)
+    numbered_steps = list(sites(program))
+    numbers = {site: number for number, (site, _) in enumerate(numbered_steps)}
+    before = [_direct_predecessors(site, step, numbers) for site, step in numbered_steps]
+    partners = [-1] * len(numbered_steps)
     for send, receive in match_transfers(program).items():
         partners[numbers[send]], partners[numbers[receive]] = numbers[receive], numbers[send]
-    return Order([site for site, _ in found], [step for _, step in found], partners, before, [])
+    return Order([site for site, _ in numbered_steps], [step for _, step in numbered_steps], partners, before, [])
 
 
 def _direct_predecessors(site: Site, instruction: Instruction, numbers: dict[Site, int]) -> tuple[int, ...]:
     here = numbers[site]
-    found = [here - 1] if site.step else []
+    earlier = [here - 1] if site.step else []
     for wait in instruction.depends:
         target = Site(site.rank, wait.thread_block, wait.step)
         if target not in numbers:
             raise ProgramError(
                 f"{site} waits for thread block {wait.thread_block} step {wait.step} of its rank, which does not exist"
             )
-        found.append(numbers[target])
-    return tuple(found)
+        earlier.append(numbers[target])
+    return tuple(earlier)
 
 
 def with_joined_sends(order: Order, joined: Sequence[Sequence[int]]) -> Order:
     """Order the steps such that sends of an entry follow one another; `ProgramError` if these wait for each other."""
-    found = replace(order, sequence=[])
-    found.sequence.extend(_sequence(found, joined))
-    return found
+    joined_order = replace(order, sequence=[])
+    joined_order.sequence.extend(_sequence(joined_order, joined))
+    return joined_order
 
 
 def _sequence(order: Order, joined: Sequence[Sequence[int]] = ()) -> Iterator[int]:
@@ -166,11 +166,11 @@ def _sequence(order: Order, joined: Sequence[Sequence[int]] = ()) -> Iterator[in
     done = 0
     while ready:
         number = ready.popleft()
-        for each in members.get(number, (number,)):
-            yield each
+        for member in members.get(number, (number,)):
+            yield member
             done += 1
-            if order.partners[each] >= 0:
-                yield order.partners[each]
+            if order.partners[member] >= 0:
+                yield order.partners[member]
                 done += 1
         for later in after[number]:
             missing[later] -= 1

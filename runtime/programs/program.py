@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal
 
 from ...schedules import Collective
-from ...schedules.traffic.collective import collective_or_given
+from ...schedules.collective import collective_or_given
 from .layout import Layout
 
 Buffer = Literal["input", "output", "scratch"]

@@ -137,8 +137,8 @@ class _Group(NamedTuple):
     def fits(self, other: _Group, max_steps: int) -> bool:
         """Whether two groups can be merged."""
         local = not (self.sends or self.receives) or not (other.sends or other.receives)
-        apart = not (self.sends and other.sends) and not (self.receives and other.receives)
-        return self.steps + other.steps <= max_steps and (local or (apart and self.channel == other.channel))
+        compatible = not (self.sends and other.sends) and not (self.receives and other.receives)
+        return self.steps + other.steps <= max_steps and (local or (compatible and self.channel == other.channel))
 
     def joined(self, other: _Group) -> _Group:
         """Merge two groups."""
@@ -190,7 +190,7 @@ def _joined(rank: RankProgram, groups: list[_Group], places: dict[Site, int]) ->
         steps = tuple(_renumbered_step(rank, site, number, moved) for site in order)
         send_peer, recv_peer = (
             next((peer for peer in peers if peer is not None), None)
-            for peers in ([each.send_peer for each in members], [each.recv_peer for each in members])
+            for peers in ([one.send_peer for one in members], [one.recv_peer for one in members])
         )
         blocks.append(ThreadBlock(send_peer, recv_peer, group.channel, steps))
     return replace(rank, thread_blocks=tuple(blocks))
@@ -238,10 +238,10 @@ def expanded(
         last |= {Dependency(number, at): Dependency(number, end - 1) for at, end in enumerate(ends)}
     blocks = []
     for number, block in enumerate(rank.thread_blocks):
-        found: list[Instruction] = []
+        steps: list[Instruction] = []
         for step in block.instructions:
-            found += parts(replace(step, depends=tuple(last.get(wait, wait) for wait in step.depends)), number)
-        blocks.append(replace(block, instructions=tuple(found)))
+            steps += parts(replace(step, depends=tuple(last.get(wait, wait) for wait in step.depends)), number)
+        blocks.append(replace(block, instructions=tuple(steps)))
     return replace(rank, thread_blocks=tuple(blocks))
 
 

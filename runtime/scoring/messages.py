@@ -21,13 +21,13 @@ import numpy as np
 from ...errors import ProgramError, UnsupportedError
 from ...planners.patterns.fixed_pattern import Hops, LinkLoads
 from ...planners.trees.problem import TreeProblem
-from ...schedules.timing.transfers import Transfers
+from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology
-from ..mscclpp.format import executor
-from ..mscclpp.format.execution_plan import ChannelType, ExecutionPlan, Operation, flat
-from ..mscclpp.machine.memory import layout_of
+from ..mscclpp import executor
+from ..mscclpp.execution_plan import ChannelType, ExecutionPlan, Operation, flat
+from ..mscclpp.memory import layout_of
 from ..programs.layout import Layout
 from ..programs.ordering import Order
 from ..programs.program import Program

@@ -22,26 +22,26 @@ import numpy as np
 from ...errors import FileFormatError, ProgramError, UnsupportedError
 from ...planners import Plan, load_plan
 from ...schedules import Collective, as_bytes
-from ...schedules.traffic.collective import as_collective
+from ...schedules.collective import as_collective
 from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, wrong_kind
 from ...support.file_kinds import kind_of as file_kind
 from ...support.reading import name_of, read_bytes
 from ...support.validation import as_path, shown
 from ...topologies import Topology
 from ...topologies.network.links import as_root
-from ..chakra.replay import link_nodes
-from ..chakra.trace import NodeKind, Trace, read_trace
 from ..interpreter.findings import Findings, TooManyFindingsError
-from ..msccl.format.document import Document, read_document
-from ..msccl.lint.lint import MAX_BYTES, WRONG, checked_program
-from ..msccl.lint.run import Queue, buffered_order, check_execution, queue_of
+from ..msccl.document import Document, read_document
+from ..msccl.lint_runs import Queue, buffered_order, check_execution, queue_of
+from ..msccl.linter import MAX_BYTES, WRONG, checked_program
 from ..msccl.reader import ANY_RUNTIME, MANY
-from ..mscclpp.format.reader import read_mscclpp
-from ..mscclpp.machine.machine import run_execution_plan
-from ..mscclpp.machine.memory import layout_of
+from ..mscclpp.interpret import run_execution_plan
+from ..mscclpp.memory import layout_of
+from ..mscclpp.reader import read_mscclpp
 from ..programs.layout import Layout
 from ..programs.ordering import Order, global_order
 from ..programs.program import Program
+from ..simulation.chakra_replay import link_nodes
+from ..simulation.chakra_trace import NodeKind, Trace, read_trace
 from .messages import Messages, plan_messages, program_messages
 from .send_lists import check_sends, read_sends, send_messages
 

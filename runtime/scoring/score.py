@@ -14,15 +14,14 @@ from ...planners import PLANNERS, Plan, bound, bound_sizes
 from ...planners.registry import as_planner
 from ...schedules import Bound, Collective, SizeBound
 from ...schedules.timing.run import Rules, TimedSchedule, TimedTransfers, in_steps
-from ...schedules.timing.schedule_transfers import transfers_of
-from ...schedules.timing.transfers import Transfers
+from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, percentage_text
 from ...support.quantities import as_several_bytes
 from ...support.reading import name_of
 from ...support.validation import as_whole
 from ...topologies import RuntimeCosts, Topology, reached_network
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from .messages import routed
 from .readings import DataCheck, Hints, Reading, read_schedule
@@ -226,7 +225,7 @@ class _Scorer:
     def routed(self) -> tuple[Transfers | None, str]:
         """Transfers, None where ranks wait for each other for ever, and how they were put on links."""
         if self.reading.plan is not None:
-            return transfers_of(self.reading.plan.schedule, self.topology), "those of the plan"
+            return self.reading.plan.schedule.transfers(self.topology), "those of the plan"
         if self.reading.messages is None:
             return None, "none: ranks wait for each other for ever"
         found = routed(self.reading.messages, self.topology)

@@ -1,1 +1,1 @@
-"""Event-driven simulation of plans."""
+"""Event-driven simulation of plans, and Chakra traces for other simulators."""

@@ -15,12 +15,12 @@ from ...planners import Plan
 from ...schedules import Collective, as_bytes
 from ...schedules.timing.message_times import Clock, PieceTimes
 from ...schedules.timing.run import Forwarding, Rules, Service, TimedSchedule, Waiting
-from ...schedules.timing.transfers import Transfers
+from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text
 from ...support.validation import as_kind
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
-from ...topologies.network.assumed_costs import CostsName, as_costs
+from ...topologies.network.link_costs import CostsName, as_costs
 from ..programs.checks import check_choice
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...support.formatting import bandwidth_text
 from ...support.validation import as_kind, shown
 from ...support.views import Viewed
 from ...topologies import Topology
-from ..traffic.collective import COLLECTIVES, AnyCollective, Collective, as_collective, collective_or_given
+from ..collective import COLLECTIVES, AnyCollective, Collective, as_collective, collective_or_given
 from .cuts import Cut, Partition, RankCuts
 from .length_duals import CutDual, LengthDual
 from .tree_witnesses import TreeDual, TreePartition

@@ -9,12 +9,23 @@ import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import IntArray
-from ...support.formatting import count_text, exact, set_text
+from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text, set_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import ALLREDUCE, AnyCollective, as_collective
-from ..traffic.sizes import crossing_traffic
-from .witness import Crossing, Pair, Witness, as_node_set, as_parts, check_known
+from ..collective import ALLREDUCE, BROADCAST, REDUCE, AnyCollective, Collective, as_collective
+from ..sizes import crossing_traffic
+from .witness import (
+    WITHOUT_CODING,
+    Argument,
+    Crossing,
+    Pair,
+    Witness,
+    WitnessView,
+    as_node_set,
+    as_parts,
+    check_known,
+    data_text,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,6 +108,50 @@ class Cut(Witness):
         """Weight 1 for every link that leaves it, or enters it where that is what counts."""
         return self.crossed(topology, entering=as_collective(collective).direction == "reduce")
 
+    def view(self, topology: Topology, collective: Collective) -> WitnessView:
+        """Return the cut, and the links that cross it in the direction that counts."""
+        return self.view_of_side(topology, entering=collective.direction == "reduce")
+
+    def view_of_side(self, topology: Topology, *, entering: bool) -> WitnessView:
+        """Return the cut and the links out of it, or into it."""
+        crossed = frozenset(self.crossed(topology, entering=entering))
+        return WitnessView((self.nodes,), crossed, f"link {'into' if entering else 'out of'} the cut")
+
+    def rows(self, topology: Topology, collective: Collective) -> dict[str, str]:
+        """Name the ranks and switches inside."""
+        ranks, switches = (
+            [node for node in nodes if node in self.nodes] for nodes in (topology.compute_nodes, topology.switch_nodes)
+        )
+        rows = {"bottleneck cut": self.reason(topology, collective), "ranks inside": abbreviated_names(ranks)}
+        return rows | ({"switches inside": abbreviated_names(switches)} if switches else {})
+
+    def argument(self, topology: Topology, collective: Collective, weights: tuple[int, ...], links: str) -> Argument:
+        """Argue by the data that must cross the cut."""
+        amount, bandwidth = self.crossing(topology, collective, weights)
+        side = "ingress" if collective.direction == "reduce" else "egress"
+        reasons = (
+            self._sides_text(topology),
+            _crossing_text(data_text(amount, topology, collective, weights), collective),
+            f"The {side} of the cut is {rate_text(bandwidth)}, over {links}.",
+        )
+        return Argument("Bottleneck cut", reasons, f"{side} of the cut")
+
+    def _sides_text(self, topology: Topology) -> str:
+        """Describe the inside of the cut, or its outside if that is shorter."""
+        sides = []
+        for inside in (True, False):
+            ranks = [node for node in topology.compute_nodes if (node in self.nodes) is inside]
+            switches = [node for node in topology.switch_nodes if (node in self.nodes) is inside]
+            names = ", and ".join(filter(None, (abbreviated_names(ranks), abbreviated_names(switches))))
+            sides.append((ranks, switches, names))
+        (ranks, switches, names), (outside, _, names_outside) = sides
+        total = len(topology.switch_nodes)
+        count = f"all {total}" if len(switches) == total else f"{len(switches)} of the {total}"
+        named = f" and {abbreviated_names(switches)}" if switches else ""
+        with_switches = f" and {count} switches" if total > 1 else named
+        text = f"Take the cut around {len(ranks)} of the {topology.num_ranks} ranks{with_switches}"
+        return f"{text}: all but {names_outside}." if len(outside) < len(ranks) else f"{text}: {names}."
+
     def crossed(self, topology: Topology, *, entering: bool) -> dict[Pair, Fraction]:
         """Weight 1 for every link that leaves, or enters."""
         nodes = [node for node in self.nodes if node in topology.node_index]
@@ -117,6 +172,25 @@ class Cut(Witness):
         kinds, counts = np.unique(topology.columns.kinds[places], return_counts=True)
         rates = (topology.columns.rates[kind][0] for kind in kinds.tolist())
         return sum((count * rate for count, rate in zip(counts.tolist(), rates, strict=True)), Fraction(0))
+
+
+def _crossing_text(units: str, collective: Collective) -> str:
+    """Describe the data that must cross a cut in any schedule."""
+    if collective.has_two_phases:
+        reason = "Ranks outside need sums to which ranks inside contribute"
+        return f"{reason}, so the size of all data must leave the cut: {units}."
+    if collective.in_pairs:
+        return f"The traffic from ranks inside to ranks outside must leave the cut: {units}."
+    if collective is BROADCAST:
+        return "The root is inside and some ranks are outside, so all data of the root must leave the cut."
+    if collective is REDUCE:
+        reason = "The root is inside, so the contributions of ranks outside must enter the cut"
+        return f"{reason}: at least the size of the result."
+    if collective.reduces:
+        reason = "Ranks outside contribute to the shards reduced inside"
+        return f"{reason}, so the size of these must enter the cut: {units}."
+    reason = "Every rank outside needs the shards of all ranks inside"
+    return f"{reason}, so these must leave the cut at least once: {units}."
 
 
 @dataclass(frozen=True)
@@ -180,6 +254,35 @@ class RankCuts(Witness):
             if sum(topology.link(*pair).bandwidth for pair in crossed) == widest:
                 weights |= crossed
         return weights
+
+    def _widest(self, topology: Topology) -> int:
+        """Number of the first of the widest cuts."""
+        entering = bool(topology.multicast)
+        widths = [cut.entering_bandwidth(topology) if entering else cut.bandwidth(topology) for cut in self.cuts]
+        return widths.index(max(widths))
+
+    def view(self, topology: Topology, collective: Collective) -> WitnessView:  # noqa: ARG002
+        """Return the widest cut: all others hold with room to spare, and one of equal ones is enough to look at."""
+        return self.cuts[self._widest(topology)].view_of_side(topology, entering=bool(topology.multicast))
+
+    def argument(
+        self,
+        topology: Topology,
+        collective: Collective,
+        weights: tuple[int, ...],
+        links: str,  # noqa: ARG002
+    ) -> Argument:
+        """Argue by what the busiest rank sends, or receives where switches copy."""
+        amount, bandwidth = self.crossing(topology, collective, weights)
+        verb, side = ("receive", "ingress") if topology.multicast else ("send", "egress")
+        rank = topology.compute_nodes[self._widest(topology)]
+        least = f"In an allreduce of N ranks some rank must {verb} 2 (N − 1) / N times all data"
+        reasons = (
+            f"For each of the {topology.num_ranks} ranks, take a cut that contains no other rank.",
+            f"The largest {side} is that of {rank}, {rate_text(bandwidth)}, so no rank can {verb} faster.",
+            f"{least}: {data_text(amount, topology, collective, weights)}. {WITHOUT_CODING}",
+        )
+        return Argument("Cuts around single ranks", reasons, f"{side} of the widest cut")
 
     def to_json(self) -> list[list[str]]:
         """Names of the nodes of each cut."""
@@ -278,6 +381,37 @@ class Partition(Witness):
         for party in self._parties(topology):
             weights |= Cut(party).crossed(topology, entering=True)
         return weights
+
+    def view(self, topology: Topology, collective: Collective) -> WitnessView:
+        """Return the parts with ranks, and the links that count."""
+        links = frozenset(self.link_weights(topology, collective))
+        return WitnessView(tuple(self._parties(topology)), links, "link into a part")
+
+    def rows(self, topology: Topology, collective: Collective) -> dict[str, str]:
+        """Name the ranks of all parts."""
+        return {"bottleneck": self.reason(topology, collective), "ranks in parts": self._ranks_text(topology)}
+
+    def argument(self, topology: Topology, collective: Collective, weights: tuple[int, ...], links: str) -> Argument:
+        """Argue by what parts with ranks have to receive."""
+        amount, bandwidth = self.crossing(topology, collective, weights)
+        parts = len(self._parties(topology))
+        arrivals = "Each byte needs p − 1 arrivals at a part until one part has its sum, p − 1 more until all have it"
+        units = data_text(amount, topology, collective, weights)
+        reasons = (
+            f"Partition the network; p = {parts} parts contain ranks: {self._ranks_text(topology)}.",
+            f"{arrivals}: {2 * (parts - 1)} times all data, which is {units}. {WITHOUT_CODING}",
+            f"The ingress of these parts is {rate_text(bandwidth)}, over {links}.",
+        )
+        return Argument("Partition of the network", reasons, "ingress of the parts with ranks")
+
+    def _ranks_text(self, topology: Topology) -> str:
+        """Names of the ranks of the first parts that have some."""
+        names = [
+            abbreviated_names(node for node in topology.compute_nodes if node in part)
+            for part in self._parties(topology)
+        ]
+        others = f" | and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        return " | ".join(names[:MAX_NAMES]) + others
 
     def to_json(self) -> list[list[str]]:
         """Names of the nodes of each part, sorted."""

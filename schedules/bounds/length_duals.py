@@ -13,8 +13,8 @@ from ...errors import CertificateError
 from ...support.arrays import FloatArray
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import AnyCollective, Direction, as_collective
-from ..traffic.sizes import traffic_matrix
+from ..collective import AnyCollective, Collective, Direction, as_collective
+from ..sizes import traffic_matrix
 from .witness import (
     EVERY_SCHEDULE,
     Crossing,
@@ -137,6 +137,16 @@ class CutDual(RootedDuals):
             return "allreduces that reduce every byte at one rank and broadcast it from there"
         return EVERY_SCHEDULE
 
+    def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:
+        """Name the linear program, and what dual values of ranks may sum to."""
+        assigned = f"Assign the dual values below to the bandwidth of {links}, and 0 to all others."
+        hops = "Data travels in hops between ranks; the dual values of all ranks for one hop sum to at most"
+        return (
+            f"{assigned} They come from a linear program, and were verified without it.",
+            f"{hops} those of the links on its cheapest path.",
+            f"Weighted by dual values, {self.scope(collective)} use bandwidth of {amount} per unit of rate.",
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Rows of both ends and a dual value, and names of the relays, sorted."""
         return {
@@ -253,6 +263,7 @@ class LengthDual(LinkDuals):
     Crossing(amount=Fraction(9, 1), bandwidth=Fraction(30, 1))
     """
 
+    dual_name: ClassVar[str] = "length"
     field: ClassVar[str] = "lengths"
 
     def check(self, topology: Topology) -> None:
@@ -273,6 +284,14 @@ class LengthDual(LinkDuals):
             whole = distances[wanted].astype(np.int64).astype(object)
             amount += int((whole * traffic[source, wanted]).sum())
         return Crossing(Fraction(amount, scale), self.value(topology))
+
+    def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:  # noqa: ARG002
+        """Say what the lengths are, and what traffic times distance adds up to."""
+        return (
+            f"Assign the dual lengths below to {links}, and length 0 to all others.",
+            "On every path from one rank to another, the lengths sum to at least the shortest distance.",
+            f"Over all pairs, traffic times distance is {amount}: what each unit of rate uses.",
+        )
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say what the bound compares."""

@@ -17,7 +17,7 @@ from ...errors import CertificateError
 from ...support.formatting import exact, time_text
 from ...support.validation import is_whole, shown
 from ...topologies import RuntimeCosts, Topology, reached_network
-from ..traffic.collective import Collective
+from ..collective import Collective
 from .bound import Bound
 from .time_witness import TimedRequest, TimeWitness, shards_to
 from .witness import EVERY_SCHEDULE

@@ -15,7 +15,7 @@ from ...errors import CertificateError
 from ...support.formatting import abbreviated_names, exact
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
-from ..traffic.collective import Collective
+from ..collective import Collective
 from .bound import Bound
 from .witness import as_node_set
 

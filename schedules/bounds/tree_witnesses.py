@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray, components
-from ...support.formatting import exact
+from ...support.formatting import exact, rate_text
 from ...topologies import Topology
-from ..traffic.collective import ALLREDUCE, AnyCollective, Direction, as_collective
+from ..collective import ALLREDUCE, AnyCollective, Collective, Direction, as_collective
 from .cuts import Partition, total_data
-from .witness import Crossing, Pair, RootedDuals, value_by_link
+from .witness import Argument, Crossing, Pair, RootedDuals, data_text, value_by_link
 
 MAX_RANKS = 12  # the check takes time and memory in proportion to 3^ranks
 INT64_LIMIT = 2**62
@@ -74,6 +74,14 @@ class TreeDual(RootedDuals):
             raise CertificateError(
                 f"the cheapest tree is not computed for {topology.num_ranks} ranks; expected at most {MAX_RANKS}"
             )
+
+    def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:  # noqa: ARG002
+        """Say which trees the bound is about, and what the cheapest use."""
+        return (
+            f"Assign the dual values below to the bandwidth of {links}, and 0 to all others.",
+            "The bound is about trees that branch at ranks and at switches that multicast or aggregate.",
+            f"The cheapest of these use bandwidth worth {amount} per unit of rate.",
+        )
 
     def scope(self, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say which schedules the bound is about."""
@@ -203,6 +211,19 @@ class TreePartition(Partition):
         ends = np.where(parts[tails] != parts[heads], (parts[tails] >= 0).astype(int) + (parts[heads] >= 0), 0)
         pairs = ((link.tail, link.head) for link in topology.links)
         return {pair: Fraction(count) for pair, count in zip(pairs, ends.tolist(), strict=True) if count}
+
+    def argument(self, topology: Topology, collective: Collective, weights: tuple[int, ...], links: str) -> Argument:
+        """Argue by the borders of the parts, less what switches save."""
+        amount, bandwidth = self.crossing(topology, collective, weights)
+        parts = len(self._parties(topology))
+        crossings = f"Reduce trees and broadcast trees leave and enter these parts {4 * (parts - 1)} times"
+        units = data_text(amount, topology, collective, weights)
+        reasons = (
+            f"Partition the network; p = {parts} parts contain ranks.",
+            f"{crossings}, less what switches outside of them save by branching: {units}.",
+            f"The parts give out and take in {rate_text(bandwidth)} together, over {links}.",
+        )
+        return Argument("Partition for trees", reasons, "ingress and egress of the parts with ranks")
 
     def _check_idle(self, topology: Topology, parties: list[frozenset[str]]) -> None:
         """Accept able switches outside of the parts with ranks; `crossing` counts what they save."""

@@ -1,7 +1,7 @@
 """`Witness`, the proof of a bound: what crosses part of a network, checked without solvers and flows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
@@ -10,7 +10,7 @@ from ...errors import CertificateError
 from ...support.formatting import exact
 from ...support.validation import shown
 from ...topologies import Topology
-from ..traffic.collective import AnyCollective, Direction, as_collective
+from ..collective import AnyCollective, Collective, Direction, as_collective
 
 EVERY_SCHEDULE = "all schedules"
 """Scope of a bound without exceptions."""
@@ -26,6 +26,23 @@ class Crossing(NamedTuple):
 
     amount: Fraction
     bandwidth: Fraction
+
+
+class WitnessView(NamedTuple):
+    """Parts and links of a witness for figures."""
+
+    parts: tuple[frozenset[str], ...]  # Sets of nodes whose borders count; none for dual values and lengths of links
+    links: frozenset[Pair]  # Links whose bandwidth the witness adds up
+    words: str  # Name of such a link, for a legend
+
+
+class Argument(NamedTuple):
+    """The argument of a witness in words."""
+
+    title: str  # The kind of argument
+    reasons: tuple[str, ...]  # Sentences, in the order of the argument
+    counted: str  # Name of the sum over the links
+    duals: Mapping[Pair, Fraction] | None = None  # What each link's GB/s count; None for 1
 
 
 class Witness(ABC):
@@ -88,6 +105,38 @@ class Witness(ABC):
         """Say which schedules of the collective the bound is about."""
         return EVERY_SCHEDULE
 
+    def view(self, topology: Topology, collective: Collective) -> WitnessView:
+        """Return the parts and links that figures show."""
+        weights = self.link_weights(topology, collective)
+        return WitnessView((), frozenset(pair for pair, weight in weights.items() if weight > 0), "link in the bound")
+
+    def rows(self, topology: Topology, collective: Collective) -> dict[str, str]:
+        """Describe it by lines of a summary."""
+        return {"bottleneck": self.reason(topology, collective)}
+
+    def argument(
+        self,
+        topology: Topology,
+        collective: Collective,
+        weights: tuple[int, ...],  # noqa: ARG002
+        links: str,  # noqa: ARG002
+    ) -> Argument:
+        """Argue in sentences; `links` says how many links it counts, other parameters are as for `crossing`."""
+        reasons = (f"{self.reason(topology, collective)}.",)
+        return Argument("A bound", reasons, "bandwidth times weight", self.link_weights(topology, collective))
+
+
+def data_text(amount: Fraction, topology: Topology, collective: Collective, weights: tuple[int, ...]) -> str:
+    """Describe an amount of data in units."""
+    if collective.in_pairs:
+        return f"{amount} units of traffic" if weights else f"{amount} times the data from one rank to another"
+    if weights:
+        return f"shards of total weight {amount}"
+    return f"{amount} {'shard' if amount == 1 else 'shards'} (all data: {topology.num_ranks} shards)"
+
+
+WITHOUT_CODING = "This holds for schedules that send, copy and reduce data, without network coding."
+
 
 class LinkValue(NamedTuple):
     """What a unit of bandwidth from `tail` to `head`, of a link or of a hop, is worth: `dual`, in one unit for all."""
@@ -101,6 +150,8 @@ class LinkValue(NamedTuple):
 class LinkDuals(Witness):
     """Dual values of links, which weigh their bandwidths."""
 
+    dual_name: ClassVar[str] = "value"
+
     links: tuple[LinkValue, ...]
 
     def __post_init__(self) -> None:
@@ -113,6 +164,24 @@ class LinkDuals(Witness):
     def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
         """Return the dual value of every link."""
         return {(tail, head): dual for tail, head, dual in self.links}
+
+    def view(self, topology: Topology, collective: Collective) -> WitnessView:  # noqa: ARG002
+        """Return the links with a dual value, or a length."""
+        weighted = frozenset((entry.tail, entry.head) for entry in self.links if entry.dual > 0)
+        return WitnessView((), weighted, f"link with a dual {self.dual_name} in the bound")
+
+    def argument(self, topology: Topology, collective: Collective, weights: tuple[int, ...], links: str) -> Argument:
+        """Argue by the dual values of links."""
+        amount, bandwidth = self.crossing(topology, collective, weights)
+        noun = "length" if self.dual_name == "length" else "dual value"
+        total = f"All links together offer bandwidth times {noun}: {exact(bandwidth)}."
+        duals = {(tail, head): dual for tail, head, dual in self.links}
+        reasons = (*self.dual_reasons(links, exact(amount), collective), total)
+        return Argument(f"Dual {self.dual_name}s of links", reasons, f"bandwidth times {noun}", duals)
+
+    @abstractmethod
+    def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:
+        """Say in sentences what the dual values are, and what amount of bandwidth a unit of rate uses."""
 
     def to_json(self) -> Any:
         """Rows of both ends of a link and its dual value."""

@@ -12,7 +12,7 @@ import numpy as np
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.validation import as_whole
-from ..paths.schedule import PairSchedule
+from ..schedule import PairSchedule
 from .segments import Pieces, StagedArrays, local_bytes, pieces_of
 from .two_tier_cost import PIPELINES, TwoTierModel, TwoTierTimes, check_model, two_tier_times
 from .verify import verify_all_to_allv

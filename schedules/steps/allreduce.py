@@ -17,15 +17,18 @@ from ...support.arrays import BoolArray, IntArray
 from ...support.formatting import count_text
 from ...support.validation import as_kind, shown
 from ...topologies import DirectGraph, Topology
-from ..paths.schedule import AllreduceSchedule
-from ..paths.written_paths import as_count, schedule_fields
-from ..traffic.collective import Direction
-from .sends import StepSends, as_columns, read_sends
+from ..collective import Direction
+from ..fields import as_count, schedule_fields
+from ..schedule import AllreduceSchedule
+from ..transfers import Transfers
+from .sends import VectorSends, as_columns, read_sends, step_checks
 from .step_schedule import StepSchedule
+from .transfers import exchange_transfers, step_transfers
+from .verify import check_halves, verified_exchange, verified_steps
 
 
 @dataclass(frozen=True, eq=False)
-class StepAllreduce(AllreduceSchedule):
+class StepAllreduce(AllreduceSchedule, of="steps"):
     """A reduce-scatter in steps, `reduce`, and after its last step an allgather, `broadcast`.
 
     Anything but a `StepSchedule` raises `UnsupportedError`; whether the two belong together is for
@@ -79,6 +82,34 @@ class StepAllreduce(AllreduceSchedule):
         """
         return np.concatenate([schedule.link_loads(topology) for schedule in self.schedules])
 
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Verify both parts, and that they match; rows of loads are those of one after the other."""
+        check_halves(self.schedules)
+        return np.concatenate([verified_steps(part, topology) for part in self.schedules])
+
+    def transfers(self, topology: Topology) -> Transfers:
+        """List the sends of the reduce-scatter, then those of the allgather."""
+        return step_transfers(self.schedules, topology)
+
+    @property
+    def num_hops(self) -> int:
+        """One for each send."""
+        return self.num_sends
+
+    def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Count steps, those of both parts, chunks and sends."""
+        parts = f"{self.reduce.num_steps} reduce-scatter, {self.broadcast.num_steps} allgather"
+        return {"steps": f"{self.size_text}, {count_text(self.num_sends, 'send')} ({parts})", **busiest}
+
+    def checks(self) -> dict[str, str]:
+        """Describe what was checked of routes and sends."""
+        return step_checks(self, sum(len(part.path_starts) - 1 for part in self.schedules))
+
+    def figures(self, topology: Topology) -> dict[str, Any]:  # noqa: ARG002
+        """Numbers of steps, chunks of both parts, and sends."""
+        chunks = [part.chunks_per_shard for part in self.schedules]
+        return {"num_steps": self.num_steps, "chunks_per_shard": chunks, "num_sends": self.num_sends}
+
     def check_fit(self, network: Topology | DirectGraph) -> None:
         """Raise `UnsupportedError` unless both are for as many ranks, one reduces and the other broadcasts."""
         for part in self.schedules:
@@ -114,7 +145,7 @@ COLUMNS = ("steps", "adds", "lower", "upper", "routes")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StepExchange(StepSends):
+class StepExchange(VectorSends, kind="exchange"):
     """An allreduce in steps: a rank sends in a step what it holds at the beginning of that step.
 
     Every rank begins with a vector of its own, cut into `chunks`; what it holds of a chunk is a sum of such vectors.  A
@@ -201,6 +232,29 @@ class StepExchange(StepSends):
         """Always true: every rank ends with all data."""
         return True
 
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Verify the sends; see `verified_exchange`."""
+        return verified_exchange(self, topology)
+
+    def transfers(self, topology: Topology) -> Transfers:
+        """List the sends as transfers."""
+        return exchange_transfers(self, topology)
+
+    def figures(self, topology: Topology) -> dict[str, Any]:  # noqa: ARG002
+        """Numbers of steps, chunks and sends."""
+        return {"num_steps": self.num_steps, "chunks": self.chunks, "num_sends": self.num_sends}
+
+    @classmethod
+    def from_json(cls, data: object, where: str) -> StepExchange:
+        """Build the schedule that a decoded JSON value describes; only its form is checked."""
+        fields = schedule_fields(data, "exchange", ("kind", *COUNTS, "paths", *COLUMNS), where)
+        values = read_sends(fields, COUNTS, COLUMNS, where)
+        if (values["adds"] > 1).any():
+            raise FileFormatError(
+                f"{where}: field schedule.adds has the number {values['adds'].max()}; expected 0 or 1"
+            )
+        return cls(**values | {"adds": values["adds"] != 0})
+
     def to_json(self) -> dict[str, Any]:
         """Lists and integers, as in plan files; `adds` as 0 and 1."""
         columns = self._columns_to_json(COLUMNS)
@@ -212,12 +266,3 @@ class StepExchange(StepSends):
             f"<StepExchange: allreduce of {self.num_ranks} ranks, {self.size_text}, "
             f"{count_text(self.num_sends, 'send')}>"
         )
-
-
-def exchange_from_json(data: object, where: str) -> StepExchange:
-    """Build the schedule that a decoded JSON value describes; see `steps_from_json`."""
-    fields = schedule_fields(data, "exchange", ("kind", *COUNTS, "paths", *COLUMNS), where)
-    found = read_sends(fields, COUNTS, COLUMNS, where)
-    if (found["adds"] > 1).any():
-        raise FileFormatError(f"{where}: field schedule.adds has the number {found['adds'].max()}; expected 0 or 1")
-    return StepExchange(**found | {"adds": found["adds"] != 0})

@@ -14,11 +14,11 @@ from ...errors import CapacityOverflowError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_kind, as_size, shown
 from ...topologies import DirectGraph, line_graph, reverse_symmetry
-from ...topologies.graphs.expansions import MAX_TIMES
-from ...topologies.graphs.isomorphism import as_permutation, preserves_arcs
-from ...topologies.graphs.stored_broadcasts import base_schedule_rows, base_transpose_names
+from ...topologies.direct_connect.expansions import MAX_TIMES
+from ...topologies.direct_connect.optimal_broadcasts import base_schedule_rows, base_transpose_names
 from ...topologies.network.direct_graph import as_direct_graph
-from ..traffic.collective import Direction
+from ...topologies.symmetry.isomorphism import as_permutation, preserves_arcs
+from ..collective import Direction
 from .allreduce import StepAllreduce
 from .step_schedule import StepSchedule
 

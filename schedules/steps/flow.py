@@ -6,10 +6,10 @@ The stages of a `StagedFlow` wait for each other, with one partner at a time in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -19,10 +19,13 @@ from ...support.formatting import count_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import congestion, path_latencies, slowest_path
-from ..paths.schedule import NS_PER_US, PairSchedule, RoutedSchedule
-from ..paths.written_paths import as_count, as_paths, path_arrays, schedule_fields, whole_count, whole_numbers
-from ..traffic.collective import Collective
+from ..collective import Collective
+from ..fields import as_count, as_paths, path_arrays, schedule_fields, whole_count, whole_numbers
+from ..loads import congestion, path_latencies, slowest_path
+from ..schedule import NS_PER_US
+from ..sizes import is_even
+from ..transfers import Part, Transfers, concatenate
+from .flow_verify import FlowArrays, verified_flow, verified_stages
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +44,7 @@ class FlowPath(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FlowSchedule(RoutedSchedule, PairSchedule):
+class FlowSchedule(FlowArrays, kind="flow"):
     """Every rank sends each other its part of the traffic, over one or several paths, through ranks and switches.
 
     The part of rank s for rank d consists of ``chunks_per_unit * traffic[s, d]`` chunks of equal size.  Each path has
@@ -90,6 +93,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     parts: ClassVar[str] = "the paths of a flow"
     subject: ClassVar[str] = "flow is"
     load_text: ClassVar[str] = "the paths put {load} chunks"
+    view: ClassVar[Literal["trees", "steps", "senders"]] = "senders"
 
     num_ranks: int
     chunks_per_unit: int
@@ -183,7 +187,7 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
         return np.diff(self.path_starts) - 1
 
     @property
-    def transfers(self) -> IntArray:
+    def num_transfers(self) -> IntArray:
         """Times that data of each path goes from a rank to a rank, shape (paths,)."""
         return np.add.reduceat((self.path_nodes < self.num_ranks).astype(np.int64), self.path_starts[:-1]) - 1
 
@@ -248,12 +252,99 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
     @property
     def depth(self) -> int:
         """Transfers from rank to rank along the path that has most."""
-        return int(self.transfers.max())
+        return int(self.num_transfers.max())
 
     def latency(self, topology: Topology) -> Fraction:
         """Largest sum of link latencies along a path, in µs."""
         delays, scale = path_latencies(self.path_starts, self.hop_links(topology), topology)
         return Fraction(int(delays.max()), scale)
+
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Verify the paths; see `verified_flow`."""
+        return verified_flow(self, topology)
+
+    def transfers(self, topology: Topology) -> Transfers:
+        """List what goes from rank to rank; each transfer waits for the one before it on its path."""
+        nodes, starts = self.path_nodes, self.path_starts
+        at_rank = nodes < self.num_ranks
+        owners = np.repeat(np.arange(self.num_paths), np.diff(starts))
+        last = np.zeros(len(nodes), dtype=np.bool_)
+        last[starts[1:] - 1] = True
+        # Every rank on a path but its last node begins a transfer, which ends at the next rank of the path.
+        stops = np.flatnonzero(at_rank)
+        begins = ~last[stops]
+        tails, heads = stops[begins], stops[np.flatnonzero(begins) + 1]
+        paths = owners[tails]
+        onward = np.flatnonzero(paths[1:] == paths[:-1])
+        # Chunks of each source are counted from 0, path by path.
+        order = np.argsort(self.sources, kind="stable")
+        ahead = np.cumsum(self.weights[order]) - self.weights[order]
+        first_of_source = np.searchsorted(self.sources[order], self.sources[order])
+        offsets = np.empty(self.num_paths, dtype=np.int64)
+        offsets[order] = ahead - ahead[first_of_source]
+        # The number of a node, less one for each path that ended before it, is that of the hop that begins there.
+        limits = np.append(tails - paths, len(nodes) - self.num_paths)
+        of_path = offsets[paths], self.weights[paths], self.steps[limits[:-1]]
+        hops = self.hop_links(topology), limits
+        part = Part(nodes[tails], nodes[heads], *of_path, False, np.arange(len(tails)), hops)
+        unit = 1 / (self.total_weight * self.chunks_per_unit)
+        return concatenate([part], unit, [np.stack([onward, onward + 1])])
+
+    def part_numbers(self, transfers: Transfers) -> IntArray:
+        """Number the sources of the transfers, int64 (transfers,): those at which their paths begin."""
+        firsts = np.arange(len(transfers.senders))
+        # Each waits for at most one, the one before it on its path.
+        before = firsts.copy()
+        before[transfers.after] = transfers.before
+        while (before[firsts] != firsts).any():
+            firsts = before[firsts]
+        return transfers.senders[firsts]
+
+    @property
+    def sends_unevenly(self) -> bool:
+        """Whether the traffic of some ranks differs."""
+        return not is_even(self.traffic)
+
+    @property
+    def num_hops(self) -> int:
+        """Links of all paths."""
+        return len(self.steps)
+
+    def renumbered(self, image: IntArray) -> Self:
+        """Number the nodes anew."""
+        traffic, ranks = self.traffic.copy(), image[: self.num_ranks]
+        traffic[np.ix_(ranks, ranks)] = self.traffic
+        return replace(self, path_nodes=image[self.path_nodes], traffic=traffic)
+
+    def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:
+        """Count paths, transfers and chunks, and the cost of synchronous steps."""
+        counts = self.num_transfers
+        slower = self.step_rate(topology) / self.inverse_rate(topology)
+        lost = "no slower" if slower == 1 else f"{float(slower):.2f} times as long"
+        waiting = f"{lost} with a barrier after each step" if self.pipelined else "which wait for each other"
+        return {
+            "paths": f"{self.num_paths}, of {counts.min()} to {counts.max()} transfers each",
+            "chunks per unit": f"{self.chunks_per_unit}",
+            "steps": f"{self.num_steps}, {waiting}",
+            **busiest,
+        }
+
+    def checks(self) -> dict[str, str]:
+        """Describe what was checked of paths and traffic."""
+        return {
+            "routes": f"{self.num_paths} paths follow existing links and visit no node twice",
+            "traffic": f"all {self.num_ranks} ranks receive all data meant for them exactly once",
+        }
+
+    def figures(self, topology: Topology) -> dict[str, Any]:
+        """Numbers of steps, chunks, paths and transfers, and the rate with steps that wait."""
+        return {
+            "num_steps": self.num_steps,
+            "chunks_per_unit": self.chunks_per_unit,
+            "num_paths": self.num_paths,
+            "max_transfers": self.depth,
+            "step_rate": str(self.step_rate(topology)),
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Describe it by lists and integers, ready for `json.dumps`."""
@@ -265,6 +356,11 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
             "paths": [list(self.path(number)) for number in range(self.num_paths)],
             "steps": self.steps.tolist(),
         }
+
+    @classmethod
+    def from_json(cls, data: object, where: str) -> FlowSchedule:
+        """Build the flow that a decoded JSON value describes; only its form is checked."""
+        return cls(**flow_fields(schedule_fields(data, "flow", FIELDS, where), where))
 
     def to_frame(self, topology: Topology | None = None) -> pd.DataFrame:
         """Tabulate the paths; raises `CertificateError` if a path uses a link that the topology does not have.
@@ -290,29 +386,8 @@ class FlowSchedule(RoutedSchedule, PairSchedule):
         return f"<FlowSchedule: {'all-to-all' if equal else 'all-to-allv'} of {self.num_ranks} ranks, {self.size_text}>"
 
 
-def flow_from_json(data: object, where: str) -> FlowSchedule:
-    """Build the flow that a decoded JSON value describes; only its form is checked."""
-    return FlowSchedule(**flow_fields(schedule_fields(data, "flow", FIELDS, where), where))
-
-
-def flow_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Read the attributes of a flow from its decoded fields."""
-    rows = fields["traffic"]
-    if not isinstance(rows, list) or any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
-        raise FileFormatError(f"{where}: field schedule.traffic is not a square matrix, a list of lists")
-    traffic = whole_numbers([entry for row in rows for entry in row], f"{where}: field schedule.traffic")
-    return {
-        "num_ranks": len(rows),
-        "chunks_per_unit": whole_count(fields["chunks_per_unit"], f"{where}: field schedule.chunks_per_unit"),
-        "traffic": traffic.reshape(len(rows), len(rows)),
-        "weights": whole_numbers(fields["weights"], f"{where}: field schedule.weights"),
-        **path_arrays(fields["paths"], where),
-        "steps": whole_numbers(fields["steps"], f"{where}: field schedule.steps"),
-    }
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class StagedFlow(FlowSchedule):
+class StagedFlow(FlowSchedule, kind="staged-flow"):
     """A flow in which steps wait for each other, and ranks have one partner at a time in other `servers`.
 
     In no step does a rank send to two ranks of other servers, or receive from two, so NICs see no incast.  All that a
@@ -394,12 +469,41 @@ class StagedFlow(FlowSchedule):
         """As that of a flow, of another kind and with the servers."""
         return {**super().to_json(), "kind": "staged-flow", "servers": self.servers.tolist()}
 
+    @classmethod
+    def from_json(cls, data: object, where: str) -> StagedFlow:
+        """Build the flow that a decoded JSON value describes; only its form is checked."""
+        read = schedule_fields(data, "staged-flow", (*FIELDS, "servers"), where)
+        servers = whole_numbers(read["servers"], f"{where}: field schedule.servers")
+        return cls(**flow_fields(read, where) | {"servers": servers})
+
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Verify the paths and partners; see `verified_stages`."""
+        return verified_stages(self, topology)
+
+    def part_numbers(self, transfers: Transfers) -> IntArray:
+        """Return -1 for each: one message may hold data of several sources."""
+        return np.full_like(transfers.senders, -1)
+
+    def checks(self) -> dict[str, str]:
+        """Describe what was checked of paths, traffic and partners."""
+        partners = f"in none of {count_text(self.num_steps, 'step')} has a rank two partners in other servers"
+        return super().checks() | {"stages": partners}
+
     def __repr__(self) -> str:
         return super().__repr__().replace("FlowSchedule", "StagedFlow")
 
 
-def staged_flow_from_json(data: object, where: str) -> StagedFlow:
-    """Build the flow that a decoded JSON value describes; only its form is checked."""
-    read = schedule_fields(data, "staged-flow", (*FIELDS, "servers"), where)
-    servers = whole_numbers(read["servers"], f"{where}: field schedule.servers")
-    return StagedFlow(**flow_fields(read, where) | {"servers": servers})
+def flow_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Read the attributes of a flow from its decoded fields."""
+    rows = fields["traffic"]
+    if not isinstance(rows, list) or any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
+        raise FileFormatError(f"{where}: field schedule.traffic is not a square matrix, a list of lists")
+    traffic = whole_numbers([entry for row in rows for entry in row], f"{where}: field schedule.traffic")
+    return {
+        "num_ranks": len(rows),
+        "chunks_per_unit": whole_count(fields["chunks_per_unit"], f"{where}: field schedule.chunks_per_unit"),
+        "traffic": traffic.reshape(len(rows), len(rows)),
+        "weights": whole_numbers(fields["weights"], f"{where}: field schedule.weights"),
+        **path_arrays(fields["paths"], where),
+        "steps": whole_numbers(fields["steps"], f"{where}: field schedule.steps"),
+    }

@@ -9,15 +9,23 @@ import numpy as np
 from ...errors import CertificateError
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ..paths.schedule import verified_loads
-from ..paths.verify import Hops, check_arrays, check_kinds, check_steps_used, refuse_if, routed_paths, verified_routes
-from .flow import FlowSchedule, StagedFlow
+from ..path_checks import Hops, check_arrays, check_steps_used, refuse_if, routed_paths, verified_routes
+from ..schedule import PairSchedule, RoutedSchedule
 
 LOAD_LIMIT = 2**62
 
 
-@verified_loads.register(FlowSchedule)
-def _verified_flow(schedule: FlowSchedule, topology: Topology) -> IntArray:
+class FlowArrays(RoutedSchedule, PairSchedule):
+    """The data of a `FlowSchedule`, which describes them: all that its check rests on; `servers` only of stages."""
+
+    num_ranks: int
+    chunks_per_unit: int
+    weights: IntArray
+    steps: IntArray
+    servers: IntArray
+
+
+def verified_flow(schedule: FlowArrays, topology: Topology) -> IntArray:
     """Verify that a schedule delivers the traffic of every pair, and sum its load on every link; int64 (links,).
 
     Checked: the arrays fit together; every path follows links of the topology and passes no node twice; its steps rise
@@ -30,8 +38,7 @@ def _verified_flow(schedule: FlowSchedule, topology: Topology) -> IntArray:
     return loads
 
 
-@verified_loads.register(StagedFlow)
-def _verified_stages(schedule: StagedFlow, topology: Topology) -> IntArray:
+def verified_stages(schedule: FlowArrays, topology: Topology) -> IntArray:
     """Verify a flow in stages as any flow, and that ranks have one partner at a time; loads are those of each step."""
     hops = _verified_paths(schedule, topology)
     check_partners(schedule)
@@ -40,7 +47,7 @@ def _verified_stages(schedule: StagedFlow, topology: Topology) -> IntArray:
     return loads
 
 
-def check_partners(schedule: StagedFlow) -> None:
+def check_partners(schedule: FlowArrays) -> None:
     """Check that in no step a rank sends to two ranks of other servers, or receives from two."""
     starts, ranks = schedule.path_starts, schedule.num_ranks
     check_arrays(schedule, {"servers": (ranks,)}, "schedule")
@@ -57,8 +64,7 @@ def check_partners(schedule: StagedFlow) -> None:
             raise CertificateError(f"in step {step} rank {rank} {does} several ranks of other servers; expected one")
 
 
-def _verified_paths(schedule: FlowSchedule, topology: Topology) -> Hops:
-    check_kinds(schedule, FlowSchedule, topology)
+def _verified_paths(schedule: FlowArrays, topology: Topology) -> Hops:
     if not len(schedule.weights):
         raise CertificateError("the schedule has no paths")
     _check_shapes(schedule, topology.num_ranks)
@@ -69,7 +75,7 @@ def _verified_paths(schedule: FlowSchedule, topology: Topology) -> Hops:
     return hops
 
 
-def check_flow(schedule: FlowSchedule) -> None:
+def check_flow(schedule: FlowArrays) -> None:
     """Check all that `verified_loads` does without a topology, but for steps in which nothing happens."""
     _check_shapes(schedule, schedule.num_ranks)
     if len(schedule.weights):
@@ -79,7 +85,7 @@ def check_flow(schedule: FlowSchedule) -> None:
     _check_amounts(schedule)
 
 
-def _check_shapes(schedule: FlowSchedule, ranks: int) -> None:
+def _check_shapes(schedule: FlowArrays, ranks: int) -> None:
     paths = len(schedule.weights)
     if schedule.num_ranks != ranks:
         raise CertificateError(f"the schedule is for {schedule.num_ranks} ranks; the topology has {ranks}")
@@ -107,7 +113,7 @@ def _total(values: IntArray) -> int:
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
-def _check_steps(schedule: FlowSchedule, path_of_hop: IntArray) -> None:
+def _check_steps(schedule: FlowArrays, path_of_hop: IntArray) -> None:
     steps = schedule.steps
     if (steps < 0).any():
         raise CertificateError(f"path {path_of_hop[np.flatnonzero(steps < 0)[0]]} has a hop before step 0")
@@ -122,7 +128,7 @@ def _check_steps(schedule: FlowSchedule, path_of_hop: IntArray) -> None:
         raise CertificateError(f"the steps of path {path_of_hop[goes_on[first]]} do not {rule} that it passes")
 
 
-def _check_amounts(schedule: FlowSchedule) -> None:
+def _check_amounts(schedule: FlowArrays) -> None:
     starts, nodes, ranks = schedule.path_starts, schedule.path_nodes, schedule.num_ranks
     brought = np.zeros((ranks, ranks), dtype=np.int64)
     np.add.at(brought, (nodes[starts[:-1]], nodes[starts[1:] - 1]), schedule.weights)

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ...errors import FileFormatError, UnsupportedError
-from ...support.arrays import IntArray, joined_rows
+from ...support.arrays import BoolArray, IntArray, joined_rows
+from ...support.formatting import count_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
-from ..paths.congestion import path_latencies
-from ..paths.schedule import NS_PER_US, RoutedSchedule
-from ..paths.written_paths import as_rows, path_arrays, whole_count, whole_numbers
+from ..fields import as_rows, path_arrays, whole_count, whole_numbers
+from ..loads import path_latencies
+from ..schedule import NS_PER_US, RoutedSchedule, Schedule
 
 MAX_STEPS = 2**20
 MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
@@ -28,10 +29,30 @@ class StepSends(RoutedSchedule):
     load_text: ClassVar[str] = "step {step} puts {load} chunks"
     pipelined: ClassVar[bool] = False
 
+    num_ranks: int
     steps: IntArray
     lower: IntArray
     upper: IntArray
     routes: IntArray
+
+    def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Count steps, chunks and sends."""
+        return {"steps": f"{self.size_text}, {count_text(self.num_sends, 'send')}", **busiest}
+
+    def checks(self) -> dict[str, str]:
+        """Describe what was checked of routes and sends."""
+        return step_checks(self, len(self.path_starts) - 1)
+
+    @property
+    def num_hops(self) -> int:
+        """One for each send, as if paths were single links."""
+        return self.num_sends
+
+    @property
+    def ends(self) -> tuple[IntArray, IntArray]:
+        """First and last rank of the path of each send, int64 (sends,) each."""
+        starts, nodes = self.path_starts, self.path_nodes
+        return nodes[starts[:-1]][self.routes], nodes[starts[1:] - 1][self.routes]
 
     @property
     def schedules(self) -> tuple[Self, ...]:
@@ -141,6 +162,32 @@ class StepSends(RoutedSchedule):
     def _columns_to_json(self, names: Sequence[str]) -> dict[str, Any]:
         """Lists of the paths, and of columns of the sends."""
         return {"paths": self._path_lists(), **{name: getattr(self, name).tolist() for name in names}}
+
+
+class ShardSends(StepSends):
+    """The data of a `StepSchedule`, which describes them: all that its check and its transfers rest on."""
+
+    chunks_per_shard: int
+    sources: IntArray
+
+
+class VectorSends(StepSends):
+    """The data of a `StepExchange`, which describes them."""
+
+    chunks: int
+    adds: BoolArray
+
+
+def step_checks(schedule: Schedule, paths: int) -> dict[str, str]:
+    """Describe what was checked of a schedule in steps; `schedule` has a number of sends."""
+    holds: dict[tuple[str, ...], str] = {("broadcast",): "have every shard", ("reduce",): "have their reduced shard"}
+    sends = count_text(schedule.num_sends, "send")  # type: ignore[attr-defined]
+    sums = "no vector is added twice; " if isinstance(schedule, VectorSends) else ""
+    return {
+        "routes": f"{paths} paths follow existing links and pass through switches only",
+        "steps": f"all {schedule.num_ranks} ranks {holds.get(schedule.phases, 'have the reduced data')} after "
+        f"{count_text(schedule.num_steps, 'step')}; {sums}each of {sends} forwards only data that has arrived",
+    }
 
 
 def as_columns(sends: Iterable[tuple[Any, ...]], second: str = "source") -> tuple[IntArray, ...]:

@@ -13,9 +13,13 @@ from ...errors import FileFormatError
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.validation import shown
-from ..paths.written_paths import as_count, schedule_fields
-from ..traffic.collective import Direction
-from .sends import StepSends, as_columns, read_sends
+from ...topologies import Topology
+from ..collective import Direction
+from ..fields import as_count, schedule_fields
+from ..transfers import Transfers
+from .sends import ShardSends, as_columns, read_sends
+from .transfers import step_transfers
+from .verify import verified_steps
 
 COUNTS = ("num_ranks", "chunks_per_shard")
 COLUMNS = ("steps", "sources", "lower", "upper", "routes")
@@ -33,7 +37,7 @@ class Send(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StepSchedule(StepSends):
+class StepSchedule(ShardSends, kind="steps"):
     """An allgather in steps: a rank passes on in a step what it holds at the beginning of that step.
 
     Every rank has a shard of equal size, cut into `chunks_per_shard` chunks; a send carries an interval of them.  Node
@@ -176,18 +180,31 @@ class StepSchedule(StepSends):
             **self._columns_to_json(COLUMNS),
         }
 
+    @classmethod
+    def from_json(cls, data: object, where: str) -> StepSchedule:
+        """Build the schedule in steps that a decoded JSON value describes; only its form is checked."""
+        fields = schedule_fields(data, "steps", ("kind", "direction", *COUNTS, "paths", *COLUMNS), where)
+        if fields["direction"] not in ("broadcast", "reduce"):
+            raise FileFormatError(
+                f"{where}: field schedule.direction is {shown(fields['direction'])}; expected 'broadcast' or 'reduce'"
+            )
+        return cls(**read_sends(fields, COUNTS, COLUMNS, where), direction=fields["direction"])
+
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Verify the sends; see `verified_steps`."""
+        return verified_steps(self, topology)
+
+    def transfers(self, topology: Topology) -> Transfers:
+        """List the sends as transfers."""
+        return step_transfers([self], topology)
+
+    def figures(self, topology: Topology) -> dict[str, Any]:  # noqa: ARG002
+        """Numbers of steps, chunks and sends."""
+        chunks = [self.chunks_per_shard]
+        return {"num_steps": self.num_steps, "chunks_per_shard": chunks, "num_sends": self.num_sends}
+
     def __repr__(self) -> str:
         kind = "allgather" if self.direction == "broadcast" else "reduce-scatter"
         return (
             f"<StepSchedule: {kind} of {self.num_ranks} ranks, {self.size_text}, {count_text(self.num_sends, 'send')}>"
         )
-
-
-def steps_from_json(data: object, where: str) -> StepSchedule:
-    """Build the schedule in steps that a decoded JSON value describes; only its form is checked."""
-    fields = schedule_fields(data, "steps", ("kind", "direction", *COUNTS, "paths", *COLUMNS), where)
-    if fields["direction"] not in ("broadcast", "reduce"):
-        raise FileFormatError(
-            f"{where}: field schedule.direction is {shown(fields['direction'])}; expected 'broadcast' or 'reduce'"
-        )
-    return StepSchedule(**read_sends(fields, COUNTS, COLUMNS, where), direction=fields["direction"])

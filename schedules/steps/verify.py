@@ -8,7 +8,7 @@ vectors are in what every rank holds, after every step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,12 +18,9 @@ from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray, distinct
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
-from ..paths.schedule import verified_loads
-from ..paths.verify import check_arrays, check_kinds, check_steps_used, refuse_if, switched_paths, verified_hops
-from ..traffic.collective import Direction
-from .allreduce import AnyStepSchedule, StepAllreduce, StepExchange
-from .sends import StepSends
-from .step_schedule import StepSchedule
+from ..collective import Direction
+from ..path_checks import check_arrays, check_steps_used, refuse_if, switched_paths, verified_hops
+from .sends import ShardSends, StepSends, VectorSends
 
 NEVER = 2**62  # the step in which a rank gets what it never gets
 FROM_THE_START = -1
@@ -48,7 +45,7 @@ class Sends:
     receivers: IntArray  # int64 (sends,)
 
 
-def blocks_of(schedule: StepSchedule) -> Iterator[Sends]:
+def blocks_of(schedule: ShardSends) -> Iterator[Sends]:
     """Yield all sends, source by source, in blocks of limited memory."""
     ranks, starts = schedule.num_ranks, schedule.path_starts
     small = schedule.sources.astype(np.min_scalar_type(ranks))  # short integers are sorted fast
@@ -145,8 +142,7 @@ def _greatest_in(values: IntArray, starts: IntArray, stops: IntArray) -> IntArra
 LOAD_LIMIT = 2**62
 
 
-@verified_loads.register(StepSchedule)
-def _verified_steps(schedule: StepSchedule, topology: Topology) -> IntArray:
+def verified_steps(schedule: ShardSends, topology: Topology) -> IntArray:
     """Verify that a schedule is an allgather, or reversed a reduce-scatter, and sum its loads; int64 (steps, links).
 
     Checked: the arrays fit together; every path follows links of the topology, passes only switches and no node twice;
@@ -154,7 +150,6 @@ def _verified_steps(schedule: StepSchedule, topology: Topology) -> IntArray:
     has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for it would reduce
     it twice.
     """
-    check_kinds(schedule, StepSchedule, topology)
     _check_shapes(schedule, topology.num_ranks)
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, schedule.direction, topology, "schedule")
     _check_sends(schedule)
@@ -165,11 +160,11 @@ def _verified_steps(schedule: StepSchedule, topology: Topology) -> IntArray:
     return loads
 
 
-def check_steps(schedule: AnyStepSchedule) -> None:
+def check_steps(parts: Sequence[ShardSends]) -> None:
     """Check all that `verified_loads` does without a topology, but for steps in which nothing happens."""
-    if isinstance(schedule, StepAllreduce):
-        _check_halves(schedule)
-    for part in schedule.schedules:
+    if len(parts) > 1:
+        check_halves(parts)
+    for part in parts:
         _check_shapes(part, part.num_ranks)
         if part.num_ranks > 1:
             switched_paths(part.path_starts, part.path_nodes, part.num_ranks, "schedule")
@@ -178,21 +173,16 @@ def check_steps(schedule: AnyStepSchedule) -> None:
             pass
 
 
-@verified_loads.register(StepAllreduce)
-def _verified_halves(schedule: StepAllreduce, topology: Topology) -> IntArray:
-    """Verify both parts of an allreduce, and that they match; rows of loads are those of one after the other."""
-    _check_halves(schedule)
-    return np.concatenate([_verified_steps(part, topology) for part in (schedule.reduce, schedule.broadcast)])
-
-
-def _check_halves(schedule: StepAllreduce) -> None:
-    for part in (schedule.reduce, schedule.broadcast):
-        as_kind(part, StepSchedule, "the schedule", error=CertificateError)
-    if (schedule.reduce.direction, schedule.broadcast.direction) != ("reduce", "broadcast"):
+def check_halves(parts: Sequence[ShardSends]) -> None:
+    """Check that two schedules, of which one reduces and one broadcasts, are for the same ranks."""
+    for part in parts:
+        as_kind(part, ShardSends, "the schedule", error=CertificateError)
+    reduce, broadcast = parts
+    if (reduce.direction, broadcast.direction) != ("reduce", "broadcast"):
         raise CertificateError("the allreduce does not consist of one schedule that reduces and one that broadcasts")
-    if schedule.reduce.num_ranks != schedule.broadcast.num_ranks:
+    if reduce.num_ranks != broadcast.num_ranks:
         raise CertificateError(
-            f"the allreduce's schedules are for {schedule.reduce.num_ranks} and {schedule.broadcast.num_ranks} ranks; "
+            f"the allreduce's schedules are for {reduce.num_ranks} and {broadcast.num_ranks} ranks; "
             "expected the same ranks in both"
         )
 
@@ -209,7 +199,7 @@ def add_loads(loads: IntArray, schedule: StepSends, numbers: IntArray, links: In
     np.add.at(loads.reshape(-1), places, np.repeat(amounts, counts))
 
 
-def _check_shapes(schedule: StepSchedule, ranks: int) -> None:
+def _check_shapes(schedule: ShardSends, ranks: int) -> None:
     sends = schedule.steps.size
     if schedule.num_ranks != ranks:
         raise CertificateError(f"the schedule is for {schedule.num_ranks} ranks; the topology has {ranks}")
@@ -231,7 +221,7 @@ def _check_shapes(schedule: StepSchedule, ranks: int) -> None:
     check_arrays(schedule, shapes, "schedule")
 
 
-def _check_sends(schedule: StepSchedule) -> None:
+def _check_sends(schedule: ShardSends) -> None:
     """Check each send by itself."""
     source = schedule.sources
     refuse_if((source < 0) | (source >= schedule.num_ranks), "send {} has a source that is not a rank")
@@ -247,7 +237,7 @@ def check_columns(schedule: StepSends, chunks: int, whole: str) -> None:
     refuse_if(schedule.steps < 0, "send {} happens before step 0")
 
 
-def _checked_blocks(schedule: StepSchedule) -> Iterator[Sends]:
+def _checked_blocks(schedule: ShardSends) -> Iterator[Sends]:
     """Yield all sends in blocks, and in the end refuse those that bring too little, too early or twice."""
     faults = _Faults()
     for sends in blocks_of(schedule):
@@ -310,15 +300,13 @@ def _whereabouts(piece: int, sends: Sends, arrivals: Arrivals) -> tuple[int, int
 MAX_PARTS = 2**28  # sends, each counted once for every part of the vector that it carries
 
 
-@verified_loads.register(StepExchange)
-def _verified_exchange(schedule: StepExchange, topology: Topology) -> IntArray:
+def verified_exchange(schedule: VectorSends, topology: Topology) -> IntArray:
     """Verify that a schedule is an allreduce, and sum its load on every link, by steps.
 
     Checked: the arrays fit together; every path follows links of the topology and passes only switches; something
     happens in every step; no rank adds to a sum what is in it already, or is sent two values of a chunk in a step of
     which one replaces the other; in the end every rank holds the sum of all vectors.
     """
-    check_kinds(schedule, StepExchange, topology)
     check_shapes(schedule, topology.num_ranks)
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, "broadcast", topology, "schedule")
     check_columns(schedule, schedule.chunks, "the vector")
@@ -329,7 +317,7 @@ def _verified_exchange(schedule: StepExchange, topology: Topology) -> IntArray:
     return loads
 
 
-def check_shapes(schedule: StepExchange, ranks: int) -> None:
+def check_shapes(schedule: VectorSends, ranks: int) -> None:
     """Check that arrays fit together, and that there are enough sends for so many ranks."""
     sends = len(schedule.steps)
     if schedule.num_ranks != ranks:
@@ -349,7 +337,7 @@ def check_shapes(schedule: StepExchange, ranks: int) -> None:
         )
 
 
-def check_sums(schedule: StepExchange) -> None:
+def check_sums(schedule: VectorSends) -> None:
     """Check each part of the vector between points where sends begin or end by itself."""
     points = np.unique(np.concatenate([[0, schedule.chunks], schedule.lower, schedule.upper]))
     first = np.searchsorted(points, schedule.lower)

@@ -15,18 +15,16 @@ import numpy as np
 
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ...topologies.graphs.rank_groups import RankGroups, rank_groups
-from ..paths.schedule import Schedule
-from ..steps.flow import FlowSchedule
-from .schedule_transfers import transfers_of
-from .transfers import Transfers
+from ...topologies.symmetry.rank_groups import RankGroups, rank_groups
+from ..schedule import Schedule
+from ..transfers import Transfers
 
 MAX_UNEVEN = 2**14  # Messages of uneven traffic that are ordered by time: each is looked at whenever another ends
 
 
 def ordered_transfers(schedule: Schedule, topology: Topology) -> Transfers:
     """List the transfers of a schedule, those of each level in the order of `sending_turns`."""
-    transfers = transfers_of(schedule, topology)
+    transfers = schedule.transfers(topology)
     turns = sending_turns(schedule, transfers, topology, rank_groups(topology))
     return reordered(transfers, np.lexsort((turns, transfers.levels)))
 
@@ -34,17 +32,11 @@ def ordered_transfers(schedule: Schedule, topology: Topology) -> Transfers:
 def sending_turns(schedule: Schedule, transfers: Transfers, topology: Topology, groups: RankGroups) -> IntArray:
     """Turn of each transfer among those of its level, int64 (transfers,): rounds, or times where traffic is uneven."""
     rounds = message_rounds(groups, transfers.senders, transfers.receivers)
-    if not isinstance(schedule, FlowSchedule) or len(rounds) > MAX_UNEVEN or is_even(schedule.traffic):
+    if len(rounds) > MAX_UNEVEN or not schedule.sends_unevenly:
         return rounds
     from .uneven_order import uneven_turns
 
     return uneven_turns(transfers, topology, rounds)
-
-
-def is_even(traffic: IntArray) -> bool:
-    """Whether all ranks send each other as much."""
-    apart = traffic[~np.eye(len(traffic), dtype=np.bool_)]
-    return bool((apart == apart[:1]).all())
 
 
 def message_rounds(groups: RankGroups, senders: IntArray, receivers: IntArray) -> IntArray:

@@ -10,8 +10,8 @@ from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ...topologies.network.runtime_costs import RuntimeCosts
-from ..paths.schedule import BYTES_PER_MB, NS_PER_US
-from .transfers import Transfers
+from ..schedule import BYTES_PER_MB, NS_PER_US
+from ..transfers import Transfers
 
 Clock = Literal["exact", "ns"]
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from ...topologies import RuntimeCosts, Topology
-from ..paths.schedule import Schedule, schedule_time
+from ..schedule import Schedule, schedule_time
 from .run import Rules, TimedSchedule
 
 FEW_EVENTS = 2**16  # some hundredths of a second

@@ -14,11 +14,11 @@ from ...errors import CertificateError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
-from ..paths.congestion import congestion
-from ..paths.schedule import DEFAULT_SLICES, NS_PER_US, Schedule
+from ..loads import congestion
+from ..schedule import DEFAULT_SLICES, NS_PER_US, Schedule
+from ..transfers import Transfers, add_step_gates
 from .message_order import merged, ordered_transfers
 from .message_times import Clock, PieceTimes, piece_times, transfers_ahead, urgency_keys
-from .transfers import Transfers, add_step_gates
 
 if TYPE_CHECKING:
     from .event_loop import Network

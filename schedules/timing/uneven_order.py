@@ -12,8 +12,8 @@ import numpy as np
 from ...support.arrays import IntArray
 from ...support.kernels import kernel
 from ...topologies import Topology
+from ..transfers import Transfers
 from .message_times import transfers_ahead
-from .transfers import Transfers
 
 LONGEST = 2**40  # Ticks of the longest message on one link
 NEVER = 2**62

@@ -3,30 +3,29 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import ClassVar
 
 import numpy as np
 
 from ...errors import CapacityOverflowError
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ..paths.schedule import AllreduceSchedule
-from .forest import Forest, TreeSequence
+from ..schedule import AllreduceSchedule
+from ..transfers import Transfers
+from .forest import Forest
+from .transfers import tree_transfers
+from .tree_schedule import TreeSequence, chunk_columns
+from .verify import verified_forest, verified_halves
 
 LOAD_LIMIT = 2**62  # what `collopt.schedules.trees.verify` adds up to
 
 
 @dataclass(frozen=True, eq=False)
-class Allreduce(TreeSequence, AllreduceSchedule):
+class Allreduce(TreeSequence, AllreduceSchedule, of="forest"):
     """A reduce-scatter, `reduce`, followed, shard by shard and chunk by chunk, by an allgather, `broadcast`.
 
     Both run at the same time once data flows, so a link's load is the sum of both.  All ranks end with all sums, so the
     shards need not be equal, and some ranks, or all but one, can be without; they are the same in both.
     """
-
-    parts: ClassVar[str] = Forest.parts
-    subject: ClassVar[str] = Forest.subject
-    load_text: ClassVar[str] = Forest.load_text
 
     reduce: Forest
     broadcast: Forest
@@ -40,11 +39,6 @@ class Allreduce(TreeSequence, AllreduceSchedule):
     def forests(self) -> tuple[Forest, ...]:
         """Both forests, in execution order."""
         return self.halves
-
-    @property
-    def load_units(self) -> tuple[int, ...]:
-        """Copies of trees that carry a unit of data."""
-        return (self.trees_per_root,)
 
     @property
     def size_text(self) -> str:
@@ -61,10 +55,28 @@ class Allreduce(TreeSequence, AllreduceSchedule):
         """The unit in which `link_loads` counts: the least common multiple of both forests' k."""
         return lcm(self.reduce.trees_per_root, self.broadcast.trees_per_root)
 
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Verify both forests of an allreduce, and that they match; sum their load on every link."""
+        return verified_halves(self.halves, Forest, verified_forest, topology)
+
+    def transfers(self, topology: Topology) -> Transfers:
+        """List the hops of the reduction, then those of the broadcast."""
+        return tree_transfers(self, topology)
+
     @property
-    def heights(self) -> IntArray:
-        """Heights of all trees, those of the reduction first."""
-        return np.concatenate([forest.heights for forest in self.halves])
+    def hops_before(self) -> tuple[IntArray, ...]:
+        """Hops before the first one of each tree: a broadcast tree goes on when the last of its chunks are summed."""
+        _, reduce_trees, broadcast_trees = chunk_columns(self)
+        before = np.zeros(self.broadcast.num_trees, dtype=np.int64)
+        np.maximum.at(before, broadcast_trees, self.reduce.heights[reduce_trees])
+        return np.zeros(self.reduce.num_trees, dtype=np.int64), before
+
+    def hop_numbers(self, transfers: Transfers) -> IntArray:
+        """Number of each transfer's hop in its tree; levels differ from it where reduce trees are uneven."""
+        (_, before), (firsts, reduce_trees, broadcast_trees) = self.hops_before, chunk_columns(self)
+        later = before[broadcast_trees] - self.reduce.heights[reduce_trees]
+        ranges = np.searchsorted(firsts, transfers.firsts)
+        return transfers.levels + np.where(transfers.adds, 0, later[ranges])
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Add up what both put on each link, in multiples of ``1 / trees_per_root`` units of data.
@@ -101,4 +113,4 @@ class Allreduce(TreeSequence, AllreduceSchedule):
 
 
 TreeSchedule = Forest | Allreduce
-"""All schedules that consist of trees."""
+"""All schedules whose trees are written down."""

@@ -1,134 +1,32 @@
-"""`Forest`: weighted spanning trees with their routes through switches, stored as arrays, and its JSON form."""
+"""`Forest`: weighted spanning trees, with their loads, latencies and JSON form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ...errors import UnsupportedError
-from ...support.arrays import BoolArray, IntArray, SmallArray, joined_rows, read_only
+from ...errors import FileFormatError, UnsupportedError
+from ...support.arrays import BoolArray, IntArray, joined_rows
 from ...support.validation import shown
 from ...topologies import Topology
-from ..paths.congestion import INT64_LIMIT, path_latencies, path_links, slowest_path
-from ..paths.schedule import RoutedSchedule
-from ..traffic.collective import Collective, Direction
-from .switch_vertices import branching, columns, joined_routes, without_leaves
+from ..collective import Collective, Direction
+from ..fields import path_arrays, schedule_fields, whole_count, whole_numbers
+from ..loads import INT64_LIMIT, path_latencies, path_links, slowest_path
+from ..transfers import Transfers
+from .transfers import tree_transfers
+from .tree_arrays import TreeArrays
+from .tree_schedule import TreeSequence
+from .verify import verified_forest
 
-BLOCK_ENTRIES = 2**19  # tree entries that are worked on at a time: what fits the processor's cache
-
-
-def depth_blocks(parents: IntArray, roots: IntArray) -> Iterator[IntArray]:
-    """Yield how many hops each vertex is from its root, a block of trees after the other.
-
-    Shapes: `parents` int64 (trees, vertices); `roots` int64 (trees,); yields int64 (trees of the block, vertices).
-    """
-    trees, vertices = parents.shape
-    size = max(1, BLOCK_ENTRIES // max(1, vertices))
-    for first in range(0, trees, size):
-        block = slice(first, first + size)
-        yield _depths(parents[block], roots[block, None])
-
-
-def _depths(parents: IntArray, roots: IntArray) -> IntArray:
-    """Hops to the root by pointer doubling."""
-    count, ranks = parents.shape
-    own = np.arange(ranks)
-    stays = (own == roots) | (parents < 0) | (parents >= ranks)
-    # Places in the flattened block, which are quicker to follow than columns.
-    base = np.arange(count)[:, None] * ranks
-    ancestors = (np.where(stays, own, parents) + base).ravel()
-    hops = (~stays).astype(np.int64).ravel()
-    goals = np.broadcast_to(roots + base, parents.shape).ravel()
-    for _ in range(ranks.bit_length()):
-        arrived = ancestors == goals
-        if arrived.all():
-            break
-        hops += hops[ancestors]
-        ancestors = ancestors[ancestors]
-    hops[ancestors != goals] = ranks
-    depths: IntArray = hops.reshape(parents.shape)
-    return depths
-
-
-ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights", "switches")
-
-
-class TreeEdge(NamedTuple):
-    """One hop of a tree: `tail` sends to `head`, ranks or switches where it branches, along `path` with both ends."""
-
-    tail: int
-    head: int
-    path: tuple[int, ...]
-
-
-class Tree(NamedTuple):
-    """One tree of a schedule.
-
-    Attributes
-    ----------
-    root : int
-        Rank number.
-    share : Fraction
-        Of all data, that the tree carries.
-    direction : {"broadcast", "reduce"}
-        Whether data runs away from the root or towards it.
-    edges : tuple of TreeEdge
-        Its hops, from the root outwards.
-    """
-
-    root: int
-    share: Fraction
-    direction: Direction
-    edges: tuple[TreeEdge, ...]
-
-    def __repr__(self) -> str:
-        """One line in angle brackets."""
-        return f"<Tree of rank {self.root}: {self.direction} of {self.share} of all data over {len(self.edges)} edges>"
-
-
-class TreeSequence:
-    """Length, items and iteration of schedules that consist of forests."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def forests(self) -> tuple[Forest, ...]:
-            """Parts, each of one direction."""
-
-    def __len__(self) -> int:
-        """Number of distinct trees."""
-        return sum(forest.num_trees for forest in self.forests)
-
-    @overload
-    def __getitem__(self, number: int) -> Tree: ...
-    @overload
-    def __getitem__(self, number: slice) -> tuple[Tree, ...]: ...
-    def __getitem__(self, number: int | slice) -> Tree | tuple[Tree, ...]:
-        """Tree of this number, from 0, or trees of a slice; negative numbers count from the end."""
-        if isinstance(number, slice):
-            return tuple(self[each] for each in range(len(self))[number])
-        place = index(number) + (len(self) if number < 0 else 0)
-        for forest in self.forests:
-            if 0 <= place < forest.num_trees:
-                root, weight = int(forest.roots[place]), int(forest.weights[place])
-                share = Fraction(weight, forest.trees_per_root * forest.total_weight)
-                return Tree(root, share, forest.direction, tuple(forest.edges(place)))
-            place -= forest.num_trees
-        raise IndexError(f"there is no tree {number}; the schedule has {len(self)}")
-
-    def __iter__(self) -> Iterator[Tree]:
-        """Yield the trees in order."""
-        return (self[number] for number in range(len(self)))
+FIELDS = ("kind", "direction", "trees_per_root", "root_weights", "paths", "trees")
 
 
 @dataclass(frozen=True, eq=False)
-class Forest(TreeSequence, RoutedSchedule):
+class Forest(TreeArrays, TreeSequence, kind="forest"):
     """Weighted spanning trees, the schedule of ForestColl (section 5).
 
     Rank v has a shard of ``root_weights[v]`` units; tree ``t`` carries ``weights[t] / trees_per_root`` units of the
@@ -169,23 +67,6 @@ class Forest(TreeSequence, RoutedSchedule):
     subject: ClassVar[str] = "trees are"
     load_text: ClassVar[str] = "the trees put {load} copies"
     single_root: ClassVar[bool] = True
-
-    num_ranks: int
-    trees_per_root: int
-    roots: IntArray
-    weights: IntArray
-    routes: SmallArray
-    path_starts: IntArray
-    path_nodes: IntArray
-    root_weights: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    direction: Direction = "broadcast"
-    switches: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-
-    def __post_init__(self) -> None:
-        """Set equal shards if no weights are given, and make the arrays read-only."""
-        self._freeze(ARRAYS, "forest")
-        if not len(self.root_weights):
-            object.__setattr__(self, "root_weights", read_only(np.ones(self.num_ranks, dtype=np.int64)))
 
     @property
     def forests(self) -> tuple[Forest, ...]:
@@ -232,64 +113,28 @@ class Forest(TreeSequence, RoutedSchedule):
             return {"root": roots[0]}
         return {} if len(set(weights)) == 1 else {"weights": weights}
 
-    @property
-    def num_trees(self) -> int:
-        """Number of distinct trees; a tree of weight w counts once."""
-        return len(self.roots)
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Verify the trees; see `verified_forest`."""
+        return verified_forest(self, topology)
 
-    @cached_property
-    def parents(self) -> IntArray:
-        """Shape (trees, vertices): the vertex that each one receives from; -1 at the root and outside of the tree."""
-        senders = np.append(self.path_nodes[self.path_starts[:-1]], -1)  # of each path, -1 for no path
-        return read_only(columns(senders, self.num_ranks, self.switches)[self.routes])
+    def transfers(self, topology: Topology) -> Transfers:
+        """List the hops of all trees."""
+        return tree_transfers(self, topology)
 
-    @cached_property
-    def unicast(self) -> Forest:
-        """The same trees without switches among their vertices: every copy is sent from rank to rank."""
-        if not len(self.switches):
-            return self
-        return self._joined(np.broadcast_to(np.arange(self.routes.shape[1]) < self.num_ranks, self.routes.shape))
-
-    def tidied(self) -> Forest:
-        """Leave out switches that hand a tree on to one rank or to nobody; paths pass them instead."""
-        if not len(self.switches):
-            return self
-        parents = without_leaves(self.parents, self.num_ranks)
-        kept = branching(parents, self.num_ranks)
-        kept[:, : self.num_ranks] = True
-        return self._joined(kept)
-
-    def _joined(self, kept: BoolArray) -> Forest:
-        """Join paths at the vertices that are not in the mask `kept`, shape (trees, vertices)."""
-        joined = joined_routes(self.routes, self.parents, kept, self.path_starts, self.path_nodes)
-        used = kept[:, self.num_ranks :].any(axis=0)
-        columns = np.append(np.ones(self.num_ranks, dtype=np.bool_), used)
+    def renumbered(self, image: IntArray) -> Forest:
+        """Number the nodes anew; `image`, int64 (nodes,), has the new number of each."""
+        ranks = image[: self.num_ranks]
+        routes, weights = self.routes.copy(), self.root_weights.copy()
+        routes[:, ranks] = self.routes[:, : self.num_ranks]
+        weights[ranks] = self.root_weights
         return replace(
-            self, switches=self.switches[used], **joined._replace(routes=joined.routes[:, columns])._asdict()
+            self,
+            roots=ranks[self.roots],
+            routes=routes,
+            path_nodes=image[self.path_nodes],
+            root_weights=weights,
+            switches=image[self.switches],
         )
-
-    def edges(self, tree: int) -> Iterator[TreeEdge]:
-        """Yield the hops of one tree, each after the hop that brings data to its sender."""
-        hops = next(depth_blocks(self.parents[tree : tree + 1], self.roots[tree : tree + 1]))[0]
-        for head in np.lexsort((np.arange(len(hops)), hops)).tolist():
-            if (route := int(self.routes[tree, head])) >= 0:
-                path = self.path(route)
-                yield TreeEdge(path[0], path[-1], path)
-
-    @cached_property
-    def depths(self) -> IntArray:
-        """Shape (trees, num_ranks): hops between ranks from the root; a path through switches counts one.
-
-        Ranks that a malformed tree never reaches get ``num_ranks``.
-        """
-        blocks = depth_blocks(self.unicast.parents, self.roots)
-        return read_only(np.concatenate([np.empty((0, self.num_ranks), dtype=np.int64), *blocks]))
-
-    @cached_property
-    def heights(self) -> IntArray:
-        """Shape (trees,): the largest depth of each tree."""
-        blocks = depth_blocks(self.unicast.parents, self.roots)
-        return read_only(np.concatenate([np.empty(0, dtype=np.int64), *(block.max(axis=1) for block in blocks)]))
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Tree copies on each link, int64 (links,): ``sum of weights[t]`` over trees ``t`` and their uses of the link.
@@ -302,16 +147,6 @@ class Forest(TreeSequence, RoutedSchedule):
         if looped.any():
             loads += self._loads_of(looped, topology, "reduce" if self.direction == "broadcast" else "broadcast")
         return loads
-
-    def looped(self, topology: Topology) -> BoolArray:
-        """Whether each vertex is a switch that loops copies back to the rank above it, shape (trees, vertices)."""
-        above = self.parents
-        back = np.isin([topology.nodes[node] for node in self.switches.tolist()], list(topology.loopback))
-        if not back.any():
-            return np.zeros(above.shape, dtype=np.bool_)
-        looped = branching(above, self.num_ranks) & (above >= 0) & (above < self.num_ranks)
-        looped[:, self.num_ranks :] &= back
-        return looped
 
     def _loads_of(self, used: BoolArray, topology: Topology, direction: Direction) -> IntArray:
         """Copies on each link of the paths into the vertices in the mask `used`, shape (trees, vertices)."""
@@ -396,6 +231,33 @@ class Forest(TreeSequence, RoutedSchedule):
             **({"switches": self.switches.tolist()} if len(self.switches) else {}),
         }
 
+    @classmethod
+    def from_json(cls, data: object, where: str) -> Forest:
+        """Build the forest that a decoded JSON value describes; only its form is checked."""
+        own = isinstance(data, Mapping) and "switches" in data
+        fields = schedule_fields(data, "forest", (*FIELDS, "switches") if own else FIELDS, where)
+        count = whole_count(fields["trees_per_root"], f"{where}: field schedule.trees_per_root")
+        if not isinstance(fields["root_weights"], list):
+            raise FileFormatError(f"{where}: field schedule.root_weights is not a list")
+        root_weights = _integers(fields["root_weights"], 1, f"{where}: the entries of schedule.root_weights")
+        trees = fields["trees"]
+        if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 3 for tree in trees):
+            raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes]")
+        routes = _integers([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
+        if (routes != routes.astype(np.int32)).any():
+            raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
+        return Forest(
+            num_ranks=len(root_weights),
+            trees_per_root=count,
+            root_weights=root_weights,
+            direction=fields["direction"],
+            roots=_integers([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
+            weights=_integers([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
+            routes=routes.astype(np.int32),
+            **path_arrays(fields["paths"], where),
+            switches=whole_numbers(fields.get("switches", []), f"{where}: field schedule.switches"),
+        )
+
     def __repr__(self) -> str:
         return (
             f"<Forest: {self.direction}, {self.num_ranks} ranks, {self.num_trees} trees, "
@@ -434,3 +296,14 @@ class Forest(TreeSequence, RoutedSchedule):
                 f"the trees {shown(trees)} are not of the form (root, weight, paths) for {shown(num_ranks)} ranks; "
                 "expected whole numbers, and paths that end at ranks"
             ) from None
+
+
+def _integers(values: list[Any], dimensions: int, what: str) -> IntArray:
+    try:
+        array = np.array(values)
+    except ValueError:  # rows of unequal length
+        array = np.array([])
+    # Numpy takes true and false among integers for 1 and 0.
+    if array.dtype != np.int64 or array.ndim != dimensions or bool in map(type, np.ravel(np.array(values, object))):
+        raise FileFormatError(f"{what} are not whole numbers in rows of equal length")
+    return array

@@ -1,30 +1,39 @@
 """`SymmetricForest`: trees of a few roots, and permutations of the nodes that make those of all other roots."""
 
-from collections.abc import Callable, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CertificateError, UnsupportedError
-from ...support.array_text import encode_integers
+from ...errors import CertificateError, FileFormatError, UnsupportedError
+from ...support.array_text import decode_integers, encode_integers
 from ...support.arrays import IntArray, orbits, read_only
+from ...support.formatting import count_text
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ...topologies.network.links import as_root
-from ..paths.schedule import Schedule
-from ..traffic.collective import Direction
+from ..collective import Direction
+from ..fields import schedule_fields, whole_count
+from ..transfers import Transfers
 from .allreduce import Allreduce
 from .forest import Forest
+from .tree_schedule import Trees
+from .verify import verified_halves, verified_images
 
+COUNTS = ("num_ranks", "num_nodes", "num_generators", "num_trees", "num_paths", "num_path_nodes", "trees_per_root")
+ARRAYS = ("generators", "roots", "weights", "routes", "path_lengths", "path_nodes")
+MAX_ENTRIES = 2**27  # of an array
 MAX_EXPANDED = 2**28  # entries of the routes of all trees
 
 
 @dataclass(frozen=True, eq=False)
-class SymmetricForest(Schedule):
+class SymmetricForest(Trees, kind="symmetric-forest"):
     """Spanning trees for all roots, of which only those of *representatives* are written down.
 
     The generators are commuting symmetries of the network, and no product of their powers but the identity fixes a
@@ -39,10 +48,6 @@ class SymmetricForest(Schedule):
     generators : ndarray of int64, shape (generators, nodes)
         The image of each node.
     """
-
-    parts: ClassVar[str] = Forest.parts
-    subject: ClassVar[str] = Forest.subject
-    load_text: ClassVar[str] = Forest.load_text
 
     base: Forest
     generators: IntArray
@@ -78,11 +83,6 @@ class SymmetricForest(Schedule):
     def phases(self) -> tuple[Direction, ...]:
         """That of all trees, alone."""
         return self.base.phases
-
-    @property
-    def load_units(self) -> tuple[int, ...]:
-        """Copies of trees that carry a unit of data: k."""
-        return self.base.load_units
 
     @cached_property
     def root_weights(self) -> IntArray:
@@ -139,10 +139,27 @@ class SymmetricForest(Schedule):
         sums = _orbit_sums(of_links, self.base.link_loads(topology))
         return (sums * (self.num_ranks // self.num_representatives) // np.bincount(of_links))[of_links]
 
-    @property
-    def heights(self) -> IntArray:
-        """Height of each tree of a representative; its images are as high."""
-        return self.base.heights
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Verify the trees of representatives and the symmetries; see `verified_images`."""
+        return verified_images(self.base, self.generators, topology)
+
+    def transfers(self, topology: Topology) -> Transfers:
+        """List the hops of all trees."""
+        return self.expanded.transfers(topology)
+
+    def renumbered(self, image: IntArray) -> SymmetricForest:
+        """Number the nodes anew, those of symmetries too."""
+        generators = self.generators.copy()
+        generators[:, image] = image[self.generators]
+        return replace(self, base=self.base.renumbered(image), generators=generators)
+
+    def checks(self) -> dict[str, str]:
+        """Describe what was checked of symmetries and trees."""
+        return symmetry_checks(self) | super().checks()
+
+    def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Count trees, their heights, and those that are written down."""
+        return symmetric_rows(self) | busiest
 
     @property
     def depth(self) -> int:
@@ -199,9 +216,50 @@ class SymmetricForest(Schedule):
         written = {name: encode_integers(array) for name, array in arrays.items()}
         return {"kind": "symmetric-forest", "direction": base.direction, **counts, **written}
 
+    @classmethod
+    def from_json(cls, data: object, where: str) -> SymmetricForest:
+        """Build the symmetric forest that a decoded JSON value describes; only its form is checked."""
+        fields = schedule_fields(data, "symmetric-forest", ("kind", "direction", *COUNTS, *ARRAYS), where)
+        counts = {name: whole_count(fields[name], f"{where}: field schedule.{name}") for name in COUNTS}
+        ranks, nodes, trees = counts["num_ranks"], counts["num_nodes"], counts["num_trees"]
+        shapes = {
+            "generators": (counts["num_generators"], nodes),
+            "roots": (trees,),
+            "weights": (trees,),
+            "routes": (trees, ranks),
+            "path_lengths": (counts["num_paths"],),
+            "path_nodes": (counts["num_path_nodes"],),
+        }
+        # A path has two ends, and passes switches at most once.
+        longest = counts["num_paths"] * (nodes - ranks + 2)
+        fits = ranks <= nodes and counts["num_paths"] <= trees * ranks and counts["num_path_nodes"] <= longest
+        if not fits or max(int(np.prod(shape, dtype=object)) for shape in shapes.values()) > MAX_ENTRIES:
+            raise FileFormatError(f"{where}: the counts of the schedule are out of proportion; is the file complete?")
+        limits = {"generators": nodes, "roots": ranks, "routes": 2**31, "path_nodes": nodes}
+        arrays: dict[str, IntArray] = {}
+        for name, shape in shapes.items():
+            what = f"{where}: field schedule.{name}"
+            least, most = -1 if name == "routes" else 0, limits.get(name, 2**62) - 1
+            arrays[name] = decode_integers(fields[name], shape, what, least=least, most=most)
+        starts = np.concatenate([[0], np.cumsum(arrays["path_lengths"])])
+        weights = np.zeros(ranks, dtype=np.int64)
+        weights[arrays["roots"]] = 1
+        base = Forest(
+            num_ranks=ranks,
+            trees_per_root=counts["trees_per_root"],
+            roots=arrays["roots"],
+            weights=arrays["weights"],
+            routes=arrays["routes"].astype(np.int32),
+            path_starts=starts,
+            path_nodes=arrays["path_nodes"],
+            root_weights=weights,
+            direction=fields["direction"],
+        )
+        return SymmetricForest(base, arrays["generators"])
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SymmetricAllreduce(Allreduce):
+class SymmetricAllreduce(Allreduce, of="symmetric-forest"):
     """An allreduce, `reduce` and `broadcast`, along trees of which only those of representatives are written down."""
 
     reduce: SymmetricForest  # type: ignore[assignment]
@@ -223,15 +281,46 @@ class SymmetricAllreduce(Allreduce):
         written = self.reduce.base.num_trees + self.broadcast.base.num_trees
         return f"{super().size_text}, images of {written}"
 
+    def verified_loads(self, topology: Topology) -> IntArray:
+        """Verify both parts, and that they match; sum their load on every link."""
 
-def expanding(function: Callable[..., Any]) -> None:
-    """Let a function that dispatches on the kind of schedule take symmetric ones, with all their trees."""
+        def verified(half: SymmetricForest, topology: Topology) -> IntArray:
+            return verified_images(half.base, half.generators, topology)
 
-    def of_all_trees(schedule: SymmetricForest | SymmetricAllreduce, *more: Any) -> Any:
-        return function(schedule.expanded, *more)
+        return verified_halves((self.reduce, self.broadcast), SymmetricForest, verified, topology)
 
-    for kind in (SymmetricForest, SymmetricAllreduce):
-        function.register(kind)(of_all_trees)  # type: ignore[attr-defined]
+    def transfers(self, topology: Topology) -> Transfers:
+        """List the hops of all trees."""
+        return self.expanded.transfers(topology)
+
+    def hop_numbers(self, transfers: Transfers) -> IntArray:
+        """Number each transfer's hop, as with all trees."""
+        return self.expanded.hop_numbers(transfers)
+
+    def checks(self) -> dict[str, str]:
+        """Describe what was checked of symmetries and trees."""
+        return symmetry_checks(self) | super().checks()
+
+    def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Count trees, their heights, and those that are written down."""
+        return symmetric_rows(self) | busiest
+
+
+def symmetry_checks(schedule: Trees) -> dict[str, str]:
+    """Describe what was checked of the generators."""
+    products = schedule.num_ranks // int(np.count_nonzero(schedule.forests[-1].root_weights))
+    kept = f"generators commute and keep links and bandwidths; 1 of their {products} products fixes a rank"
+    return {"symmetries": kept}
+
+
+def symmetric_rows(schedule: Trees) -> dict[str, str]:
+    """Count trees, their heights, and those that are written down."""
+    roots = count_text(int(np.count_nonzero(schedule.forests[-1].root_weights)), "representative")
+    return {
+        "trees per root": str(schedule.forests[-1].trees_per_root),
+        "trees": f"{schedule.num_trees} distinct, {schedule.height_range.text}",
+        "written": f"{sum(forest.num_trees for forest in schedule.forests)} of them, of {roots}",
+    }
 
 
 def link_orbits(generators: IntArray, topology: Topology) -> IntArray:

@@ -9,7 +9,7 @@ fixes a rank.  So each rank is the image of one representative under one product
 follows from those of the representatives on its orbit; docs/explanation/symmetry.md has the proof.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import lcm, prod
 from typing import Any
@@ -20,25 +20,22 @@ from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray, orbits
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
-from ..paths.schedule import Schedule, verified_loads
-from ..paths.verify import Hops, check_arrays, check_kinds, refuse_if, switched_paths, verified_hops
-from .allreduce import Allreduce, TreeSchedule
-from .forest import Forest
-from .symmetric_forest import SymmetricAllreduce, SymmetricForest
+from ..path_checks import Hops, check_arrays, refuse_if, switched_paths, verified_hops
+from ..schedule import Schedule
+from .tree_arrays import TreeArrays
+from .tree_schedule import Trees
 
 LOAD_LIMIT = 2**62
 BLOCK_ENTRIES = 2**19  # tree entries that are checked at a time: what fits the processor's cache
 
 
-@verified_loads.register(Forest)
-def verified_forest(forest: Forest, topology: Topology) -> IntArray:
+def verified_forest(forest: TreeArrays, topology: Topology) -> IntArray:
     """Verify a forest on a topology, and sum the tree copies on every link; int64 (links,).
 
     Checked: the arrays fit together; every route follows links of the topology, passes only switches and no node twice;
     every tree reaches every rank from its root, and branches at switches that can, within their limits; the weights of
     each root's trees add up to `trees_per_root`.
     """
-    check_kinds(forest, Forest, topology)
     _check_shapes(forest, topology.num_ranks)
     _check_weights(forest)
     _check_switches(forest, topology)
@@ -63,14 +60,12 @@ def verified_forest(forest: Forest, topology: Topology) -> IntArray:
     return loads
 
 
-@verified_loads.register(Allreduce)
-def _verified_halves(schedule: Allreduce, topology: Topology) -> IntArray:
-    """Verify both forests of an allreduce, and that they match; sum their load on every link."""
-    halves = schedule.reduce, schedule.broadcast
-    check_halves(*halves)
-    return summed_loads(
-        [forest.trees_per_root for forest in halves], [verified_forest(forest, topology) for forest in halves]
-    )
+def verified_halves(
+    halves: tuple[Any, Any], kind: type[Schedule], verified: Callable[[Any, Topology], IntArray], topology: Topology
+) -> IntArray:
+    """Verify both forests of an allreduce, of one kind, and that they match; sum their load on every link."""
+    check_halves(*halves, kind)
+    return summed_loads([half.trees_per_root for half in halves], [verified(half, topology) for half in halves])
 
 
 def summed_loads(counts: Sequence[int], loads: Sequence[IntArray]) -> IntArray:
@@ -82,10 +77,11 @@ def summed_loads(counts: Sequence[int], loads: Sequence[IntArray]) -> IntArray:
     return loads[0] * scales[0] + loads[1] * scales[1]
 
 
-def check_trees(schedule: TreeSchedule) -> None:
+def check_trees(schedule: Trees) -> None:
     """Check all that `verified_loads` does without a topology, for trees that any switches may branch."""
-    if isinstance(schedule, Allreduce):
-        check_halves(schedule.reduce, schedule.broadcast)
+    if len(schedule.forests) > 1:
+        reduction, broadcast = schedule.forests
+        check_halves(reduction, broadcast, TreeArrays)
     for forest in schedule.forests:
         _check_shapes(forest, forest.num_ranks)
         _check_weights(forest)
@@ -96,7 +92,7 @@ def check_trees(schedule: TreeSchedule) -> None:
                 pass
 
 
-def check_halves(reduction: Any, broadcast: Any, kind: type[Schedule] = Forest) -> None:
+def check_halves(reduction: Any, broadcast: Any, kind: type[Schedule]) -> None:
     """Check that forests of a kind reduce and broadcast the same shards."""
     for forest in (reduction, broadcast):
         as_kind(forest, kind, "the schedule", error=CertificateError)
@@ -106,7 +102,7 @@ def check_halves(reduction: Any, broadcast: Any, kind: type[Schedule] = Forest) 
         raise CertificateError("the allreduce broadcasts other shards than it reduces")
 
 
-def _checked_blocks(forest: Forest) -> Iterator[tuple[slice, IntArray]]:
+def _checked_blocks(forest: TreeArrays) -> Iterator[tuple[slice, IntArray]]:
     """Yield blocks of trees that reach all ranks, with the senders' columns as of `_checked_parents`."""
     block = max(1, BLOCK_ENTRIES // forest.routes.shape[1])
     for start in range(0, len(forest.roots), block):
@@ -116,7 +112,7 @@ def _checked_blocks(forest: Forest) -> Iterator[tuple[slice, IntArray]]:
         yield trees, parents
 
 
-def _check_shapes(forest: Forest, ranks: int) -> None:
+def _check_shapes(forest: TreeArrays, ranks: int) -> None:
     trees = len(forest.roots)
     if forest.num_ranks != ranks:
         raise CertificateError(f"the forest is for {forest.num_ranks} ranks; the topology has {ranks}")
@@ -135,7 +131,7 @@ def _check_shapes(forest: Forest, ranks: int) -> None:
         raise CertificateError(f"the forest's direction is {shown(forest.direction)}; expected 'broadcast' or 'reduce'")
 
 
-def _check_switches(forest: Forest, topology: Topology) -> None:
+def _check_switches(forest: TreeArrays, topology: Topology) -> None:
     """Check that trees branch at different switches of the topology, which multicast or, in a reduction, aggregate."""
     wrong = (forest.switches < topology.num_ranks) | (forest.switches >= len(topology.nodes))
     refuse_if(wrong, "number {} of the forest's switches is not a switch of the topology")
@@ -150,7 +146,7 @@ def _check_switches(forest: Forest, topology: Topology) -> None:
             raise CertificateError(f"trees branch at switch {topology.nodes[node]!r}, which cannot {does} data")
 
 
-def _checked_parents(forest: Forest, trees: slice) -> IntArray:
+def _checked_parents(forest: TreeArrays, trees: slice) -> IntArray:
     """Check that every rank but the root receives on a path that ends there; return the senders' columns.
 
     The root, and switches that are not part of a tree, are their own senders.
@@ -172,7 +168,7 @@ def _checked_parents(forest: Forest, trees: slice) -> IntArray:
     return np.where(idle, own, column[forest.path_nodes[forest.path_starts[:-1]]][known])
 
 
-def _check_spanning(forest: Forest, trees: slice, parents: IntArray) -> None:
+def _check_spanning(forest: TreeArrays, trees: slice, parents: IntArray) -> None:
     """Check spanning by pointer doubling: a tree reaches its root within ``ceil(log2 N)`` rounds, or never."""
     own = np.arange(parents.shape[1])
     idle = (own >= forest.num_ranks) & (parents == own)
@@ -184,7 +180,7 @@ def _check_spanning(forest: Forest, trees: slice, parents: IntArray) -> None:
     refuse_if((ancestors != roots) & ~idle, "tree {} does not reach rank {} from its root", trees.start)
 
 
-def _looped(forest: Forest, trees: slice, parents: IntArray, topology: Topology) -> BoolArray:
+def _looped(forest: TreeArrays, trees: slice, parents: IntArray, topology: Topology) -> BoolArray:
     """Check the group limits of switches, and mark those whose copies also go back to the rank above.
 
     Shapes: `parents` and the result (trees of the block, vertices).
@@ -221,7 +217,7 @@ def _opposite_links(hops: Hops, back: IntArray, topology: Topology) -> IntArray:
     return opposite
 
 
-def _check_weights(forest: Forest) -> None:
+def _check_weights(forest: TreeArrays) -> None:
     totals = [0] * forest.num_ranks
     for root, weight in zip(forest.roots.tolist(), forest.weights.tolist(), strict=True):
         totals[root] += weight
@@ -232,22 +228,20 @@ def _check_weights(forest: Forest) -> None:
             )
 
 
-@verified_loads.register(SymmetricForest)
-def _verified_images(schedule: SymmetricForest, topology: Topology) -> IntArray:
+def verified_images(base: TreeArrays, generators: IntArray, topology: Topology) -> IntArray:
     """Verify a symmetric forest on a topology, and sum the load of all its trees on every link; int64 (links,).
 
     Checked: what `verified_forest` checks of the trees of representatives; the generators are commuting permutations
     that keep ranks, links, bandwidths and latencies; every orbit of ranks has as many members as there are products,
     and one representative.
     """
-    check_kinds(schedule, SymmetricForest, topology)
-    ranks, base = topology.num_ranks, schedule.base
-    images = _checked_generators(schedule.generators, topology)
+    ranks = topology.num_ranks
+    images = _checked_generators(generators, topology)
     loads = verified_forest(base, topology)
     if len(base.switches):
         raise CertificateError("trees of a symmetric forest branch at switches; expected trees that branch at ranks")
-    size = prod(_order(generator) for generator in schedule.generators)
-    of_ranks = orbits(schedule.generators[:, :ranks])
+    size = prod(_order(generator) for generator in generators)
+    of_ranks = orbits(generators[:, :ranks])
     members = np.bincount(of_ranks)
     refuse_if(members != size, f"orbit {{}} of ranks does not have as many members as the group, {size}")
     refuse_if((base.root_weights != 0) & (base.root_weights != 1), "rank {} has a shard of a weight other than 0 and 1")
@@ -259,14 +253,6 @@ def _verified_images(schedule: SymmetricForest, topology: Topology) -> IntArray:
     sums = np.zeros(link_orbits.max() + 1, dtype=np.int64)
     np.add.at(sums, link_orbits, loads)
     return np.asarray((sums * size // np.bincount(link_orbits))[link_orbits])
-
-
-@verified_loads.register(SymmetricAllreduce)
-def _verified_allreduce_loads(schedule: SymmetricAllreduce, topology: Topology) -> IntArray:
-    """Verify both parts of an allreduce; sum their load on every link."""
-    check_halves(schedule.reduce, schedule.broadcast, SymmetricForest)
-    halves = schedule.reduce, schedule.broadcast
-    return summed_loads([each.trees_per_root for each in halves], [verified_loads(each, topology) for each in halves])
 
 
 def _checked_generators(generators: IntArray, topology: Topology) -> IntArray:

@@ -20,7 +20,7 @@ from ...errors import SolverError, UnsupportedError
 from ...support import progress
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import LinearProgram
-from ...topologies.graphs.orbits import LinkOrbits, link_orbits, trivial_link_orbits
+from ...topologies.symmetry.automorphisms import LinkOrbits, link_orbits, trivial_link_orbits
 from ..flow.max_flow import check_capacities, check_column
 from ..highs.options import Algorithm, HighsOptions
 from ..highs.session import solve

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, SolverError
 from ...support.arrays import FloatArray, IntArray
-from ...topologies.graphs.orbits import LinkOrbits
+from ...topologies.symmetry.automorphisms import LinkOrbits
 from .soft_shortest_paths import Adjacency, OrderArray, adjacency, distance_sums, initial_orders
 
 AnyIntegers = npt.NDArray[np.int64 | np.object_]

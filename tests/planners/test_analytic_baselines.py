@@ -14,7 +14,7 @@ from collopt.formulations import all_to_all
 from collopt.planners.bfb.bfb import bfb_cost
 from collopt.solvers import solve
 from collopt.topologies import DirectGraph, Topology, torus
-from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
+from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents
 
 MIB = 2**20
 B = "12.5"

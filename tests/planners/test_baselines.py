@@ -32,7 +32,7 @@ from collopt.topologies import (
     ring,
     torus,
 )
-from collopt.topologies.direct_connect.small_graphs import double_binary_tree_parents
+from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents
 from oracles.slow_check import plan_holds
 from sample_sizes import examples
 from slow_cases import slow_where

@@ -32,7 +32,7 @@ from collopt.topologies import (
     undirected_moore_steps,
     unidirectional_ring,
 )
-from collopt.topologies.graphs.stored_broadcasts import base_schedule_names
+from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names
 from graph_symmetry import is_reverse_symmetric
 
 EXACT = {

@@ -19,7 +19,7 @@ from cli_calls import call, refusal
 from collopt.errors import CertificateError, FileFormatError, UnsupportedError
 from collopt.planners import Plan
 from collopt.runtime import lower, run_program, simulate
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.schedules import Cut, schedule_from_json, schedule_to_json
 from collopt.topologies import Topology, dgx1_v100, dgx_h100, fat_tree, mi250, mi300x, rail, ring
 from sample_sizes import examples
@@ -179,7 +179,7 @@ def test_plans_come_back_from_files(tmp_path: Path) -> None:
     text = path.read_text()
     for old, new, message in (
         ('"servers": [0', '"servers": [-1', "field schedule.servers has the negative number -1"),
-        ('"servers"', '"homes"', "is not a flow in stages; expected the fields"),
+        ('"servers"', '"homes"', "is not of the kind .staged-flow.; expected the fields"),
     ):
         path.write_text(text.replace(old, new))
         with pytest.raises(FileFormatError, match=message):

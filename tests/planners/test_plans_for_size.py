@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import BoundError, UnsupportedError
+from collopt.planners.auto.race import AS_FAST, least_rate
 from collopt.planners.catalogue import PLANNERS, Planner
-from collopt.planners.fastest import AS_FAST, NEAR, least_rate
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange, as_bytes
 from collopt.schedules.timing.predict import Predictor
@@ -205,7 +205,7 @@ def test_no_planner_is_faster_on_few_ranks(network: collopt.Topology, name: str,
         return
     plan = collopt.plan(network, collective, size=size, costs=COSTS, **root)
     time = Predictor(other.schedule, other.topology, COSTS).time(as_bytes(size))
-    assert plan.provenance["predicted_us"] <= float(NEAR * AS_FAST * time)
+    assert plan.provenance["predicted_us"] <= float(AS_FAST * AS_FAST * time)
 
 
 def test_trees_that_branch_at_few_switches_are_tried() -> None:
@@ -237,9 +237,9 @@ def test_plans_only_what_may_be_the_fastest(monkeypatch: pytest.MonkeyPatch) -> 
     collopt.plan(dgx_a100(boxes=2), "allgather", size="1K", costs=COSTS)
     assert counts == []
     collopt.plan(dgx_a100(boxes=2), "allgather", size="256M", costs=COSTS)
-    assert counts[:2] == [0, 1]
+    assert counts[0] == 0
     assert 8 in counts
-    assert not {2, 3, 4, 6} & set(counts)  # whose rates are no better than that of one
+    assert not {1, 2, 3, 4, 6} & set(counts)  # whose rates alone make them slower
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])

@@ -19,7 +19,7 @@ from collopt.planners import PlanFolder, survive
 from collopt.planners.failures.schema import CaseEntry, FaultEntry
 from collopt.schedules import ALLGATHER
 from collopt.topologies import Topology, dgx_a100, dgx_h100, failure_cases, hypercube, mi250, ring, torus
-from collopt.topologies.failures.orbits import Symmetries
+from collopt.topologies.symmetry.failure_orbits import Symmetries
 
 
 def without_times(frame: pd.DataFrame) -> pd.DataFrame:

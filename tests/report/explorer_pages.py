@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from collopt.cli.inspecting.explore import find
+from collopt.cli.commands.explore import find
 from collopt.report.explorer.scenario import Scenario
 from collopt.report.explorer.server import Explorer
 

@@ -63,7 +63,7 @@ def test_the_shown_command_opens_the_same_state(scenario: Scenario) -> None:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(server, "Explorer", refuse)
-        patched.setattr("collopt.cli.inspecting.explore.find", lambda words, uploads: (None, []))
+        patched.setattr("collopt.cli.commands.explore.find", lambda words, uploads: (None, []))
         patched.setattr(Scenario, "changed", lambda scenario, network: network)
         words = shlex.split(scenario.command("explore"))
         assert words[0] == "collopt"

@@ -18,7 +18,7 @@ from explorer_pages import exploring, request
 
 import collopt
 from cli_calls import call
-from collopt.cli.inspecting.explore import find
+from collopt.cli.commands.explore import find
 from collopt.errors import UnsupportedError
 from collopt.report.explorer import worker
 from collopt.report.explorer.answers import FILES, Case

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from runtime_tasks import join, message_of, same
 
 from collopt.runtime import all_to_all_single
-from collopt.runtime.distributed.all_to_allv import all_to_all_single as runtime
+from collopt.runtime.all_to_allv import all_to_all_single as runtime
 from collopt.schedules.stages.two_tier_cost import H200, MI300X, TwoTierModel
 
 RANKS = 4
@@ -416,9 +416,7 @@ def late(rank: int) -> str:
     dist.barrier(group)
     if rank != 3:
         return message_of(call)
-    with patch(
-        "collopt.runtime.distributed.all_to_allv.all_to_all_single.run_now", side_effect=lambda *_: time.sleep(1.5)
-    ):
+    with patch("collopt.runtime.all_to_allv.all_to_all_single.run_now", side_effect=lambda *_: time.sleep(1.5)):
         call()
     return "late"
 
@@ -429,7 +427,7 @@ def late_beside(rank: int) -> tuple[str, str]:
     call = partial(all_to_all_single, group=group, servers=2, async_op=True, timeout=1)
     tensors = torch.zeros(4, 8)
     dist.barrier(group)
-    with patch("collopt.runtime.distributed.all_to_allv.all_to_all_single.start") if rank == 3 else nullcontext():
+    with patch("collopt.runtime.all_to_allv.all_to_all_single.start") if rank == 3 else nullcontext():
         work = call(tensors[0], tensors[1])
         second = message_of(lambda: call(tensors[2], tensors[3]))
     if rank == 3:

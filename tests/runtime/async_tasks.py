@@ -19,9 +19,9 @@ from runtime_forests import COLLECTIVES, random_schedule, ring_forest
 from runtime_tasks import RANKS, join, message_of, same
 
 from collopt.runtime import all_to_all_single, execute, lower
-from collopt.runtime.distributed.calls.call_queue import AsyncWork
-from collopt.runtime.distributed.execution.execute import program_of
-from collopt.runtime.distributed.execution.workload import (
+from collopt.runtime.execution.call_queue import AsyncWork
+from collopt.runtime.execution.execute import program_of
+from collopt.runtime.execution.workload import (
     Workload,
     fill_incorrect,
 )

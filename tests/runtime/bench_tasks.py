@@ -10,7 +10,7 @@ from runtime_forests import random_schedule
 from runtime_tasks import RANKS, join
 
 from collopt.runtime import BenchReport, execute, lower, measure_plans
-from collopt.runtime.measuring.bench import bench as bench_libraries
+from collopt.runtime.measuring import measure_plans as bench_libraries
 
 SIZE = 4096
 

@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from collopt.runtime import all_to_all_single, backend, execute
-from collopt.runtime.distributed.processes.rendezvous import separate_hosts
+from collopt.runtime.execution.rendezvous import separate_hosts
 
 RANKS = 4
 SIZES = (7, 10007, 1 << 20)

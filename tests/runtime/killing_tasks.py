@@ -29,8 +29,8 @@ from runtime_forests import random_schedule
 
 from collopt.errors import ColloptError
 from collopt.runtime import all_to_all_single, execute
-from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
-from collopt.runtime.distributed.execution.execute import program_of
+from collopt.runtime.all_to_allv.steps import Exchange, rank_steps
+from collopt.runtime.execution.execute import program_of
 
 RANKS = 5
 GROUP_TIMEOUT_S = 600

@@ -26,8 +26,8 @@ from async_tasks import plan_for, started
 from runtime_tasks import RANKS, join, message_of
 
 from collopt.runtime import execute
-from collopt.runtime.distributed.calls import call_queue
-from collopt.runtime.distributed.execution.execute import program_of
+from collopt.runtime.execution import call_queue
+from collopt.runtime.execution.execute import program_of
 
 PATIENCE_S = 1.0
 """Of the end of the interpreter, where calls cannot come to theirs."""

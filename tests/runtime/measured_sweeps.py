@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
+from collopt.runtime.measuring.measured_times import MeasuredRow, MeasuredTimes
 
 SIZES = tuple(2**power for power in range(8, 31))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from collopt.runtime.interpreter.findings import Findings
-from collopt.runtime.msccl.format.document import Block, Document, Gpu, Step
+from collopt.runtime.interpreter.findings import Finding
+from collopt.runtime.msccl.document import Block, Document, Gpu, Step
 
 MSCCL, AZURE, RCCL = "msccl", "msccl-executor-nccl", "rccl"
-Found = list[tuple[str, str]]
+Found = list[str]
+"""Severities and first words of findings."""
 
 
 def step(kind: str = "cpy", number: int = 0, **changes: Any) -> Step:
@@ -41,6 +43,7 @@ def document(*gpus: Gpu, coll: str = "allreduce", proto: str = "Simple", name: s
     return made
 
 
-def listed(findings: Findings) -> Found:
-    """Severities and messages."""
-    return [(finding.severity, finding.message) for finding in findings]
+def agree(findings: Iterable[Finding], found: Found) -> bool:
+    """Whether findings are of these severities and begin with these words."""
+    texts = [f"{finding.severity}: {finding.message}" for finding in findings]
+    return len(texts) == len(found) and all(map(str.startswith, texts, found))

@@ -9,10 +9,10 @@ from runtime_forests import random_schedule
 
 from collopt.runtime.interpreter.check import check_program
 from collopt.runtime.lowering.lower import lower
-from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, document_of
-from collopt.runtime.mscclpp.format.reader import parse_document
-from collopt.runtime.mscclpp.lowering import lower as lowering
-from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.mscclpp import lower as lowering
+from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, document_of
+from collopt.runtime.mscclpp.interpret import run_execution_plan
+from collopt.runtime.mscclpp.reader import parse_document
 from collopt.runtime.programs.program import Program
 
 TWO_BOXES = [0, 0, 1, 1]

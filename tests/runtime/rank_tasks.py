@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.distributed.processes.local_ranks import count_call, notify
+from collopt.runtime.execution.local_ranks import count_call, notify
 
 
 def square(rank: int, folder: str) -> int:

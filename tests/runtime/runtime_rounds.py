@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from collopt.runtime import Program
-from collopt.runtime.distributed.jax_programs.function import Rows, row_program
-from collopt.runtime.distributed.rounds.batches import (
+from collopt.runtime.execution.jax_function import Rows, row_program
+from collopt.runtime.execution.rank_rounds import (
     Operation,
     Piece,
     RankRound,

@@ -26,13 +26,13 @@ from runtime_forests import (
 
 from collopt.errors import ColloptError
 from collopt.runtime import Program, execute, lower, run_local
-from collopt.runtime.distributed.calls.arguments import OPERATIONS
-from collopt.runtime.distributed.execution.execute import program_of
-from collopt.runtime.distributed.execution.workload import (
+from collopt.runtime.execution.arguments import OPERATIONS
+from collopt.runtime.execution.execute import program_of
+from collopt.runtime.execution.rank_rounds import shard_elements
+from collopt.runtime.execution.workload import (
     Workload,
     fill_incorrect,
 )
-from collopt.runtime.distributed.rounds.batches import shard_elements
 
 RANKS = 4
 

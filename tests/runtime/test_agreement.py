@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from collopt.runtime.distributed.calls.agreement import connect, wait, wait_for_all
-from collopt.runtime.distributed.calls.arguments import agreement_device, p2p_group, served_devices
+from collopt.runtime.execution.agreement import connect, wait, wait_for_all
+from collopt.runtime.execution.arguments import agreement_device, p2p_group, served_devices
 
 
 class Group:

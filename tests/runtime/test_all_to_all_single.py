@@ -14,15 +14,15 @@ import torch
 from collopt.errors import UnsupportedError
 from collopt.planners import schedule_all_to_allv
 from collopt.runtime import all_to_all_single
-from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.all_to_allv.steps import Exchange, rank_steps
+from collopt.runtime.execution.local_ranks import run_ranks
 
 PRELOAD = (
     "torch",
     "torch.distributed",
     "collopt.planners.pairs.fast",
     "collopt.solvers.fast.stages",
-    "collopt.runtime.distributed.all_to_allv.step_kernel",
+    "collopt.runtime.all_to_allv.step_kernel",
 )
 
 

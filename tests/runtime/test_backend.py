@@ -11,7 +11,7 @@ import pytest
 
 from collopt import plan, write_topology
 from collopt.errors import MissingDependencyError, UnsupportedError
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import ring
 
 PRELOAD = ("torch", "torch.distributed", "backend_tasks")

@@ -10,7 +10,7 @@ import pytest
 
 from collopt import plan
 from collopt.planners import survive
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import ring
 
 PRELOAD = ("torch", "torch.distributed", "backend_tasks", "failure_tasks")

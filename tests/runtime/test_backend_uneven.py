@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import uneven_tasks
 
-from collopt.runtime.distributed.all_to_allv.steps import Exchange, rank_steps
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
-from collopt.runtime.distributed.torch_backend.plan_cache import BackendSettings, PlanCache
+from collopt.runtime.all_to_allv.steps import Exchange, rank_steps
+from collopt.runtime.execution.local_ranks import run_ranks
+from collopt.runtime.torch_backend.plan_cache import PlanCache
+from collopt.runtime.torch_backend.settings import BackendSettings
 from collopt.topologies import dgx_h100, ring
 
-PRELOAD = ("torch", "torch.distributed", "uneven_tasks", "collopt.runtime.distributed.all_to_allv.step_kernel")
+PRELOAD = ("torch", "torch.distributed", "uneven_tasks", "collopt.runtime.all_to_allv.step_kernel")
 
 
 @pytest.mark.slow

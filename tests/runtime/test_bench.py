@@ -11,7 +11,7 @@ from runtime_forests import COLLECTIVES, random_schedule, ring_forest, weighted_
 import collopt
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import BenchReport, lower, measure_plans
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import ring
 
 TIMEOUT_S = 200

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from collopt.runtime.distributed.execution.workload import (
+from collopt.runtime.execution.workload import (
     PERIOD,
     Workload,
     fill_incorrect,
 )
-from collopt.runtime.measuring.bench.bench import check_config
-from collopt.runtime.measuring.bench.report import DATATYPES
+from collopt.runtime.measuring.bench_report import DATATYPES
+from collopt.runtime.measuring.measure_plans import check_config
 from collopt.runtime.programs.layout import Layout
 
 ELEMENTS = 3 * PERIOD + 17

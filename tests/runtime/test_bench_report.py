@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from collopt.runtime.measuring.bench.report import BenchReport, BenchRow, Device, Reading
+from collopt.runtime.measuring.bench_report import BenchReport, BenchRow, Device, Reading
 
 CONFIG = {
     "minimum_bytes": 1024,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.measuring.bench.report import MAX_SIZES, extents, sweep
+from collopt.runtime.measuring.bench_report import MAX_SIZES, extents, sweep
 from collopt.runtime.programs.layout import Layout
 
 

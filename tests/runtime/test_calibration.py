@@ -16,8 +16,8 @@ from measured_sweeps import SIZES, measured
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.planners import plan
 from collopt.runtime import Calibration, Measurement, calibrate
-from collopt.runtime.measuring.calibration.calibrate import FittedCost
-from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
+from collopt.runtime.measuring.calibrate import FittedCost
+from collopt.runtime.measuring.measured_times import MeasuredRow, MeasuredTimes
 from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, dgx_h100, link_classes, mi250, ring, torus
 from sample_sizes import examples
 

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime.distributed.calls import call_queue
-from collopt.runtime.distributed.calls.arguments import check_process
-from collopt.runtime.distributed.calls.call_queue import AsyncWork, CallQueue
-from collopt.runtime.distributed.torch_backend.works import Tensors, run_prepared
+from collopt.runtime.execution import call_queue
+from collopt.runtime.execution.arguments import check_process
+from collopt.runtime.execution.call_queue import AsyncWork, CallQueue
+from collopt.runtime.torch_backend.works import Tensors, run_prepared
 
 LONG_S = 30.0
 """Longer than anything here takes."""

@@ -22,7 +22,7 @@ from collopt.runtime import (
     simulate,
     write_trace,
 )
-from collopt.runtime.chakra import trace as reader
+from collopt.runtime.simulation import chakra_trace as reader
 from collopt.topologies import complete, dgx_a100, kautz, mi250, ring, torus
 from sample_files import sample
 
@@ -389,10 +389,7 @@ def test_receives_may_start_after_their_message_came() -> None:
 def test_latency_and_transfer_are_rounded_down_together() -> None:
     """0.7 ns and 1000.4 ns make 1001."""
     topology = complete(2, bandwidth=25, latency=Fraction(7, 10_000))
-    traces = [
-        Trace((message(NodeKind.COMM_SEND, 0, 1, 25_010),)),
-        Trace((message(NodeKind.COMM_RECV, 0, 0, 25_010),)),
-    ]
+    traces = [Trace((message(NodeKind.COMM_SEND, 0, 1, 25_010),)), Trace((message(NodeKind.COMM_RECV, 0, 0, 25_010),))]
     assert replay_traces(traces, topology).nanoseconds == 1001
 
 

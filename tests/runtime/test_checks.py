@@ -26,15 +26,7 @@ from runtime_forests import (
 )
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime import (
-    ChunkRange,
-    Dependency,
-    Instruction,
-    Program,
-    check_program,
-    lower,
-    without_receive_reduce,
-)
+from collopt.runtime import ChunkRange, Dependency, Instruction, Program, check_program, lower, without_receive_reduce
 from collopt.runtime.interpreter.check import check_hazards
 from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.programs.checks import check_seconds

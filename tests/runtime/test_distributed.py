@@ -13,8 +13,8 @@ from runtime_forests import COLLECTIVES, block, exchange, random_schedule, send,
 
 from collopt.errors import MissingDependencyError, ProgramError, UnsupportedError
 from collopt.runtime import ChunkRange, Instruction, execute, lower
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
-from collopt.runtime.distributed.rounds.batches import works_in_place
+from collopt.runtime.execution.local_ranks import run_ranks
+from collopt.runtime.execution.rank_rounds import works_in_place
 
 PRELOAD = ("torch", "torch.distributed")
 

@@ -22,7 +22,7 @@ from runtime_forests import (
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import interpret_file, read_xml
-from collopt.schedules.traffic.collective import as_collective
+from collopt.schedules.collective import as_collective
 from collopt.topologies import complete, rail
 from slow_cases import slow_where
 

@@ -16,8 +16,8 @@ import collopt
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.runtime import interpret_mscclpp, lint_family, read_mscclpp, write_family
-from collopt.runtime.families.write import fastest_windows, format_of, loading_notes
 from collopt.runtime.mscclpp.export import as_executed
+from collopt.runtime.nccl.families import fastest_windows, format_of, loading_notes
 from collopt.topologies import dgx1_v100, dgx_h100, ring, torus
 from sample_sizes import examples
 
@@ -52,7 +52,7 @@ def test_every_size_picks_the_file_of_the_fastest_plan(plans: list[Plan], tmp_pa
         (2**20, second),
         (2**20 + 1, ""),
     ):
-        assert report.chosen("allgather", 8, size) == path
+        assert report.path_for("allgather", 8, size) == path
     assert list(tmp_path.iterdir()) == [folder]
 
 
@@ -95,7 +95,7 @@ def test_a_size_of_zero_is_among_them(plans: list[Plan], tmp_path: Path) -> None
     """For runtimes that compare sizes before they look whether there is anything to do."""
     frame = write_family(plans, tmp_path, sizes=(0, "4K"), runtime="msccl-executor-nccl")
     assert frame["min_bytes"][0] == 0
-    assert lint_family([tmp_path], "msccl-executor-nccl").chosen("allgather", 8, 0) == frame["file"][0]
+    assert lint_family([tmp_path], "msccl-executor-nccl").path_for("allgather", 8, 0) == frame["file"][0]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_other_collectives(tmp_path: Path, collective: str, planners: tuple[str,
     made = [collopt.plan(ring(4, bandwidth=25, latency=1), collective, planner=name) for name in planners]
     frame = write_family(made, tmp_path, sizes=("16K", "1M"), runtime=runtime, format=format_of(runtime))
     report = lint_family([tmp_path], runtime)
-    assert {span.path for span in report.spans if span.first < 2**20 and span.beyond > 2**14} == set(frame["file"])
+    assert {span.path for span in report.spans if span.first < 2**20 and span.end > 2**14} == set(frame["file"])
 
 
 def test_estimates_are_of_what_ranks_add_up_in_place_of_switches(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_random_flows_bring_everything_where_it_belongs(
     program = lower(schedule, collective_of(schedule), max_count=most, max_steps=max_steps, channels=channels)
     report = run_program(program, interleavings=3, fifo_depth=1)
     # What goes from rank to rank, switches passed over, goes once.
-    assert report.chunks_sent == int((schedule.weights * schedule.transfers).sum())
+    assert report.chunks_sent == int((schedule.weights * schedule.num_transfers).sum())
     assert all(
         len(block.instructions) <= max_steps and all(step.count <= most for step in block.instructions)
         for rank in program.ranks
@@ -143,7 +143,7 @@ def test_chunks_that_go_the_same_way_go_together() -> None:
 def test_scratch_is_used_again() -> None:
     """A ring of 8 passes on 21 parts through each rank, of which no more than 11 are there at a time."""
     schedule = ring_flow(8)
-    passing = int((schedule.weights * (schedule.transfers - 1)).sum()) // 8
+    passing = int((schedule.weights * (schedule.num_transfers - 1)).sum()) // 8
     program = lower(schedule, "all_to_all")
     assert passing == 21
     assert {rank.scratch_chunks for rank in program.ranks} == {11}

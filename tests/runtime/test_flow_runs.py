@@ -10,10 +10,10 @@ from runtime_tasks import RANKS
 
 import collopt
 from collopt.runtime import RunReport, run_local
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import dgx1_v100, ring
 
-PRELOAD = ("torch", "torch.distributed", "collopt.runtime.distributed.execution.execute")
+PRELOAD = ("torch", "torch.distributed", "collopt.runtime.execution.execute")
 TIMEOUT_S = 300
 
 

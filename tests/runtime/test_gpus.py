@@ -10,8 +10,8 @@ import pytest
 
 import collopt
 from collopt.runtime import measure_plans, run_local
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
-from collopt.runtime.distributed.processes.rendezvous import SHARING
+from collopt.runtime.execution.local_ranks import run_ranks
+from collopt.runtime.execution.rendezvous import SHARING
 from collopt.topologies import ring
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("shared_gpus", "real_supervisors")]

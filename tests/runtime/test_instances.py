@@ -31,9 +31,9 @@ from collopt.runtime import (
     without_receive_reduce,
 )
 from collopt.runtime.lowering import lower as lowering
-from collopt.runtime.mscclpp.format.execution_plan import flat
-from collopt.runtime.mscclpp.lowering.lower import common_count
-from collopt.runtime.mscclpp.lowering.needs import least_needs
+from collopt.runtime.mscclpp.execution_plan import flat
+from collopt.runtime.mscclpp.lower import common_count
+from collopt.runtime.mscclpp.needs import least_needs
 from collopt.runtime.programs import transformations as replication
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import AnyStepSchedule, FlowSchedule, Send, StepSchedule, TreeSchedule
@@ -336,10 +336,7 @@ def test_waits_keep_their_steps() -> None:
 def test_the_instances_that_a_refusal_names_fit(tmp_path: Path) -> None:
     """As many as have thread blocks of their own, and one more for MSCCL is too many."""
     plan = collopt.plan(ring(3, bandwidth=25), "allgather")
-    for write, most, fits, beyond in (
-        (plan.to_mscclpp_json, 16, 3, 999),
-        (plan.to_msccl_xml, 16, 3, 32),
-    ):
+    for write, most, fits, beyond in ((plan.to_mscclpp_json, 16, 3, 999), (plan.to_msccl_xml, 16, 3, 32)):
         with pytest.raises(UnsupportedError, match=r"expected fewer instances, such as \d+, which fits$") as caught:
             write(tmp_path / "a", instances=beyond, max_thread_blocks=most)
         named = int(str(caught.value).split("such as ")[1].partition(",")[0])

@@ -12,8 +12,8 @@ from runtime_rounds import run_as_rows
 
 import collopt
 from collopt.runtime import lower
-from collopt.runtime.distributed.execution.execute import program_of
-from collopt.runtime.distributed.jax_programs.function import edge_coloring, row_program
+from collopt.runtime.execution.execute import program_of
+from collopt.runtime.execution.jax_function import edge_coloring, row_program
 from collopt.schedules import TreeSchedule
 from collopt.topologies import ring, torus
 from sample_sizes import examples

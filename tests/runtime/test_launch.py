@@ -16,7 +16,7 @@ from runtime_forests import COLLECTIVES, exchange, random_forest, random_schedul
 import collopt
 from collopt.errors import MissingDependencyError, ProgramError, UnsupportedError
 from collopt.runtime import RunReport, lower, run_local
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import dgx_a100
 
 RING = lower(ring_forest(4), "allgather")

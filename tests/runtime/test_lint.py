@@ -15,9 +15,9 @@ from runtime_forests import random_schedule, ring_forest
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime import lower, to_xml_text
 from collopt.runtime.interpreter.findings import Findings, LintReport
-from collopt.runtime.msccl.format.limits import dialect_of
-from collopt.runtime.msccl.lint import rules
-from collopt.runtime.msccl.lint.lint import lint_file
+from collopt.runtime.msccl import lint_rules as rules
+from collopt.runtime.msccl.limits import dialect_of
+from collopt.runtime.msccl.linter import lint_file
 from sample_sizes import examples
 
 AZURE = "msccl-executor-nccl"
@@ -321,7 +321,7 @@ def test_sizes_of_too_many_rounds_are_noted(tmp_path: Path, runtime: str, chunk:
         report = lint(tmp_path, to_xml_text(program, runtime=runtime, protocol="LL", max_bytes=most), runtime)
         assert report.runs
         assert (f"calls of more than {3 * chunk} bytes hang with LL" in str(report)) == noted
-        assert report.windows[0].beyond >= 3 * chunk
+        assert report.windows[0].end >= 3 * chunk
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])

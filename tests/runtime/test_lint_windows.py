@@ -13,8 +13,8 @@ from runtime_forests import random_schedule, ring_forest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import lower, to_xml_text
-from collopt.runtime.families.windows import lint_family, window_report
 from collopt.runtime.interpreter.findings import LintReport, Window
+from collopt.runtime.nccl.windows import lint_family, window_report
 from collopt.topologies import ring
 from sample_sizes import examples
 
@@ -44,8 +44,8 @@ def test_every_size_picks_its_file(tmp_path: Path) -> None:
     ]
     assert report.findings == ()
     for size, path in ((0, small), (1023, small), (1024, large), (4096, large), (4097, "")):
-        assert report.chosen("allgather", 3, size) == str(path)
-    assert report.chosen("allgather", 3, 5, in_place=True) == report.chosen("allgather", 4, 5) == ""
+        assert report.path_for("allgather", 3, size) == str(path)
+    assert report.path_for("allgather", 3, 5, in_place=True) == report.path_for("allgather", 4, 5) == ""
     assert report.environment["MSCCL_ALGO_DIR"] == str(tmp_path)
 
 
@@ -53,8 +53,8 @@ def test_microsofts_runtime_leaves_the_last_size_out(tmp_path: Path) -> None:
     """So that these two files have a gap of one size between them."""
     small, large = family(tmp_path, [(0, 1023), (1024, 4096)], "msccl")
     report = lint_family([small, large], "msccl")
-    assert report.chosen("allgather", 3, 1022) == str(small)
-    assert report.chosen("allgather", 3, 1023) == ""
+    assert report.path_for("allgather", 3, 1022) == str(small)
+    assert report.path_for("allgather", 3, 1023) == ""
     assert "from 1023 to 1023 bytes: the library's own algorithms, because there is a gap" in report.findings[0].message
     assert report.environment["MSCCL_XML_FILES"] == f"{small}:{large}"
 
@@ -87,8 +87,8 @@ def test_a_file_behind_others_is_never_picked(tmp_path: Path) -> None:
 def test_order_is_that_of_names_in_a_folder_and_of_the_list_elsewhere(tmp_path: Path) -> None:
     """The first runtime is given a list."""
     first, second = family(tmp_path, [(0, 2000), (0, 2000)], "msccl")
-    assert lint_family([second, first], AZURE).chosen("allgather", 3, 1) == str(first)
-    assert lint_family([second, first], "msccl").chosen("allgather", 3, 1) == str(second)
+    assert lint_family([second, first], AZURE).path_for("allgather", 3, 1) == str(first)
+    assert lint_family([second, first], "msccl").path_for("allgather", 3, 1) == str(second)
 
 
 def test_one_refused_file_stops_all_but_microsofts(tmp_path: Path) -> None:
@@ -154,12 +154,12 @@ def test_spans_say_what_a_search_would_find(windows: list[tuple[int, int]], size
         LintReport(str(number), AZURE, "", (), windows=(Window("allgather", 2, False, *sorted(window)),))
         for number, window in enumerate(windows)
     ]
-    wanted = [report.path for report in reports for window in report.windows if window.first <= size < window.beyond]
+    wanted = [report.path for report in reports for window in report.windows if window.first <= size < window.end]
     spans = window_report(reports)
-    found = [span for span in spans if span.first <= size < span.beyond]
+    found = [span for span in spans if span.first <= size < span.end]
     assert len(found) == bool(spans)
     for span in found:
-        assert [path for path in (span.path, *span.others) if path] == wanted
+        assert [path for path in (span.path, *span.later_paths) if path] == wanted
 
 
 @pytest.mark.parametrize("runtime", [AZURE, "rccl", "msccl"])

@@ -15,9 +15,9 @@ import collopt
 from collopt.runtime import interpret_file, lower, read_xml
 from collopt.runtime.interpreter.findings import Findings, LintReport
 from collopt.runtime.interpreter.interpret import run_interleaving
-from collopt.runtime.msccl.format.document import read_document
-from collopt.runtime.msccl.format.limits import RUNTIMES, dialect_of
-from collopt.runtime.msccl.lint.lint import layout_of, lint_file, program_of
+from collopt.runtime.msccl.document import read_document
+from collopt.runtime.msccl.limits import RUNTIMES, dialect_of
+from collopt.runtime.msccl.linter import layout_of, lint_file, program_of
 from collopt.topologies import ring, torus
 from sample_files import sample
 

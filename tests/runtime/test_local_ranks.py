@@ -13,7 +13,7 @@ import pytest
 import rank_tasks
 
 from collopt.errors import ProgramError, UnsupportedError
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 
 pytestmark = pytest.mark.usefixtures("real_supervisors")
 
@@ -137,7 +137,7 @@ def test_nothing_survives_the_death_of_the_caller(tmp_path: Path) -> None:
     scratch.mkdir()
     program = (
         "from functools import partial; import rank_tasks; "
-        "from collopt.runtime.distributed.processes.local_ranks import run_ranks; "
+        "from collopt.runtime.execution.local_ranks import run_ranks; "
         f"run_ranks(partial(rank_tasks.note_and_sleep, notes={str(notes)!r}), 2, timeout_s=60)"
     )
     environment = {

@@ -7,7 +7,7 @@ from functools import partial
 import moe_tasks
 import pytest
 
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 
 PRELOAD = ("torch", "torch.distributed", "moe_kernels")
 

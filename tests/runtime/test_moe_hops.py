@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from collopt.planners import count_dispatch, schedule_dispatch
 from collopt.planners.pairs.fast import STAGES
-from collopt.runtime.distributed.moe.rounds import ARRIVED, OWN, RankHops, rank_hops
-from collopt.runtime.distributed.moe.transport import packed, unpacked
+from collopt.runtime.moe.rounds import ARRIVED, OWN, RankHops, rank_hops
+from collopt.runtime.moe.transport import packed, unpacked
 from collopt.solvers.fast.routing_counts import destination_masks, sorted_by_mask
 from sample_sizes import examples
 

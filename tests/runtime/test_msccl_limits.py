@@ -22,7 +22,7 @@ from runtime_forests import (
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import Program, lower, to_xml_text, without_receive_reduce
-from collopt.runtime.msccl.format.limits import RUNTIMES, check_limits, runtime_limits
+from collopt.runtime.msccl.limits import RUNTIMES, check_limits, runtime_limits
 from collopt.schedules import ALLGATHER, REDUCE_SCATTER, Forest
 
 RCCL = runtime_limits("rccl")

@@ -57,11 +57,7 @@ def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) ->
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            'coll="allgather" inplace="0" outofplace="1"',
-            'coll="allgather" inplace="0" outofplace="0"',
-            "no call picks",
-        ),
+        ('coll="allgather" inplace="0" outofplace="1"', 'coll="allgather" inplace="0" outofplace="0"', "no call picks"),
         ('proto="Simple"', 'proto="simple"', "proto is 'simple'"),
         ('nchannels="1"', 'nchannels="0"', "nchannels is 0, so nothing is connected"),
         ('nchannels="1"', 'nchannels="²"', "nchannels"),
@@ -89,21 +85,9 @@ def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) ->
         ('cnt="1"', 'cnt="72"', "cnt is 72; expected 1 to 71"),
         ('cnt="1"', 'cnt="0"', "cnt is 0, so nothing is moved"),
         ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="-1" hasdep="0"', "deps is -1, so the step waits until"),
-        (
-            'depid="0" deps="0" hasdep="0"',
-            'depid="3" deps="0" hasdep="0"',
-            "3 step 0 of rank 0, which does not exist",
-        ),
-        (
-            'depid="0" deps="0" hasdep="0"',
-            'depid="0" deps="2" hasdep="0"',
-            "0 step 2 of rank 0, which does not exist",
-        ),
-        (
-            'depid="0" deps="0" hasdep="0"',
-            'depid="0" deps="1" hasdep="0"',
-            "step 1, which has no hasdep",
-        ),
+        ('depid="0" deps="0" hasdep="0"', 'depid="3" deps="0" hasdep="0"', "3 step 0 of rank 0, which does not exist"),
+        ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="2" hasdep="0"', "0 step 2 of rank 0, which does not exist"),
+        ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="1" hasdep="0"', "step 1, which has no hasdep"),
         ('hasdep="1"', 'hasdep="0"', 'has no hasdep="1"'),
         ('hasdep="1"', 'hasdep="2"', "hasdep is 2; expected 0 or 1"),
         ("algo", "algorithm", "there is no <algo> element"),
@@ -144,11 +128,7 @@ def test_splits_steps_that_receive_and_send_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nops", "message"),
-    [
-        ([(-1, -1)], "waits for nothing"),
-        ([(0, 0), (0, 1)], "which does not exist|no hasdep"),
-    ],
+    ("nops", "message"), [([(-1, -1)], "waits for nothing"), ([(0, 0), (0, 1)], "which does not exist|no hasdep")]
 )
 def test_refuses_nops_that_shift_the_numbering(tmp_path: Path, nops: list[tuple[int, int]], message: str) -> None:
     """A nop has to carry a dependency that exists."""

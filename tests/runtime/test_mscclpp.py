@@ -20,17 +20,11 @@ from runtime_forests import COLLECTIVES, forests, random_schedule, ring_forest, 
 import collopt
 from collopt.errors import ProgramError, TooLargeError, UnsupportedError
 from collopt.runtime import lower
+from collopt.runtime.mscclpp import interpret as machine
+from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, Gpu, Operation, Place, to_mscclpp_text
 from collopt.runtime.mscclpp.export import boxes_of, export_mscclpp_json
-from collopt.runtime.mscclpp.format.execution_plan import (
-    ExecutionPlan,
-    Gpu,
-    Operation,
-    Place,
-    to_mscclpp_text,
-)
-from collopt.runtime.mscclpp.format.reader import read_mscclpp
-from collopt.runtime.mscclpp.machine import machine
-from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.mscclpp.interpret import run_execution_plan
+from collopt.runtime.mscclpp.reader import read_mscclpp
 from collopt.schedules import REDUCE
 from collopt.topologies import Topology, dgx1_v100, dgx_h100, generalized_kautz, hypercube, mi300x, ring
 from sample_sizes import examples

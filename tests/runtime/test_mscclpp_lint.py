@@ -12,7 +12,7 @@ from mscclpp_plans import TWO_BOXES, Document, operations, small_document
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime import lint_family, read_mscclpp
-from collopt.runtime.mscclpp.format import reader
+from collopt.runtime.mscclpp import reader
 from collopt.runtime.mscclpp.lint import EQUAL_OFFSETS, lint_plan
 
 
@@ -54,7 +54,7 @@ def test_a_good_plan_is_accepted(tmp_path: Path, good: Document) -> None:
         "the executor always sums, whatever reduction operation the call requests",
     ]
     (window,) = report.windows
-    assert (window.first, window.beyond) == (good["min_message_size"], good["max_message_size"] + 1)
+    assert (window.first, window.end) == (good["min_message_size"], good["max_message_size"] + 1)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_loading_is_told_for_each_version(tmp_path: Path, good: Document) -> Non
     old, new = (lint_plan(path, version) for version in ("0.8.0", "0.9.0"))
     assert "MSCCLPP_EXECUTION_PLAN_DIR" in " ".join(old.loading)
     assert "register it" in " ".join(new.loading)
-    assert new.windows[0].beyond - old.windows[0].beyond == 1
+    assert new.windows[0].end - old.windows[0].end == 1
 
 
 def test_more_thread_blocks_than_the_gpu_runs_hang(tmp_path: Path, good: Document) -> None:

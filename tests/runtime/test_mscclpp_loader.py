@@ -11,10 +11,10 @@ from mscclpp_mutants import BASES
 from mscclpp_plans import TWO_BOXES, Document, operations, small_document
 
 from collopt.errors import FileFormatError
-from collopt.runtime.mscclpp.format.executor import VERSION
-from collopt.runtime.mscclpp.format.loader import load
-from collopt.runtime.mscclpp.format.reader import parse_document
+from collopt.runtime.mscclpp.executor import VERSION
 from collopt.runtime.mscclpp.lint import lint_plan
+from collopt.runtime.mscclpp.loader import load
+from collopt.runtime.mscclpp.reader import parse_document
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import pytest
 from mscclpp_plans import TWO_BOXES, small_document
 
 from collopt.errors import ProgramError
-from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, Gpu, Operation, Place
-from collopt.runtime.mscclpp.format.reader import parse_document
-from collopt.runtime.mscclpp.machine import clocks
-from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.interpreter import happens_before
+from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, Gpu, Operation, Place
+from collopt.runtime.mscclpp.interpret import run_execution_plan
+from collopt.runtime.mscclpp.reader import parse_document
 
 
 def plan_of(collective: str, *gpus: Gpu, in_place: bool = False) -> ExecutionPlan:
@@ -66,8 +66,8 @@ def test_clocks_of_some_processes_at_a_time_find_the_same(monkeypatch: pytest.Mo
     document = small_document("allreduce", boxes=TWO_BOXES, slice_bytes=None)
     right = parse_document(document, "plan.json")
     found = []
-    for most in (clocks.MAX_CLOCKS, 1):
-        monkeypatch.setattr(clocks, "MAX_CLOCKS", most)
+    for most in (happens_before.MAX_CLOCKS, 1):
+        monkeypatch.setattr(happens_before, "MAX_CLOCKS", most)
         run_execution_plan(right, interleavings=1)
         for gpu in document["gpus"]:
             for block in gpu["threadblocks"]:

@@ -7,7 +7,7 @@ from mscclpp_plans import TWO_BOXES, to_execution_plan
 from runtime_forests import random_schedule
 
 from collopt.runtime.lowering.lower import lower
-from collopt.runtime.mscclpp.lowering.needs import (
+from collopt.runtime.mscclpp.needs import (
     _length,
     _min_operations,
     _semaphore_operations,
@@ -15,7 +15,7 @@ from collopt.runtime.mscclpp.lowering.needs import (
     first_replica,
     max_unmerged_replicas,
 )
-from collopt.runtime.mscclpp.lowering.thread_blocks import WEIGHTS
+from collopt.runtime.mscclpp.thread_blocks import WEIGHTS
 from collopt.runtime.programs.program import Program
 from collopt.runtime.programs.transformations import replicated
 

@@ -6,9 +6,9 @@ import pytest
 from mscclpp_plans import TWO_BOXES, Document, operations, small_document, small_plan
 
 from collopt.errors import ProgramError
-from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan
-from collopt.runtime.mscclpp.format.reader import parse_document
-from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.mscclpp.execution_plan import ExecutionPlan
+from collopt.runtime.mscclpp.interpret import run_execution_plan
+from collopt.runtime.mscclpp.reader import parse_document
 
 AT_START = 0, 0
 

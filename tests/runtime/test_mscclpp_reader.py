@@ -11,8 +11,8 @@ import pytest
 from mscclpp_plans import TWO_BOXES, Document, small_document
 
 from collopt.errors import FileFormatError, UnsupportedError
-from collopt.runtime.mscclpp.format.reader import parse_document, read_mscclpp
-from collopt.runtime.mscclpp.machine.machine import interpret_mscclpp, run_execution_plan
+from collopt.runtime.mscclpp.interpret import interpret_mscclpp, run_execution_plan
+from collopt.runtime.mscclpp.reader import parse_document, read_mscclpp
 
 Change = Callable[[Document], object]
 

@@ -16,24 +16,15 @@ from hypothesis import strategies as st
 from mscclpp_plans import Document, operations, run_document, to_execution_plan
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, TooLargeError, UnsupportedError
-from collopt.runtime import (
-    ChunkRange,
-    Dependency,
-    Instruction,
-    Program,
-    RankProgram,
-    ThreadBlock,
-    lower,
-    read_mscclpp,
-)
+from collopt.runtime import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock, lower, read_mscclpp
+from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, document_of
 from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
-from collopt.runtime.mscclpp.format.execution_plan import ExecutionPlan, document_of
-from collopt.runtime.mscclpp.format.reader import parse_document
+from collopt.runtime.mscclpp.interpret import run_execution_plan
 from collopt.runtime.mscclpp.lint import lint_plan
-from collopt.runtime.mscclpp.lowering.lower import PlanOptions
-from collopt.runtime.mscclpp.lowering.multicasts import switch_groups
-from collopt.runtime.mscclpp.lowering.star_plans import is_star_schedule, star_plan
-from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.mscclpp.lower import PlanOptions
+from collopt.runtime.mscclpp.multicasts import switch_groups
+from collopt.runtime.mscclpp.reader import parse_document
+from collopt.runtime.mscclpp.star_plans import is_star_schedule, star_plan
 from collopt.runtime.programs.channels import assign_channels
 from collopt.schedules import ALLGATHER, ALLREDUCE, BROADCAST, Allreduce, Forest
 from sample_sizes import examples

@@ -12,9 +12,9 @@ from runtime_forests import recv, send
 import collopt
 from collopt.errors import ProgramError
 from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, check_program, lower
-from collopt.runtime.mscclpp.lowering import lower as mscclpp
-from collopt.runtime.mscclpp.lowering.transfers import plan_transfers
-from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.mscclpp import lower as mscclpp
+from collopt.runtime.mscclpp.flow_control import plan_transfers
+from collopt.runtime.mscclpp.interpret import run_execution_plan
 from collopt.runtime.programs.ordering import global_order
 from collopt.topologies import hypercube
 

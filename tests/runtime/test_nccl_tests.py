@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import ColloptError, FileFormatError, UnsupportedError
-from collopt.runtime.measuring.bench.report import BenchReport, BenchRow, Device, Reading
-from collopt.runtime.measuring.calibration.measured_times import MeasuredTimes, read_nccl_tests
+from collopt.runtime.measuring.bench_report import BenchReport, BenchRow, Device, Reading
+from collopt.runtime.measuring.measured_times import MeasuredTimes, read_nccl_tests
 from sample_sizes import examples
 
 HEADER = """\

@@ -16,7 +16,7 @@ import collopt
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.planners import Plan
 from collopt.runtime import RunReport, lower, run_local, run_program
-from collopt.runtime.measuring.bench.bench import check_comparable
+from collopt.runtime.measuring.measure_plans import check_comparable
 from collopt.runtime.programs.layout import Layout
 from collopt.schedules import COLLECTIVES, FlowSchedule
 from collopt.topologies import Topology, dgx1_v100, ring, torus
@@ -99,10 +99,10 @@ def test_registering_first_does_not_change_what_runtimes_and_measurements_know()
     """Tables that modules build when they are imported hold the collectives of collopt only."""
     code = (
         "from own_collectives import *; from collopt.schedules import register_collective; register_collective(SHIFT)\n"
-        "from collopt.runtime.msccl.format import limits\n"
+        "from collopt.runtime.msccl import limits\n"
         "from collopt.runtime.msccl.reader import ANY_RUNTIME\n"
-        "from collopt.runtime.mscclpp.format.executor import WRITTEN\n"
-        "from collopt.runtime.measuring.calibration.measured_times import MEASURED\n"
+        "from collopt.runtime.mscclpp.executor import WRITTEN\n"
+        "from collopt.runtime.measuring.measured_times import MEASURED\n"
         "tables = limits.JOINED, limits.SPELLINGS.values(), WRITTEN, ANY_RUNTIME.collectives, MEASURED.values()\n"
         "print(*(len({str(each) for each in table}) for table in tables), any(SHIFT in table for table in tables))"
     )

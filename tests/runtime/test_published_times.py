@@ -11,8 +11,8 @@ from papers.published_times import SERIES, SIZES, Series
 
 from collopt import plan
 from collopt.runtime import calibrate
-from collopt.runtime.measuring.calibration.cost_fit import fit_relative
-from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
+from collopt.runtime.measuring.cost_fit import fit_relative
+from collopt.runtime.measuring.measured_times import MeasuredRow, MeasuredTimes
 from collopt.topologies import Topology, dgx_a100, guessed_costs, mi250, reached_network
 
 M1, M16, M128, G1 = range(4)  # Numbers of the sizes

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from measured_sweeps import SIZES, measured
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.measuring.calibration.cost_fit import RelativeFit, fit_line, fit_relative, independent_columns
-from collopt.runtime.measuring.calibration.measured_times import MeasuredRow, MeasuredTimes
+from collopt.runtime.measuring.cost_fit import RelativeFit, fit_line, fit_relative, independent_columns
+from collopt.runtime.measuring.measured_times import MeasuredRow, MeasuredTimes
 from collopt.support.arrays import FloatArray
 from sample_sizes import examples
 

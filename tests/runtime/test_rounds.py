@@ -28,8 +28,8 @@ from runtime_rounds import run_in_rounds
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import ChunkRange, Program, lower, run_program, without_receive_reduce
-from collopt.runtime.distributed.rounds.batches import rank_rounds
-from collopt.runtime.distributed.rounds.rounds import rounds_of
+from collopt.runtime.execution.rank_rounds import rank_rounds
+from collopt.runtime.execution.rounds import rounds_of
 from collopt.schedules import Forest, TreeSchedule
 from collopt.topologies import ring
 from sample_sizes import examples

@@ -8,15 +8,14 @@ from mscclpp_plans import to_execution_plan
 import collopt
 from collopt.runtime.lowering.flow_transfers import ScratchAllocator
 from collopt.runtime.lowering.lower import lower
-from collopt.runtime.msccl.format.limits import dialect_of, runtime_limits
-from collopt.runtime.mscclpp.lowering.thread_blocks import merge_blocks
-from collopt.runtime.mscclpp.machine.machine import run_execution_plan
+from collopt.runtime.msccl.limits import dialect_of, runtime_limits
+from collopt.runtime.mscclpp.interpret import run_execution_plan
+from collopt.runtime.mscclpp.thread_blocks import merge_blocks
 from collopt.runtime.nccl.graph import ring_channels
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import Forest
 from collopt.schedules.timing.event_loop import Network, heap_pop, heap_push, run_events
 from collopt.schedules.timing.message_times import piece_times
-from collopt.schedules.timing.schedule_transfers import transfers_of
 from collopt.topologies import LINKS_ONLY, complete, ring
 
 PAIR = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
@@ -64,7 +63,7 @@ def test_second_link_is_passed_without_a_stop() -> None:
 
 def test_two_ranks_exchange_their_halves() -> None:
     """Each tree of a forest makes one transfer per edge."""
-    both = transfers_of(PAIR, ring(2))
+    both = PAIR.transfers(ring(2))
     assert [column.tolist() for column in (both.senders, both.receivers, both.firsts)] == [[0, 1], [1, 0], [0, 1]]
     assert both.unit == 1 / 2
 
@@ -72,14 +71,14 @@ def test_two_ranks_exchange_their_halves() -> None:
 def test_times_of_pieces_are_exact() -> None:
     """Halves of 300 bytes over 25 GB/s, that is of 6 ns, and a latency of 10 ns."""
     pair = complete(2, bandwidth=25, latency="0.01")
-    times = piece_times(transfers_of(PAIR, pair), pair, 600, 2, LINKS_ONLY)
+    times = piece_times(PAIR.transfers(pair), pair, 600, 2, LINKS_ONLY)
     assert (times.tick * 500, times.ticks.tolist(), times.delays.tolist()) == (1, [3, 3], [5, 5])
 
 
 def test_times_on_links_are_rounded_down_to_whole_nanoseconds() -> None:
     """155 bytes over 25 GB/s, 6.2 ns, and a latency of 10.9 ns take 17 ns together."""
     pair = complete(2, bandwidth=25, latency="0.0109")
-    times = piece_times(transfers_of(PAIR, pair), pair, 620, 2, LINKS_ONLY, "ns")
+    times = piece_times(PAIR.transfers(pair), pair, 620, 2, LINKS_ONLY, "ns")
     assert (times.tick * 1000, times.ticks.tolist(), times.delays.tolist()) == (1, [6, 6], [11, 11])
 
 

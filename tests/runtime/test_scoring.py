@@ -15,8 +15,7 @@ import collopt
 from collopt.errors import ColloptError, FileFormatError, TopologyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.runtime import Attribute, Score, TraceNode, plan_traces, read_trace, score, write_trace
-from collopt.runtime.chakra.trace import NodeKind
-from collopt.schedules.timing.schedule_transfers import transfers_of
+from collopt.runtime.simulation.chakra_trace import NodeKind
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, leaf_spine, mi250, rail, ring, torus
 from sample_files import sample
 
@@ -26,7 +25,7 @@ TORUS = torus(3, 3, bandwidth=25)
 
 def plan_shares(plan: Plan) -> list[Fraction]:
     """Share of all data on each link, from the plan alone."""
-    transfers = transfers_of(plan.schedule, plan.topology)
+    transfers = plan.schedule.transfers(plan.topology)
     loads = np.zeros(len(plan.topology.links), dtype=np.int64)
     np.add.at(loads, transfers.hop_links, transfers.amounts[transfers.hop_owners])
     return [load * transfers.unit for load in loads.tolist()]
@@ -38,7 +37,7 @@ def exported(plan: Plan, folder: Path, form: str) -> Path:
     if form == "plan":
         plan.save(path)
     elif form == "chakra-et":
-        transfers = transfers_of(plan.schedule, plan.topology)
+        transfers = plan.schedule.transfers(plan.topology)
         plan.export(form, path, size=1024 * transfers.unit.denominator)
     else:
         plan.export(form, path)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collopt.runtime.distributed.rounds.rounds import Message, Round, RoundScratch
+from collopt.runtime.execution.rounds import Message, Round, RoundScratch
 from collopt.runtime.lowering.flow_transfers import ScratchAllocator
 from collopt.runtime.programs.program import ChunkRange
 

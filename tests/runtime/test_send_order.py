@@ -10,15 +10,14 @@ import pytest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import Program, lower, run_program
-from collopt.runtime.distributed.execution.execute import program_of
-from collopt.runtime.distributed.rounds.rounds import rounds_of
+from collopt.runtime.execution.execute import program_of
+from collopt.runtime.execution.rounds import rounds_of
 from collopt.runtime.lowering.tree_transfers import Hop, from_rank_to_rank, ordered_hops
 from collopt.schedules import AllToAllvSchedule, Forest, Send, StepSchedule
 from collopt.schedules.timing.message_order import sending_turns
-from collopt.schedules.timing.schedule_transfers import transfers_of
-from collopt.schedules.trees.tree_chunks import shard_chunks, tree_chunks
+from collopt.schedules.trees.tree_schedule import shard_chunks, tree_chunks
 from collopt.topologies import Topology, dgx_a100, dgx_h100, fat_tree, torus
-from collopt.topologies.graphs.rank_groups import rank_groups
+from collopt.topologies.symmetry.rank_groups import rank_groups
 from switched_forests import random_switched_forest
 
 NETWORKS = [dgx_a100(boxes=1), dgx_a100(boxes=2), dgx_h100(boxes=3), fat_tree(4), torus(3, 4)]
@@ -136,7 +135,7 @@ def test_programs_send_uneven_traffic_as_simulations_do() -> None:
     plan = collopt.plan(network, "all_to_allv", traffic=chance.integers(0, 9, (16, 16)))
     program = lower(plan.schedule, "all_to_allv", topology=network)
     run_program(program, interleavings=1)
-    transfers = transfers_of(plan.schedule, network)
+    transfers = plan.schedule.transfers(network)
     turns = sending_turns(plan.schedule, transfers, network, rank_groups(network))
     first: dict[tuple[int, int], int] = {}
     for sender, receiver, turn in sorted(

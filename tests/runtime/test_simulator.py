@@ -25,7 +25,6 @@ from collopt.schedules import (
     as_bytes,
     schedule_time,
 )
-from collopt.schedules.timing.schedule_transfers import transfers_of
 from collopt.topologies import SwitchLimits, complete, dgx_a100, dgx_h100, hypercube, kautz, mi250, ring, torus
 from sample_sizes import examples
 from slow_cases import slow_where
@@ -346,7 +345,7 @@ def test_steps_wait_for_what_earlier_steps_bring_only() -> None:
     """Rank 1 gets a chunk in step 0, sends it on in step 1, and gets it once more in step 2."""
     sends = [(0, 0, 0, 1, (0, 1)), (1, 0, 0, 1, (1, 2)), (2, 0, 0, 1, (0, 1))]
     for direction, pairs in (("broadcast", [(0, 1)]), ("reduce", [(1, 0)])):
-        transfers = transfers_of(StepSchedule.from_sends(3, 1, sends, direction), complete(3))
+        transfers = StepSchedule.from_sends(3, 1, sends, direction).transfers(complete(3))
         assert list(zip(transfers.before.tolist(), transfers.after.tolist(), strict=True)) == pairs
 
 
@@ -374,7 +373,7 @@ def test_transfers_cross_their_links_in_order(collective: str) -> None:
     """From the sender through switches to the receiver."""
     topology = dgx_a100(boxes=2)
     plan = collopt.plan(topology, collective, **({"root": 1} if collective == "reduce" else {}))
-    transfers, arrays = transfers_of(plan.schedule, topology), topology.arrays
+    transfers, arrays = plan.schedule.transfers(topology), topology.arrays
     for number, (sender, receiver) in enumerate(zip(transfers.senders, transfers.receivers, strict=True)):
         links = transfers.hop_links[transfers.hop_starts[number] : transfers.hop_starts[number + 1]]
         assert [sender, *arrays.heads[links]] == [*arrays.tails[links], receiver]
@@ -403,8 +402,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_switches_that_branch_trees_are_links_ends_too(collective: str, loopback: bool) -> None:
     """What links carry is what the schedule says, copies that are looped back included; the rate follows."""
     topology = replace(
-        dgx_h100(boxes=2),
-        limits=tuple(SwitchLimits(f"box{box}/nvswitch", loopback=loopback) for box in range(2)),
+        dgx_h100(boxes=2), limits=tuple(SwitchLimits(f"box{box}/nvswitch", loopback=loopback) for box in range(2))
     )
     made = collopt.plan(topology, collective)
     assert collective != "allreduce" or len(made.trees.forests[0].switches) == 2

@@ -10,15 +10,15 @@ from sixteen_tasks import ROOT, Case, compared
 
 import collopt
 from collopt.runtime import Program
-from collopt.runtime.distributed.execution.execute import program_of
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.execute import program_of
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import Topology, dgx_a100, dgx_h100, rail, torus
 
 COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all")
 SHARED_OUT = ("allgather", "reduce_scatter", "all_to_all")
 """Collectives whose size is given by that of a shard or a part."""
 NETWORKS = {"two boxes": dgx_a100(boxes=2), "torus": torus(4, 4), "two rails": rail(2, 4)}
-PRELOAD = ("torch", "torch.distributed", "collopt.runtime.distributed.execution.execute")
+PRELOAD = ("torch", "torch.distributed", "collopt.runtime.execution.execute")
 TIMEOUT_S = 550
 MIB = 2**20
 

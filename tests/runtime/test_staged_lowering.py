@@ -31,12 +31,12 @@ from collopt.runtime import (
     read_xml,
     run_program,
 )
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.runtime.lowering import flow_transfers as staged_transfers
 from collopt.schedules import AllToAllvSchedule
 from sample_sizes import examples
 
-PRELOAD = ("torch", "torch.distributed", "collopt.runtime.distributed.execution.execute")
+PRELOAD = ("torch", "torch.distributed", "collopt.runtime.execution.execute")
 LARGE = 2**31 - 1
 
 

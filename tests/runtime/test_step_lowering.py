@@ -29,12 +29,12 @@ from runtime_steps import (
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners.bfb.bfb import bfb_schedule, plan_bfb
 from collopt.runtime import Program, interpret_file, lower, read_xml, run_program
-from collopt.runtime.distributed.rounds.rounds import rounds_of
+from collopt.runtime.execution.rounds import rounds_of
 from collopt.runtime.msccl.export import export_msccl_xml
 from collopt.schedules import AnyStepSchedule, Send, StepAllreduce, StepSchedule
-from collopt.schedules.traffic.collective import as_collective
+from collopt.schedules.collective import as_collective
 from collopt.topologies import complete, ring
-from collopt.topologies.graphs.stored_broadcasts import base_schedule_names
+from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names
 from oracles.slow_steps import steps_hold
 from sample_sizes import examples
 

@@ -10,8 +10,8 @@ from sixteen_tasks import Case, compared
 
 from collopt.planners.bfb.bfb import plan_bfb
 from collopt.runtime import lower, run_local
-from collopt.runtime.distributed.execution.execute import program_of
-from collopt.runtime.distributed.processes.local_ranks import run_ranks
+from collopt.runtime.execution.execute import program_of
+from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.schedules import AnyStepSchedule
 from slow_cases import slow_where
 

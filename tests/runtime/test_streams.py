@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from collopt.errors import ProgramError
-from collopt.runtime.distributed.calls import call_queue
-from collopt.runtime.distributed.calls.arguments import check_async
-from collopt.runtime.distributed.calls.call_queue import AsyncWork
+from collopt.runtime.execution import call_queue
+from collopt.runtime.execution.arguments import check_async
+from collopt.runtime.execution.call_queue import AsyncWork
 
 DEVICE = torch.device("cuda", 1)
 

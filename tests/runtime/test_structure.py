@@ -22,7 +22,7 @@ from collopt.runtime import (
     to_xml_text,
     without_receive_reduce,
 )
-from collopt.runtime.distributed.execution.execute import program_of
+from collopt.runtime.execution.execute import program_of
 from collopt.runtime.msccl.export import export_msccl_xml
 
 THINGS = [None, True, 2.5, "x", b"x", [], {}, object(), np.array([1, 2])]
@@ -114,10 +114,7 @@ def test_options_of_other_types_are_refused(call: Callable[[Any], object], optio
                 call(thing)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [read_xml, interpret_file],
-)
+@pytest.mark.parametrize("call", [read_xml, interpret_file])
 @pytest.mark.parametrize("path", [None, 3, 2.5, [], "a\0b"])
 def test_what_is_no_path_is_refused(call: Callable[[Any], object], path: Any) -> None:
     """For reading and for writing."""

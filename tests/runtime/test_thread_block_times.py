@@ -11,7 +11,7 @@ import collopt
 from collopt.runtime.programs.channels import assign_channels
 from collopt.schedules.timing.message_order import ordered_transfers
 from collopt.schedules.timing.run import Rules, TimedTransfers
-from collopt.schedules.timing.transfers import Transfers
+from collopt.schedules.transfers import Transfers
 from collopt.topologies import LINKS_ONLY, dgx_a100, dgx_h100
 
 SIZE = 2**28

@@ -7,7 +7,7 @@ from runtime_forests import exchange
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import launched_rank, run_local
-from collopt.runtime.distributed.processes.rendezvous import Launch, launch_of_environment
+from collopt.runtime.execution.rendezvous import Launch, launch_of_environment
 
 GOOD = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "host0", "MASTER_PORT": "29500"}
 

@@ -55,7 +55,7 @@ def test_what_is_no_schedule_is_refused() -> None:
             StepSchedule.from_sends(2, 4, [*list(STEPS.sends())[:2], *list(STEPS.sends())[3:], (1, 0, 3, 4, (0, 1))]),
             PAIR,
         )
-    with pytest.raises(CertificateError, match="the schedule is 3; expected a Forest or an Allreduce"):
+    with pytest.raises(CertificateError, match="the schedule is 3; expected trees, steps or a flow"):
         verified_loads(3, PAIR)  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ from collopt.schedules import (
     Cut,
     register_collective,
 )
-from collopt.schedules.traffic.collective import as_collective, collective_or_given
+from collopt.schedules.collective import as_collective, collective_or_given
 from collopt.topologies import complete
 from own_collectives import GATHER, HALO, SCATTER, SHIFT, from_root, registered, to_next
 

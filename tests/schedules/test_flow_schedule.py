@@ -48,14 +48,14 @@ def test_loads_and_rates_follow_from_the_paths() -> None:
     assert schedule.inverse_rate(RING) == schedule.step_rate(RING) == Fraction(3, 10)
     assert rate_of_loads(verified_loads(schedule, RING), schedule, RING) == Fraction(3, 10)
     assert schedule.total_weight == 3
-    assert schedule.hops.tolist() == schedule.transfers.tolist() == [1, 1, 1, 2, 2, 2]
+    assert schedule.hops.tolist() == schedule.num_transfers.tolist() == [1, 1, 1, 2, 2, 2]
 
 
 def test_switches_hold_nothing_back() -> None:
     """A path through a switch is one transfer in one step."""
     paths = [(1, (s, 3, d), (0, 0)) for s in range(3) for d in range(3) if s != d]
     schedule = flow(paths=paths)
-    assert schedule.transfers.tolist() == [1] * 6
+    assert schedule.num_transfers.tolist() == [1] * 6
     assert schedule.num_steps == 1
     assert verified_loads(schedule, STAR).tolist() == [2] * 6
     assert schedule.step_rate(STAR) == schedule.inverse_rate(STAR) == Fraction(1, 15)
@@ -114,7 +114,7 @@ def with_array(name: str, place: Any, value: int) -> Callable[[], FlowSchedule]:
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "kind": (lambda: "flow", "expected a Forest or an Allreduce"),
+    "kind": (lambda: "flow", "expected trees, steps or a flow"),
     "ranks": (lambda: replace(flow(), num_ranks=4), "is for 4 ranks; the topology has 3"),
     "chunks": (lambda: replace(flow(), chunks_per_unit=0), "has 0 chunks per unit"),
     "many chunks": (lambda: replace(flow(), chunks_per_unit=2**70), "chunks per unit; expected 1 to"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from collopt.errors import CertificateError
 from collopt.planners import plan
 from collopt.schedules import Forest, TreeEdge
-from collopt.schedules.trees import forest as forests
+from collopt.schedules.trees import tree_arrays as forests
 from collopt.topologies import Topology, dgx_a100
 from oracles.slow_check import loads_of
 from strategies import eulerian_topologies

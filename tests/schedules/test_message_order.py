@@ -16,9 +16,8 @@ from collopt.schedules.timing.message_order import (
     reordered,
     sending_turns,
 )
-from collopt.schedules.timing.schedule_transfers import transfers_of
 from collopt.topologies import RuntimeCosts, complete, dgx_a100, dgx_h100, dragonfly, fat_tree, ring, torus
-from collopt.topologies.graphs.rank_groups import rank_groups
+from collopt.topologies.symmetry.rank_groups import rank_groups
 
 
 def star(ranks: int, bandwidth: int = 25) -> collopt.Topology:
@@ -80,7 +79,7 @@ def uneven_plan(network: collopt.Topology, seed: int) -> collopt.Plan:
 def test_turns_of_uneven_traffic_are_times_at_which_links_are_free(network: collopt.Topology) -> None:
     """No link has two messages at a time, and some link of a path is busy until its message starts."""
     plan = uneven_plan(network, 7)
-    transfers = transfers_of(plan.schedule, network)
+    transfers = plan.schedule.transfers(network)
     turns = sending_turns(plan.schedule, transfers, network, rank_groups(network))
     busy = transfers.amounts[transfers.hop_owners] / network.arrays.capacities[transfers.hop_links]
     ticks = np.ceil(busy * (2**40 / busy.max())).astype(np.int64)
@@ -124,7 +123,7 @@ def steps() -> StepSchedule:
 
 def test_sends_of_a_step_over_one_path_are_one_message() -> None:
     """It carries both shards, and waits for what the sends wait for."""
-    transfers = transfers_of(steps(), complete(4))
+    transfers = steps().transfers(complete(4))
     whole = merged(transfers)
     assert len(whole.senders) == len(transfers.senders) - 1
     assert whole.amounts.sum() == transfers.amounts.sum()

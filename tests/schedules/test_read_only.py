@@ -14,7 +14,7 @@ import pytest
 from collopt import Plan, plan
 from collopt.errors import UnsupportedError
 from collopt.schedules import Allreduce, Forest
-from collopt.schedules.trees.forest import ARRAYS
+from collopt.schedules.trees.tree_arrays import ARRAYS
 from collopt.support.arrays import read_only
 from collopt.topologies import ring
 

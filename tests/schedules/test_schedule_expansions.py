@@ -37,7 +37,7 @@ from collopt.topologies import (
     line_graph,
     unidirectional_ring,
 )
-from collopt.topologies.graphs.stored_broadcasts import base_schedule_names
+from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names
 from graph_symmetry import is_reverse_symmetric
 from oracles.breadth_first import first_neighbor_schedule, least_breadth_first_cost
 from oracles.expansion_costs import (

@@ -27,7 +27,7 @@ from collopt.schedules import (
     schedule_to_json,
     verified_loads,
 )
-from collopt.schedules.traffic.collective import Direction
+from collopt.schedules.collective import Direction
 from collopt.topologies import Topology, ring
 
 PAIR = ring(2, bandwidth=10, latency=3)

@@ -187,7 +187,7 @@ def test_files_hold_all_of_it() -> None:
         ({"adds": [True] * 24}, "text: field schedule.adds is not a list of whole numbers"),
         ({"adds": [1]}, "text: field schedule.adds has 1 entries, but schedule.steps has 24"),
         ({"chunks": 0}, "text: field schedule.chunks is 0; expected a whole number from 1"),
-        ({"sources": []}, "text: field schedule is not a one-phase allreduce; expected the fields kind, num_ranks"),
+        ({"sources": []}, "text: field schedule is not of the kind .exchange.; expected the fields kind, num_ranks"),
     ],
 )
 def test_malformed_files_are_refused(change: dict[str, Any], message: str) -> None:

@@ -385,7 +385,7 @@ def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
     """By name, instead of by whatever fails first."""
     for made, network, message in (
         (schedule(), None, "the topology is None; expected a Topology"),
-        (None, TOPOLOGY, "the schedule is None; expected a Forest or an Allreduce"),
+        (None, TOPOLOGY, "the schedule is None; expected trees, steps or a flow"),
         (schedule(direction="x\n" * 1000), TOPOLOGY, "the schedule's direction is 'x"),
     ):
         with pytest.raises(CertificateError, match=message) as caught:

@@ -143,13 +143,13 @@ CALLS: dict[str, Call] = {
     "JSON of no schedule": (
         lambda: schedule_to_json(None),
         UnsupportedError,
-        "the schedule is None; expected a Forest",
+        "the schedule is None; expected a Schedule",
     ),  # type: ignore[arg-type]
     "repeats of nothing": (lambda: without_repeats(None), UnsupportedError, "the schedule is None"),  # type: ignore[arg-type]
     "a document without a name": (
         lambda: schedule_from_json({"kind": "steps"}, Rude()),  # type: ignore[arg-type]
         FileFormatError,
-        "Rude instance at .*: field schedule is not a schedule in steps",
+        "Rude instance at .*: field schedule is not of the kind .steps.",
     ),
     "prices of nothing": (lambda: link_values(None), UnsupportedError, "the bound is None; expected a Bound"),  # type: ignore[arg-type]
     "numbers that are booleans": (

@@ -21,7 +21,7 @@ from collopt.topologies import (
     diamond,
     modified_de_bruijn,
 )
-from collopt.topologies.graphs.stored_broadcasts import base_schedule_names, base_transpose_names
+from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names, base_transpose_names
 
 NAMES = (*base_schedule_names(), *base_transpose_names())
 STEPS = {"Diamond": 3, "DBJMod(2, 3)": 4, "DBJMod(2, 4)": 5, "DBJMod(3, 2)": 3, "DBJMod(4, 2)": 3}

@@ -9,7 +9,6 @@ import collopt
 from collopt.runtime import simulate
 from collopt.schedules import Allreduce, Forest
 from collopt.schedules.timing.message_times import transfers_ahead
-from collopt.schedules.timing.schedule_transfers import transfers_of
 from collopt.topologies import dgx_a100, ring, torus
 
 
@@ -23,7 +22,7 @@ def row(length: int) -> collopt.Topology:
 def test_transfers_ahead_are_those_of_the_longest_branch() -> None:
     """From rank 1 of a row of four: to rank 0, and to ranks 2 and 3."""
     forest = Forest.from_paths(4, 1, [(1, 1, [(1, 0), (1, 2), (2, 3)])], root_weights=[0, 1, 0, 0])
-    transfers = transfers_of(forest, row(4))
+    transfers = forest.transfers(row(4))
     ahead = dict(zip(transfers.receivers.tolist(), transfers_ahead(transfers).tolist(), strict=True))
     assert ahead == {0: 0, 2: 1, 3: 0}
 
@@ -32,7 +31,7 @@ def test_sums_go_on_at_the_root() -> None:
     """In a row of three with the root in the middle, one transfer is ahead of each that adds; the turn is none."""
     star = Forest.from_paths(3, 1, [(1, 1, [(1, 0), (1, 2)])], root_weights=[0, 1, 0])
     inwards = Forest.from_paths(3, 1, [(1, 1, [(1, 0), (1, 2)])], root_weights=[0, 1, 0], direction="reduce")
-    transfers = transfers_of(Allreduce(inwards, star), row(3))
+    transfers = Allreduce(inwards, star).transfers(row(3))
     ahead = transfers_ahead(transfers)
     crosses = np.diff(transfers.hop_starts) > 0
     assert ahead[crosses & transfers.adds].tolist() == [1, 1]

@@ -347,7 +347,7 @@ def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
     forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
     for made, network, message in (
         (forest, None, "the topology is None; expected a Topology"),
-        (None, ring(3), "the schedule is None; expected a Forest"),
+        (None, ring(3), "the schedule is None; expected trees, steps or a flow"),
         (Allreduce(None, None), ring(3), "the schedule is None; expected a Forest"),  # type: ignore[arg-type]
     ):
         with pytest.raises(CertificateError, match=message):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from collopt.errors import UnsupportedError
-from collopt.schedules.traffic.sizes import as_weights
+from collopt.schedules.sizes import as_weights
 
 
 def test_any_exact_number_is_a_weight() -> None:

@@ -24,7 +24,7 @@ from collopt.topologies import (
     line_graph,
     torus,
 )
-from collopt.topologies.graphs.isomorphism import automorphisms
+from collopt.topologies.symmetry.isomorphism import automorphisms
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 

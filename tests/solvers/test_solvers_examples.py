@@ -23,7 +23,7 @@ from collopt.solvers.strength.tree_centers import centered
 from collopt.solvers.trees.height_reduction import lower_trees
 from collopt.solvers.trees.tight_sets import tight_family
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
-from collopt.topologies.graphs.orbits import link_orbits
+from collopt.topologies.symmetry.automorphisms import link_orbits
 
 
 def test_chunked_times() -> None:

@@ -1,8 +1,10 @@
-"""Building topologies by name."""
+"""Building topologies by name, and the package as a whole."""
 
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -197,3 +199,24 @@ def test_any_command_line_gives_a_topology_or_our_own_error(name: str, options: 
     except ColloptError as error:
         problem = str(error)
     assert "\n" not in problem
+
+
+HEAVY = ("cvxpy", "matplotlib", "networkx", "numba", "pandas", "pydantic", "pyomo", "scipy", "torch")
+
+
+def test_everything_exported_exists() -> None:
+    """And nothing twice."""
+    assert len(set(topologies.__all__)) == len(topologies.__all__)
+    for name in topologies.__all__:
+        assert hasattr(topologies, name)
+
+
+def test_importing_and_building_stays_light() -> None:
+    """Heavy packages are imported only by the functions that need them."""
+    program = (
+        "import sys, collopt.topologies as t; t.dgx_a100(2); t.catalogue();"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    # -P: not the folder we happen to be in, which may hold the package under its own name.
+    result = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,26 +1,42 @@
-"""Circulant graphs and rings with parallel links."""
+"""Circulant and metacirculant graphs, rings with parallel links, and the search for offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from math import gcd
+from itertools import combinations
+from math import ceil, gcd, sqrt
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from collopt.errors import TopologyError
+from collopt.planners.finder.costs import low_hop_metacirculants
+from collopt.solvers.bfb.circulant_loads import UNREACHABLE, hop_sums
 from collopt.topologies import (
     Topology,
+    automorphisms,
     bidirectional_ring,
     circulant,
     circulant_digraph,
     directed_circulant,
     low_diameter_circulant,
     low_diameter_offsets,
+    metacirculant_digraph,
     ring,
     shifted_ring,
     unidirectional_ring,
 )
+from collopt.topologies.direct_connect.circulants import (
+    Group,
+    bidirectional_offset_sets,
+    circulant_diameter,
+    digraph_offset_sets,
+    least_circulant_diameter,
+    sampled_offset_sets,
+)
+from sample_sizes import examples
 
 
 def heads(topology: Topology, node: int) -> list[int]:
@@ -108,48 +124,174 @@ def test_distances_of_the_shifted_ring_are_those_behind_the_printed_throughput()
     assert round(hops / 1024 * 83.88608) == 10738
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: circulant(2, [1]), "n is 2; expected a whole number from 3"),
-        (lambda: circulant(9, []), "there are no offsets"),
-        (lambda: circulant(9, 4), "the offsets are 4; expected a list"),
-        (
-            lambda: circulant(9, [0]),
-            "an offset of the circulant graph of 9 nodes is 0; expected a whole number from 1 to 4",
-        ),
-        (lambda: circulant(9, [5]), "is 5; expected a whole number from 1 to 4"),
-        (lambda: circulant(9, [-1]), "is -1; expected"),
-        (lambda: circulant(9, [1, 2.0]), "is 2.0; expected"),
-        (lambda: circulant(9, [True]), "is True; expected"),
-        (lambda: circulant(9, "12"), "is '1'; expected"),
-        (lambda: circulant(9, [1, 10**30]), "is 1000000000000000000000000000000; expected"),
-        (lambda: circulant(8, [1, 4]), "offset 4 is half of n = 8, one link where other offsets have two"),
-        (lambda: circulant(8, [1, 1]), "offset 1 is given twice"),
-        (lambda: circulant(8, [2]), r"the offsets \[2\] and n = 8 have the common divisor 2"),
-        (lambda: circulant(15, [3, 6]), "the common divisor 3, so the graph would not be connected"),
-        (lambda: circulant(2**16, range(1, 100)), "would have 12976128 links"),
-        (lambda: circulant_digraph(1, [1]), "n is 1; expected a whole number from 2"),
-        (lambda: circulant_digraph(9, []), "there are no offsets"),
-        (lambda: circulant_digraph(9, [9]), "an offset of the circulant digraph of 9 nodes is 9; expected .* 1 to 8"),
-        (lambda: circulant_digraph(8, [2, 4, 6]), r"the offsets \[2, 4, 6\] and n = 8 have the common divisor 2"),
-        (lambda: circulant_digraph(2**16, range(1, 100)), "would have 6488064 links"),
-        (lambda: low_diameter_circulant(20, 5), "degree is 5; expected an even number"),
-        (lambda: low_diameter_circulant(6, 6), "n is 6; expected at least 7 nodes"),
-        (lambda: directed_circulant(0), "degree is 0"),
-        (lambda: directed_circulant(10**6), "degree is 1000000; expected a whole number from 1 to 1022"),
-        (lambda: unidirectional_ring(0, 3), "degree is 0"),
-        (lambda: unidirectional_ring(1, 1), "n is 1; expected a whole number from 2"),
-        (lambda: unidirectional_ring(60000, 60000), "would have 3600000000 links"),
-        (lambda: bidirectional_ring(3, 5), "degree is 3; expected an even number"),
-        (lambda: bidirectional_ring(2, 2), "n is 2; expected a whole number from 3"),
-        (lambda: shifted_ring(2), "n is 2"),
-        (lambda: shifted_ring(9, stride=3), "stride is 3; expected no divisor in common with n = 9"),
-        (lambda: shifted_ring(9, stride=9), "stride is 9; expected a whole number from 1 to 8"),
-    ],
-)
-def test_wrong_arguments_are_refused(call: Callable[[], Topology], message: str) -> None:
-    """In one line that says what was expected."""
-    with pytest.raises(TopologyError, match=message) as caught:
-        call()
-    assert "\n" not in str(caught.value)
+def least_by_enumeration(n: int, degree: int) -> int:
+    """Least diameter of all connected circulant graphs."""
+    sets = combinations(range(1, (n + 1) // 2), degree // 2)
+    return min(hops for each in sets if gcd(n, *each) == 1 if (hops := circulant_diameter(n, each, n)) is not None)
+
+
+@settings(max_examples=examples(60))
+@given(st.data())
+def test_the_diameter_is_that_of_a_breadth_first_search(data: st.DataObject) -> None:
+    """The bits of one integer say the same as the distances between all nodes."""
+    n = data.draw(st.integers(5, 60))
+    offsets = data.draw(st.sets(st.integers(1, (n - 1) // 2), min_size=1, max_size=4))
+    if gcd(n, *offsets) > 1:
+        assert circulant_diameter(n, sorted(offsets), n) is None
+        return
+    diameter = circulant(n, sorted(offsets)).direct_graph().diameter
+    assert circulant_diameter(n, sorted(offsets), n) == diameter
+    assert circulant_diameter(n, sorted(offsets), diameter + 1) == diameter
+    assert circulant_diameter(n, sorted(offsets), diameter) is None
+
+
+@pytest.mark.parametrize("n", [5, 6, 7, 8, 12, 13, 14, 25, 26, 40, 41])
+def test_degree_4_has_the_least_diameter_of_all_pairs(n: int) -> None:
+    """Theorem 22 against enumeration; 13, 25 and 41 are the most nodes of their diameters."""
+    hops = circulant_diameter(n, low_diameter_offsets(n, 4), n)
+    assert hops == least_by_enumeration(n, 4)
+
+
+@pytest.mark.parametrize("n", [7, 100, 1023, 1024, 1025, 65536])
+def test_degree_4_follows_the_printed_formula(n: int) -> None:
+    """m = ceil((-1 + sqrt(2 n - 1)) / 2), which is the bound from counting points, and reached."""
+    m = ceil((-1 + sqrt(2 * n - 1)) / 2)
+    assert low_diameter_offsets(n, 4) == (m, m + 1)
+    assert least_circulant_diameter(n, 4) == m == circulant_diameter(n, (m, m + 1), n)
+
+
+@pytest.mark.parametrize("degree", [6, 8])
+@pytest.mark.parametrize("n", [9, 14, 20, 27])
+def test_looking_at_all_sets_finds_the_least_diameter_where_one_offset_is_1(n: int, degree: int) -> None:
+    """On these sizes a set without an offset prime to n is never better."""
+    hops = circulant_diameter(n, low_diameter_offsets(n, degree, tries=10_000), n)
+    assert hops == least_by_enumeration(n, degree)
+
+
+@settings(max_examples=examples(60))
+@given(st.integers(2, 6).map(lambda half: 2 * half), st.integers(13, 1500))
+def test_offsets_are_usable_and_no_better_than_the_bound(degree: int, n: int) -> None:
+    """Different, in order, below n / 2, and the graph they make is connected."""
+    offsets = low_diameter_offsets(n, degree, tries=20)
+    assert len(offsets) == degree // 2
+    assert list(offsets) == sorted({*offsets})
+    assert 1 <= offsets[0] <= offsets[-1] < n / 2
+    hops = circulant_diameter(n, offsets, n)
+    assert hops is not None
+    assert hops >= least_circulant_diameter(n, degree)
+
+
+def test_more_tries_find_no_more_hops() -> None:
+    """The sample of few sets is the beginning of that of many, and the default is near the bound."""
+    for n, degree in ((300, 6), (1000, 8), (1024, 6), (2000, 10)):
+        hops = [circulant_diameter(n, low_diameter_offsets(n, degree, tries=tries), n) for tries in (1, 30, 400)]
+        assert hops == sorted(hops, reverse=True)
+        assert hops[-1] <= least_circulant_diameter(n, degree) + 2
+
+
+@settings(max_examples=examples(80))
+@given(st.data())
+def test_rows_are_different_offsets(data: st.DataObject) -> None:
+    """From 1 to n - 1, and with opposite ones where links are to go both ways."""
+    n = data.draw(st.integers(3, 300))
+    degree = data.draw(st.integers(2, min(n - 1, 9)))
+    most = data.draw(st.integers(1, 500))
+    for rows in (digraph_offset_sets(n, degree, most), bidirectional_offset_sets(n, degree, most)):
+        assert rows.shape[1] == degree
+        assert len(rows) <= most + n
+        for row in rows.tolist():
+            assert len({*row}) == degree
+            assert 1 <= min(row) <= max(row) < n
+    for row in bidirectional_offset_sets(n, degree, most).tolist():
+        assert {n - offset for offset in row} == {*row}
+
+
+@pytest.mark.parametrize(("n", "degree"), [(6, 2), (7, 3), (8, 5)])
+def test_few_sets_are_all_listed(n: int, degree: int) -> None:
+    """Up to the limit."""
+    listed = {tuple(sorted(row)) for row in digraph_offset_sets(n, degree, 1000).tolist()}
+    assert listed == {*combinations(range(1, n), degree)}
+    with_one = {tuple(sorted(row)) for row in digraph_offset_sets(n, degree, 2 ** (n - 2)).tolist()}
+    assert {row for row in listed if 1 in row} <= with_one
+
+
+def test_two_way_sets_of_odd_size_need_an_even_number_of_nodes() -> None:
+    """For the link to the opposite node."""
+    assert len(bidirectional_offset_sets(9, 3, 100)) == 0
+    assert {tuple(sorted(row)) for row in bidirectional_offset_sets(8, 3, 100).tolist()} == {
+        (1, 4, 7),
+        (2, 4, 6),
+        (3, 4, 5),
+    }
+
+
+@pytest.mark.parametrize(("n", "degree", "subgroup"), [(13, 3, [1, 3, 9]), (31, 5, [1, 2, 4, 8, 16]), (1009, 7, None)])
+def test_subgroups_of_the_units_come_first(n: int, degree: int, subgroup: list[int] | None) -> None:
+    """A multiplication by any offset maps such a set to itself."""
+    first = digraph_offset_sets(n, degree, 1)[0].tolist()
+    assert subgroup is None or sorted(first) == subgroup
+    assert all({one * other % n for other in first} == {*first} for one in first)
+
+
+def test_the_sample_is_one_sequence() -> None:
+    """Wherever it starts, without repeated offsets, and not only a few sets over and over."""
+    whole = sampled_offset_sets(1000, 4, range(300))
+    assert np.array_equal(whole[100:], sampled_offset_sets(1000, 4, range(100, 300)))
+    assert (np.diff(whole, axis=1) > 0).all()
+    assert len(np.unique(whole, axis=0)) == 300
+    assert sampled_offset_sets(4, 4, range(2)).tolist() == [[1, 2, 3, 4]] * 2
+
+
+GROUPS = [(3, 2, 2), (8, 2, 7), (5, 4, 2), (4, 4, 3), (6, 3, 1), (7, 6, 3)]
+
+
+def permutations(m: int, k: int, r: int) -> list[tuple[int, ...]]:
+    """The element a k + b as a permutation: of the points (i, j) it takes i to a + r^b i, and j to j + b."""
+    points = [(i, j) for i in range(m) for j in range(k)]
+    return [tuple((a + r**b * i) % m * k + (j + b) % k for i, j in points) for a in range(m) for b in range(k)]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_arcs_are_products_of_permutations(group: tuple[int, int, int]) -> None:
+    """From each element to its product by another one."""
+    made = permutations(*group)
+    number = {each: place for place, each in enumerate(made)}
+    for other in range(1, len(made)):
+        tails, heads, _ = Group(*group).graph([other]).adjacency
+        assert tails.tolist() == list(range(len(made)))
+        assert heads.tolist() == [number[tuple(one[point] for point in made[other])] for one in made]
+
+
+@pytest.mark.parametrize("two_way", [False, True])
+@pytest.mark.parametrize(("nodes", "degree"), [(6, 2), (12, 3), (16, 4), (20, 4), (21, 6)])
+def test_the_search_lists_vertex_transitive_digraphs_by_distance(nodes: int, degree: int, two_way: bool) -> None:
+    """With a sum of distances that is that of the graph, and an opposite of each link if asked for."""
+    found = low_hop_metacirculants(nodes, degree, two_way=two_way)
+    sums = []
+    for base, graph in found:
+        m, k, r, elements = base.arguments
+        assert metacirculant_digraph(m, k, r, elements).name == base.name == graph.name
+        assert (graph.num_nodes, graph.degree, graph.is_simple) == (nodes, degree, True)
+        assert graph.is_bidirectional or not two_way
+        row = graph.distances.sum(axis=1)
+        assert (row == row[0]).all()
+        assert hop_sums(m, Group(m, k, r).powers, np.array([elements])).tolist() == [row[0]]
+        sums.append(int(row[0]))
+    assert sums == sorted(sums)
+    assert sums or two_way
+
+
+def test_symmetries_are_those_of_the_group() -> None:
+    """Multiplication from the left takes any node to any other."""
+    graph = metacirculant_digraph(5, 4, 2, [1, 6]).direct_graph()
+    images = automorphisms(graph)
+    reached, fresh = {0}, [0]
+    while fresh:
+        fresh = [image for node in fresh for image in images[:, node].tolist() if image not in reached]
+        reached.update(fresh)
+    assert reached == set(range(20))
+
+
+def test_elements_that_do_not_generate_the_group_reach_not_all() -> None:
+    """Sums of distances say so of each set."""
+    assert hop_sums(5, Group(5, 4, 2).powers, np.array([[4, 8], [1, 4]])).tolist()[0] == UNREACHABLE

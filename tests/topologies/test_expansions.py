@@ -1,42 +1,57 @@
-"""Expanded graphs have the nodes and arcs of their definitions, numbered as promised, and speaking names."""
+"""Expanded graphs, bounds for all graphs, and stored schedules that attain them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from collopt.errors import TopologyError, UnsupportedError
+from collopt.errors import BoundError, UnsupportedError
 from collopt.topologies import (
     DirectGraph,
+    Topology,
+    bandwidth_optimum,
+    base_schedule_rows,
     bidirectional,
+    bidirectional_ring,
     cartesian_power,
     cartesian_product,
     complete,
+    complete_bipartite,
     degree_expansion,
     diamond,
+    generalized_kautz,
     hamming,
     hypercube,
     isomorphism,
     kautz,
     line_graph,
+    modified_de_bruijn,
+    moore_steps,
     parallel,
+    reverse_symmetry,
     ring,
     torus,
+    undirected_moore_steps,
     unidirectional_ring,
 )
-from regular_graphs import regular_graphs
+from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names, base_transpose_names
+from graph_symmetry import is_reverse_symmetric, orbits
+from regular_graphs import BASES, regular_graphs
 from sample_sizes import examples
 
 TRIANGLE = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")
 COMPLETE = complete(3).direct_graph().renamed("K(3)")
 
 
-def arcs_of(graph: DirectGraph) -> list[tuple[int, int]]:
+def arc_list(graph: DirectGraph) -> list[tuple[int, int]]:
     """In the order of the graph."""
     return list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
 
@@ -45,14 +60,14 @@ def arcs_of(graph: DirectGraph) -> list[tuple[int, int]]:
 @settings(max_examples=examples(40))
 def test_line_graphs_join_arcs_that_follow_each_other(graph: DirectGraph) -> None:
     """By their numbers, parallel arcs apart and self-loops kept; degree and size are as they should be."""
-    arcs, lines = arcs_of(graph), line_graph(graph)
+    arcs, lines = arc_list(graph), line_graph(graph)
     expected = [(a, b) for a, (_, head) in enumerate(arcs) for b, (tail, _) in enumerate(arcs) if head == tail]
-    assert arcs_of(lines) == expected
+    assert arc_list(lines) == expected
     assert (lines.num_nodes, lines.degree) == (graph.num_nodes * graph.degree, graph.degree)
     assert lines.num_self_loops == graph.num_self_loops
     if graph.degree > 1:
         assert lines.diameter == graph.diameter + 1
-    assert arcs_of(line_graph(graph, 2)) == arcs_of(line_graph(lines))
+    assert arc_list(line_graph(graph, 2)) == arc_list(line_graph(lines))
 
 
 @given(regular_graphs(max_nodes=6))
@@ -64,10 +79,10 @@ def test_degree_expansions_join_all_copies(graph: DirectGraph) -> None:
             degree_expansion(graph, 3)
         return
     expected = Counter(
-        (3 * tail + i, 3 * head + j) for tail, head in arcs_of(graph) for i in range(3) for j in range(3)
+        (3 * tail + i, 3 * head + j) for tail, head in arc_list(graph) for i in range(3) for j in range(3)
     )
     expanded = degree_expansion(graph, 3)
-    assert Counter(arcs_of(expanded)) == expected
+    assert Counter(arc_list(expanded)) == expected
     assert expanded.degree == 3 * graph.degree
 
 
@@ -76,12 +91,12 @@ def test_degree_expansions_join_all_copies(graph: DirectGraph) -> None:
 def test_products_change_one_entry_along_an_arc(left: DirectGraph, right: DirectGraph) -> None:
     """Pair (x, y) is number x N + y; parallel arcs and self-loops of both stay."""
     size = right.num_nodes
-    expected = Counter((tail * size + y, head * size + y) for tail, head in arcs_of(left) for y in range(size))
+    expected = Counter((tail * size + y, head * size + y) for tail, head in arc_list(left) for y in range(size))
     expected += Counter(
-        (x * size + tail, x * size + head) for x in range(left.num_nodes) for tail, head in arcs_of(right)
+        (x * size + tail, x * size + head) for x in range(left.num_nodes) for tail, head in arc_list(right)
     )
     product = cartesian_product(left, right)
-    assert Counter(arcs_of(product)) == expected
+    assert Counter(arc_list(product)) == expected
     assert product.degree == left.degree + right.degree
     assert product.diameter == left.diameter + right.diameter
 
@@ -90,12 +105,12 @@ def test_products_agree_with_networkx_and_are_associative() -> None:
     """Three factors of different sizes, multiplied in either order of operations."""
     pair = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
     product = cartesian_product(pair, TRIANGLE, COMPLETE)
-    assert arcs_of(product) == arcs_of(cartesian_product(pair, cartesian_product(TRIANGLE, COMPLETE)))
-    known = [nx.DiGraph(arcs_of(graph)) for graph in (pair, TRIANGLE, COMPLETE)]
+    assert arc_list(product) == arc_list(cartesian_product(pair, cartesian_product(TRIANGLE, COMPLETE)))
+    known = [nx.DiGraph(arc_list(graph)) for graph in (pair, TRIANGLE, COMPLETE)]
     multiply: Any = nx.cartesian_product
     expected = multiply(multiply(known[0], known[1]), known[2])
     numbers = {((x, y), z): (x * 3 + y) * 3 + z for x in range(2) for y in range(3) for z in range(3)}
-    assert arcs_of(product) == sorted((numbers[tail], numbers[head]) for tail, head in expected.edges)
+    assert arc_list(product) == sorted((numbers[tail], numbers[head]) for tail, head in expected.edges)
 
 
 @pytest.mark.parametrize(
@@ -118,10 +133,10 @@ def test_families_are_expansions_of_smaller_graphs(
 
 def test_parallel_and_opposite_arcs_are_counted() -> None:
     """Each arc so often, or each with its opposite."""
-    assert Counter(arcs_of(parallel(TRIANGLE, 3))) == dict.fromkeys(arcs_of(TRIANGLE), 3)
-    both = Counter(arcs_of(TRIANGLE)) + Counter(arcs_of(TRIANGLE.transpose()))
-    assert Counter(arcs_of(bidirectional(TRIANGLE))) == both
-    assert Counter(arcs_of(bidirectional(COMPLETE))) == dict.fromkeys(arcs_of(COMPLETE), 2)
+    assert Counter(arc_list(parallel(TRIANGLE, 3))) == dict.fromkeys(arc_list(TRIANGLE), 3)
+    both = Counter(arc_list(TRIANGLE)) + Counter(arc_list(TRIANGLE.transpose()))
+    assert Counter(arc_list(bidirectional(TRIANGLE))) == both
+    assert Counter(arc_list(bidirectional(COMPLETE))) == dict.fromkeys(arc_list(COMPLETE), 2)
 
 
 def test_names_are_put_together_as_the_paper_writes_them() -> None:
@@ -157,43 +172,165 @@ def test_one_time_one_copy_one_factor_change_nothing() -> None:
         cartesian_product(COMPLETE),
         parallel(COMPLETE, 1),
     ):
-        assert arcs_of(graph) == arcs_of(COMPLETE)
+        assert arc_list(graph) == arc_list(COMPLETE)
 
 
-def test_the_line_graph_of_an_irregular_graph_is_refused() -> None:
-    """Naming where it is irregular."""
-    path = DirectGraph.from_arcs(3, [(0, 1), (1, 0), (1, 2), (2, 1)], "path")
-    with pytest.raises(UnsupportedError, match="path is not regular: 1 arcs leave node 0, 2 leave and 2 enter node 1"):
-        line_graph(path)
+@given(st.integers(1, 12), st.integers(2, 10**6))
+def test_moore_steps_are_the_least_that_reach_all_nodes(degree: int, nodes: int) -> None:
+    """Directed, and undirected of degree 2 or more."""
+    if degree > 1 or nodes < 60000:
+        steps = moore_steps(nodes, degree)
+        least = sum(degree**hops for hops in range(steps))
+        assert least + degree**steps >= nodes > least
+    if degree > 2 or (degree == 2 and nodes < 60000):
+        steps = undirected_moore_steps(nodes, degree)
+        least = 1 + degree * sum((degree - 1) ** hops for hops in range(steps - 1))
+        assert least + degree * (degree - 1) ** (steps - 1) >= nodes > least
 
 
-@pytest.mark.parametrize(
-    ("expand", "message"),
-    [
-        (lambda: line_graph(COMPLETE, 20), r"L\^20\(K\(3\)\) would have 6291456 links"),
-        (lambda: degree_expansion(COMPLETE, 1000), r"K\(3\)\*1000 would have 6000000 links"),
-        (lambda: cartesian_power(COMPLETE, 12), r"K\(3\)\^□12 would have 12754584 links"),
-        (lambda: cartesian_product(*[COMPLETE] * 60), "links; expected at most 1048576"),
-        (lambda: parallel(COMPLETE, 65536 * 16), "times is 1048576"),
-        (lambda: parallel(parallel(COMPLETE, 60000), 60), "would have 21600000 links"),
-        (lambda: line_graph(COMPLETE, 0), "times is 0"),
-        (lambda: degree_expansion(COMPLETE, 1.5), "copies is 1.5"),  # type: ignore[arg-type]
-        (lambda: cartesian_power(COMPLETE, True), "n is True"),
-    ],
-)
-def test_sizes_that_make_no_sense_are_refused_before_anything_is_built(
-    expand: Callable[[], DirectGraph], message: str
-) -> None:
-    """Too many links, or not a number of times."""
-    with pytest.raises(TopologyError, match=message):
-        expand()
+def test_the_bounds_are_those_of_the_paper() -> None:
+    """Table 4 has 5 steps and 1023/1024 as the least; one node needs none."""
+    assert (moore_steps(1024, 4), bandwidth_optimum(1024)) == (5, Fraction(1023, 1024))
+    assert [undirected_moore_steps(nodes, 4) for nodes in (21, 189, 728)] == [3, 5, 6]
+    assert (moore_steps(1, 3), undirected_moore_steps(1, 3)) == (0, 0)
+    assert (moore_steps(7, 1), undirected_moore_steps(2, 1), undirected_moore_steps(7, 2)) == (6, 1, 3)
 
 
-def test_what_is_no_graph_is_refused() -> None:
-    """A topology is not a graph, and no graphs have no product."""
-    expansions: tuple[Callable[[Any], DirectGraph], ...] = (line_graph, bidirectional, cartesian_product)
-    for expand in expansions:
-        with pytest.raises(UnsupportedError, match="expected a DirectGraph"):
-            expand(complete(3))
-    with pytest.raises(UnsupportedError, match="at least one"):
-        cartesian_product()
+SYMMETRY = [
+    (complete(5), True),
+    (complete_bipartite(3), True),
+    (hamming(2, 3), True),
+    (kautz(2, 2), True),
+    (bidirectional_ring(4, 5), True),
+    (unidirectional_ring(2, 5), True),
+    (diamond(), False),
+    (generalized_kautz(2, 7), False),
+    (modified_de_bruijn(2, 3), True),
+    (modified_de_bruijn(2, 4), False),
+    (modified_de_bruijn(3, 2), False),
+    (modified_de_bruijn(4, 2), False),
+]
+
+
+@pytest.mark.parametrize(("topology", "expected"), SYMMETRY, ids=lambda value: getattr(value, "name", str(value)))
+def test_reverse_symmetry_is_as_in_table_9(topology: object, expected: bool) -> None:
+    """By computation; a symmetry that is found reverses every arc."""
+    graph = topology.direct_graph()  # type: ignore[arg-type]
+    assert is_reverse_symmetric(graph) is expected
+    if (mapping := reverse_symmetry(graph)) is not None:
+        turned = sorted(zip(mapping[graph.heads].tolist(), mapping[graph.tails].tolist(), strict=True))
+        assert turned == list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
+
+
+def test_moore_optimality_asks_for_the_diameter() -> None:
+    """Kautz graphs and complete bipartite ones have the least, rings and tori do not."""
+    for topology in (kautz(2, 3), kautz(3, 2), complete_bipartite(4), complete(6), diamond()):
+        graph = topology.direct_graph()
+        assert graph.diameter == moore_steps(graph.num_nodes, graph.degree)
+    for topology in (unidirectional_ring(2, 5), bidirectional_ring(2, 9), torus(4, 4)):
+        graph = topology.direct_graph()
+        assert graph.diameter > moore_steps(graph.num_nodes, graph.degree)
+
+
+def test_vertex_transitivity() -> None:
+    """Cayley graphs have it; Diamond has five kinds of nodes."""
+    for topology in (hypercube(4), torus(3, 5), complete_bipartite(3), unidirectional_ring(3, 4), hamming(2, 4)):
+        assert not orbits(topology.direct_graph()).any()
+    for topology in (diamond(), kautz(2, 3)):
+        assert orbits(topology.direct_graph()).any()
+
+
+def test_graphs_that_are_not_connected_have_no_distances() -> None:
+    """Said in one sentence; symmetry can be asked for nevertheless."""
+    graph = DirectGraph.from_arcs(4, [(0, 1), (1, 0), (2, 3), (3, 2)], "two pairs")
+    with pytest.raises(BoundError, match="cannot reach"):
+        _ = graph.diameter
+    assert not orbits(graph).any()
+    assert is_reverse_symmetric(graph)
+
+
+@pytest.mark.parametrize("graph", BASES, ids=lambda graph: graph.name)
+def test_no_base_has_a_smaller_diameter_than_the_moore_bound_allows(graph: DirectGraph) -> None:
+    """Self-loops and parallel arcs included."""
+    assert graph.diameter >= moore_steps(graph.num_nodes, graph.degree)
+
+
+class Stored(NamedTuple):
+    """A family's graph or its transpose, and the steps that Table 9 prints for it."""
+
+    graph: DirectGraph
+    steps: int
+    chunks: int
+    loads: list[int]
+
+
+def transpose(topology: Topology) -> DirectGraph:
+    """The family's graph with all arcs reversed."""
+    return topology.direct_graph().transpose()
+
+
+FORWARD = [
+    Stored(diamond().direct_graph(), 3, 2, [2, 2, 3]),
+    Stored(modified_de_bruijn(2, 3).direct_graph(), 4, 2, [1, 2, 2, 2]),
+    Stored(modified_de_bruijn(2, 4).direct_graph(), 5, 2, [1, 2, 3, 4, 5]),
+    Stored(modified_de_bruijn(3, 2).direct_graph(), 3, 3, [2, 2, 4]),
+    Stored(modified_de_bruijn(4, 2).direct_graph(), 3, 4, [2, 5, 8]),
+]
+BACKWARD = [
+    Stored(transpose(diamond()), 3, 2, [2, 2, 3]),
+    Stored(transpose(modified_de_bruijn(2, 4)), 5, 2, [2, 2, 3, 4, 4]),
+    Stored(transpose(modified_de_bruijn(3, 2)), 3, 3, [2, 2, 4]),
+    Stored(transpose(modified_de_bruijn(4, 2)), 3, 4, [2, 5, 8]),
+]
+STORED = FORWARD + BACKWARD
+
+
+@pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.graph.name)
+def test_graphs_are_those_of_the_families(stored: Stored) -> None:
+    """Arc by arc, and by name."""
+    ours, graph = base_schedule_rows(stored.graph.name).graph, stored.graph
+    assert (ours.name, ours.num_nodes) == (graph.name, graph.num_nodes)
+    assert np.array_equal(ours.tails, graph.tails)
+    assert np.array_equal(ours.heads, graph.heads)
+
+
+@pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.graph.name)
+def test_every_node_receives_every_chunk_once_from_one_that_has_it(stored: Stored) -> None:
+    """Over arcs of the graph, and not before the sender received it itself."""
+    schedule = base_schedule_rows(stored.graph.name)
+    graph = schedule.graph
+    assert (schedule.num_steps, schedule.chunks) == (stored.steps, stored.chunks)
+    assert schedule.rows.shape == (graph.num_nodes * (graph.num_nodes - 1) * stored.chunks, 5)
+    arcs = set(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
+    since = {(source, chunk, source): 0 for source in range(graph.num_nodes) for chunk in range(stored.chunks)}
+    for source, chunk, tail, head, step in sorted(schedule.rows.tolist(), key=lambda row: row[-1]):
+        assert (tail, head) in arcs
+        assert since[source, chunk, tail] < step
+        assert (source, chunk, head) not in since
+        since[source, chunk, head] = step
+    assert len(since) == graph.num_nodes**2 * stored.chunks
+    assert max(since.values()) == stored.steps
+
+
+@pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.graph.name)
+def test_all_links_carry_as_much_in_every_step(stored: Stored) -> None:
+    """So the total is the bandwidth bound: (N - 1) P chunks into each node over d links."""
+    schedule = base_schedule_rows(stored.graph.name)
+    nodes = schedule.graph.num_nodes
+    for step, load in enumerate(stored.loads, start=1):
+        tails, heads = schedule.rows[schedule.rows[:, 4] == step, 2:4].T
+        assert set(np.unique(tails * nodes + heads, return_counts=True)[1].tolist()) == {load}
+    assert schedule.graph.degree * sum(stored.loads) == (nodes - 1) * stored.chunks
+
+
+def test_the_names_are_those_of_the_graphs() -> None:
+    """All five, and the transposes beside them; none of the rows can be written to."""
+    assert list(base_schedule_names()) == [stored.graph.name for stored in FORWARD]
+    assert list(base_transpose_names()) == [stored.graph.name for stored in BACKWARD]
+    assert not any(base_schedule_rows(stored.graph.name).rows.flags.writeable for stored in STORED)
+
+
+def test_exactly_the_graphs_that_no_renumbering_reverses_have_a_schedule_of_the_transpose() -> None:
+    """For the others, their own schedule serves both ways."""
+    needed = [stored.graph.transpose().name for stored in FORWARD if not is_reverse_symmetric(stored.graph)]
+    assert list(base_transpose_names()) == needed

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from collopt.errors import FileFormatError, UnsupportedError
+from collopt.errors import ColloptError, FileFormatError, UnsupportedError
 from collopt.support.writing import write_all_whole, write_whole
 from collopt.topologies import Topology, dgx_h100, mi250, read_topology, ring, write_topology
 from collopt.topologies.network.schema import TopologyDocument
@@ -369,3 +369,21 @@ def test_of_several_files_all_or_none_are_written(
     monkeypatch.undo()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert ((tmp_path / "a").read_text(), (tmp_path / "c").read_text()) == ("old a", "old c")
+
+
+TRIANGLE = ring(3)
+
+
+@pytest.mark.parametrize("path", [None, 3, [], "a\0b"])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    """For reading and for writing."""
+    for call in (read_topology, lambda path: write_topology(TRIANGLE, path)):
+        with pytest.raises(ColloptError, match="path"):
+            call(path)
+
+
+def test_paths_may_be_bytes(tmp_path: Path) -> None:
+    """As os.listdir can give them."""
+    path = bytes(tmp_path / "ring.json")
+    write_topology(TRIANGLE, path)  # type: ignore[arg-type]
+    assert read_topology(path) == TRIANGLE  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Topologies from networkx graphs and back."""
+"""Topologies from networkx graphs and back, and direct graphs from arrays."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from collopt.errors import TopologyError
-from collopt.topologies import Link, Topology, dgx_h100
+from collopt.errors import TopologyError, UnsupportedError
+from collopt.support.validation import as_integers
+from collopt.topologies import (
+    DirectGraph,
+    Link,
+    Topology,
+    dgx_h100,
+)
+from collopt.topologies.direct_connect.arcs import offset_names
+from collopt.topologies.symmetry.isomorphism import as_permutation
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -158,7 +166,7 @@ def test_to_networkx_writes_kinds_abilities_and_exact_numbers() -> None:
     graph = dgx_h100(2).to_networkx()
     assert list(graph)[:16] == [f"box{box}/gpu{gpu}" for box in range(2) for gpu in range(8)]
     assert graph.nodes["box0/gpu0"] == {"kind": "compute"}
-    limits = dgx_h100(2).limits[1].given
+    limits = dgx_h100(2).limits[1].stated
     assert graph.nodes["box1/nvswitch"] == {"kind": "switch", "multicast": True, "aggregation": True} | limits
     assert graph.nodes["ib"] == {"kind": "switch"}
     assert graph.edges["box0/nic0", "ib"] == {"bandwidth": Fraction(50), "latency": Fraction(1, 2)}
@@ -175,9 +183,33 @@ def test_a_round_trip_gives_the_same_network(topology: Topology) -> None:
     assert back.name == topology.name
 
 
-@pytest.mark.parametrize("option", ["bandwidth", "latency", "kind"])
-@pytest.mark.parametrize("value", [None, 3, ["bandwidth"]])
-def test_names_of_attributes_are_text(option: str, value: Any) -> None:
-    """What is given instead is named."""
-    with pytest.raises(TopologyError, match=f"{option} is .*; expected the name of an attribute"):
-        Topology.from_networkx(edge(bandwidth=1), **{option: value})
+RING_ARCS = [(0, 1), (1, 2), (2, 0)]
+
+
+def test_whole_numbers_of_any_kind_make_a_graph() -> None:
+    """Lists, and arrays of other integers, sorted and made int64."""
+    graph = DirectGraph.from_arcs(np.int32(3), np.array([(2, 0), (0, 1), (1, 2)], dtype=np.uint8), "")  # type: ignore[arg-type]
+    assert type(graph.num_nodes) is int
+    assert graph.tails.dtype == graph.heads.dtype == np.int64
+    assert list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True)) == RING_ARCS
+    assert [link[:2] for link in Topology.from_graph(graph, names=["x", "y", "z"]).links] == [
+        ("x", "y"),
+        ("y", "z"),
+        ("z", "x"),
+    ]
+    assert as_integers([np.int8(1), 2], "x", "y").tolist() == [1, 2]
+
+
+def test_names_list_few_offsets_and_count_many() -> None:
+    """So that a message with the name in it can still be read."""
+    assert offset_names(range(1, 33)).endswith(", 31, 32}")
+    assert offset_names(range(2, 513)) == "{2, 3, 4, ... 511 offsets}"
+
+
+@pytest.mark.parametrize(
+    "mapping", [None, "abc", [0, 1], [0, 1, 2, 3], [0, 1, 1], [0.0, 1.0, 2.0], [False, True, 2], [[0, 1, 2]]]
+)
+def test_permutations_have_every_number_once(mapping: Any) -> None:
+    """Other lists are no mappings of nodes."""
+    with pytest.raises(UnsupportedError, match=r"the mapping is .*; expected each number from 0 to 2 once"):
+        as_permutation(mapping, 3)

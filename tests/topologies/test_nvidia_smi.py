@@ -1,4 +1,4 @@
-"""The table of ``nvidia-smi topo -m``."""
+"""The table of ``nvidia-smi topo -m``, and square tables as people paste them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ from hypothesis import strategies as st
 from collopt import bound
 from collopt.errors import ColloptError, FileFormatError, TopologyError
 from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_b200, dgx_b300, dgx_h100, read_topology
-from collopt.topologies.importing.sources.document import Document, read_document
-from collopt.topologies.importing.sources.options import BoxOptions
-from collopt.topologies.importing.vendor_tools.nvidia_smi import matches, read_box
+from collopt.topologies.importing.documents import Document, read_document
+from collopt.topologies.importing.nvidia_smi import matches_nvidia_smi, read_nvidia_smi
+from collopt.topologies.importing.options import BoxOptions
+from collopt.topologies.importing.text_matrix import (
+    MAX_LABELS,
+    CellKind,
+    TextMatrix,
+    find_headers,
+    line_below,
+    plain_lines,
+    read_rows,
+)
 from collopt.topologies.switched.box_files import stored_fields
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
@@ -32,8 +41,8 @@ HALVES = ["CPU Affinity\tNUMA Affinity", *["0-31\t0"] * 4, *["32-63\t1"] * 4]
 def read(text: str, **options: str | int) -> Box:
     """Read the text with options as people write them."""
     document = Document("topo.txt", text)
-    assert matches(document)
-    return read_box(document, BoxOptions.of(**options))  # type: ignore[arg-type]
+    assert matches_nvidia_smi(document)
+    return read_nvidia_smi(document, BoxOptions.of(**options))  # type: ignore[arg-type]
 
 
 def table(kinds: list[str], tails: list[str] | None = None) -> str:
@@ -65,7 +74,7 @@ def link_set(box: Box) -> set[tuple[frozenset[str], Fraction]]:
 def test_the_real_table_of_a_dgx1_gives_our_dgx1() -> None:
     """The same links, and the one NIC next to two GPUs."""
     document = read_document(sample("nvidia-smi-topo_v100-hybrid-cube-mesh.txt"))
-    box = read_box(document, BoxOptions.of(gpu="v100", nic_bandwidth="12.5"))
+    box = read_nvidia_smi(document, BoxOptions.of(gpu="v100", nic_bandwidth="12.5"))
     assert repeat_box(box, 1) == dgx1_v100()
     assert [nic.near for nic in box.nics] == [("gpu2", "gpu3")]
     assert (box.name, box.nics[0].bandwidth) == ("v100-8gpu", Fraction(25, 2))
@@ -74,7 +83,7 @@ def test_the_real_table_of_a_dgx1_gives_our_dgx1() -> None:
 def test_the_real_table_of_eight_a100_gives_our_dgx_a100() -> None:
     """Twelve links into one switch; two NICs next to every two GPUs, whose speed the table does not say."""
     document = read_document(sample("nvidia-smi-topo_a100-8gpu-8nic.txt"))
-    box = read_box(document, BoxOptions.of(gpu="a100"))
+    box = read_nvidia_smi(document, BoxOptions.of(gpu="a100"))
     assert repeat_box(box, 1) == dgx_a100()
     assert [nic.near for nic in box.nics] == [(f"gpu{nic // 2 * 2}", f"gpu{nic // 2 * 2 + 1}") for nic in range(8)]
     assert {nic.bandwidth for nic in box.nics} == {None}
@@ -85,7 +94,7 @@ def test_the_real_table_of_eight_a100_gives_our_dgx_a100() -> None:
 def test_the_real_table_of_two_gpus_on_one_cpu_gives_two_links_to_it() -> None:
     """With tabs, and with the column GPU NUMA ID."""
     document = read_document(sample("nvidia-smi-topo_2gpu-phb-tabs.txt"))
-    box = read_box(document, BoxOptions.of(pcie_bandwidth=63))
+    box = read_nvidia_smi(document, BoxOptions.of(pcie_bandwidth=63))
     assert link_set(box) == {(frozenset((f"gpu{gpu}", "cpu0")), Fraction(63)) for gpu in range(2)}
     assert (box.name, box.switches) == ("nvidia-2gpu", ("cpu0",))
 
@@ -290,7 +299,7 @@ def test_nvlinks_to_a_nic_are_refused() -> None:
 )  # fmt: skip
 def test_what_is_no_such_table_does_not_match(text: str) -> None:
     """So that another format is tried."""
-    assert not matches(Document("a", text))
+    assert not matches_nvidia_smi(Document("a", text))
 
 
 @settings(max_examples=examples(200))
@@ -306,8 +315,8 @@ def test_damage_of_any_kind_gives_one_clear_error_or_a_box(data: st.DataObject) 
         )
         text = text[:start] + piece + text[end:]
     document = Document("topo.txt", text)
-    if matches(document):
-        assert "\n" not in refusal(lambda: repeat_box(read_box(document, BoxOptions.of(gpu="v100")), 1))
+    if matches_nvidia_smi(document):
+        assert "\n" not in refusal(lambda: repeat_box(read_nvidia_smi(document, BoxOptions.of(gpu="v100")), 1))
 
 
 def test_a_slot_counts_no_more_than_the_nic_in_it() -> None:
@@ -376,3 +385,91 @@ def test_all_that_a_network_lacks_is_asked_for_at_once(tmp_path: Path) -> None:
         with pytest.raises(ColloptError, match=f"^{lacks}$"):
             read_topology(file, **options)
     read_topology(file, boxes=2, fabric="full", gpu="a100", nics=4, nic_bandwidth=50)
+
+
+LABEL = re.compile(r"N\d+")
+CELL = CellKind(re.compile(r"[0-9]+(?!\S)"), "a number")
+
+
+def read_matrix(text: str) -> TextMatrix:
+    """Read the first table of a text."""
+    document = Document("table.txt", text)
+    lines = plain_lines(document)
+    return read_rows(document, lines, next(find_headers(lines, LABEL)), CELL)
+
+
+def test_a_plain_table_is_read_with_its_lines() -> None:
+    """Blank lines between rows do no harm."""
+    matrix = read_matrix("Title\n   N0 N1\nN0 0 1\n\nN1 2 3\nLegend: more\n")
+    assert matrix.labels == ("N0", "N1")
+    assert matrix.cells == (("0", "1"), ("2", "3"))
+    assert matrix.lines == (3, 5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\tN0\tN1\nN0\t 0 \t1\nN1\t1\t 0 ",
+        "\x1b[4m\tN0\tN1\x1b[0m\nN0\t0\t1\nN1\t1\t0",
+        "12:01 host: N0 N1\n12:02 host: N0 0 1\n12:03 host: N1 1 0",
+        "> N0 N1\n> N0 0 1\n> N1 1 0",
+        "N0 N1\nN1 1 0\nN0 0 1",
+        "N0 N1\nN0 0 1\nN1 1 0\nN0 N1\nN0 7 7\nN1 7 7",
+    ],
+    ids=["tabs", "colors", "log", "quoted", "other-order", "another-behind"],
+)
+def test_what_pasting_does_to_a_table_does_not_matter(text: str) -> None:
+    """Tabs, colors, what stands before the rows, and a second table behind the first."""
+    assert read_matrix(text).cells == (("0", "1"), ("1", "0"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("N0 N0\nN0 0 1", "line 1: two columns are called 'N0'"),
+        ("N0 N1\nN0 0 1\n", "line 1: the table has a column 'N1', but no row of that name below; is it cut short"),
+        ("N0 N1\nN0 0 1\nN0 N1\nN0 0 1\nN1 1 0", "line 1: the table has a column 'N1', but no row of that name"),
+        ("N0 N1\nN0 0\nN1 0 1", "line 2: row N0 has 1 cells; expected 2, one for each column: is the table cut or"),
+        ("N0 N1\nN0 0 1\nN0 0 1\nN1 1 0", "line 3: row N0 appears twice, first on line 2; keep one"),
+        ("N0 N1\nN0 0 1\nN1 1 0\nN1 1 0", "line 4: row N1 appears twice"),
+        ("N0 N1\nN0 0 -1\nN1 1 0", "line 2: cell N0-N1 is '-1'; expected a number"),
+        ("N0 N1\nN0 0 1\nN1 1 0\nN2 1 0", "line 4: there is a row 'N2', but no column of that name"),
+        (" ".join(f"N{label}" for label in range(MAX_LABELS + 1)), f"has {MAX_LABELS + 1} columns; expected at most"),
+    ],
+)
+def test_a_table_that_is_cut_or_damaged_is_refused_with_its_line(text: str, message: str) -> None:
+    """Nothing is filled in."""
+    with pytest.raises(FileFormatError, match=re.escape(message)):
+        read_matrix(text)
+
+
+def test_more_cells_than_columns_are_found() -> None:
+    """Left to the caller, as some tables go on behind the matrix."""
+    matrix = read_matrix("N0 N1\nN0 0 1\nN1 1 0 5")
+    with pytest.raises(FileFormatError, match=r"line 3: row N1 goes on with '5' after its 2 cells"):
+        matrix.check_ends(Document("table.txt", ""))
+
+
+def test_both_ends_of_a_pair_have_to_agree() -> None:
+    """The message names both cells and both lines."""
+    message = r"line 3: cell N1-N0 is '2', but cell N0-N1 on line 2 is '1'; expected the same from both ends"
+    with pytest.raises(FileFormatError, match=message):
+        read_matrix("N0 N1\nN0 0 1\nN1 2 0").check_symmetry(Document("table.txt", ""))
+
+
+def test_a_line_of_megabytes_is_refused_at_once() -> None:
+    """And shown in a message of ordinary length."""
+    for line in ("N0 0 " + "x" * 4_000_000, "N0 0 " + "1 " * 2_000_000, "N0 0" + " " * 4_000_000):
+        with pytest.raises(FileFormatError, match=r"line 2: it has 400000\d characters; expected at most 65536 in a"):
+            read_matrix(f"N0 N1\n{line}\n")
+    with pytest.raises(FileFormatError, match="line 2: cell N0-N1 is 'xxx") as caught:
+        read_matrix(f"N0 N1\nN0 0 {'x' * 60_000}\n")
+    assert len(str(caught.value)) < 300
+
+
+def test_millions_of_lines_are_gone_through_once() -> None:
+    """Blank ones, and headers without a table."""
+    lines = ["N0 N1"] * 200_000 + [""] * 200_000 + ["N0 0 1"]
+    headers = [header for header in find_headers(lines, LABEL) if line_below(lines, header.line).startswith("N0 0")]
+    assert [header.line for header in headers] == [200_000]
+    assert line_below(lines, len(lines)) == ""

@@ -1,7 +1,8 @@
-"""Symmetries of networks are right, as many as brute force finds orbits, and found quickly; so are orbits of links."""
+"""Symmetries of networks and graphs, orbits of links, and nested groups of ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -11,24 +12,46 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import UnsupportedError
+from collopt.errors import NoAnswerError, UnsupportedError
 from collopt.topologies import (
+    DirectGraph,
     SwitchLimits,
     Topology,
+    automorphisms,
+    bidirectional_ring,
+    cartesian_power,
+    circulant,
     complete,
     complete_bipartite,
+    de_bruijn,
     dgx_a100,
+    dgx_h100,
+    diamond,
+    dragonfly,
     fat_tree,
+    gb200_nvl72,
     generalized_kautz,
+    hamming,
     hypercube,
+    isomorphism,
+    kautz,
     leaf_spine,
+    line_graph,
     mi250,
+    mi300x,
+    rail,
     ring,
     symmetries,
     torus,
+    unidirectional_ring,
 )
 from collopt.topologies import symmetries as find_symmetries
-from collopt.topologies.graphs.orbits import LinkOrbits, link_images, link_orbits, trivial_link_orbits
+from collopt.topologies.symmetry import isomorphism as isomorphism_search
+from collopt.topologies.symmetry.automorphisms import LinkOrbits, link_images, link_orbits, trivial_link_orbits
+from collopt.topologies.symmetry.isomorphism import preserves_arcs
+from collopt.topologies.symmetry.rank_groups import UNREACHED, rank_distances, rank_groups
+from graph_symmetry import orbits
+from regular_graphs import BASES, regular_graphs, renumbered
 from sample_sizes import examples
 
 Mapping = tuple[int, ...]
@@ -178,7 +201,7 @@ def test_a_search_that_gives_up_keeps_what_it_found(monkeypatch: pytest.MonkeyPa
     """What is found is right with any number of attempts; with none, nothing is known."""
     import sys
 
-    module = sys.modules["collopt.topologies.graphs.automorphisms"]
+    module = sys.modules["collopt.topologies.symmetry.automorphisms"]
     cube, found = hypercube(4), []
     for attempts in range(40):
         monkeypatch.setattr(module, "MAX_WORK", attempts * (module.FIXED_COST + len(cube.links)))
@@ -190,38 +213,10 @@ def test_a_search_that_gives_up_keeps_what_it_found(monkeypatch: pytest.MonkeyPa
     assert len(set(found)) > 2
 
 
-def endless() -> list[Any]:
-    """Return a list that holds itself."""
-    rows: list[Any] = []
-    rows.append(rows)
-    return rows
-
-
 def test_matrices_are_read_as_arrays_are() -> None:
     """Even of numpy's own kind, whose rows are matrices again."""
     amounts = np.array([[0, 2, 2], [1, 0, 1], [1, 1, 0]])
     assert symmetries(ring(3), amounts.view(np.matrix)).tolist() == symmetries(ring(3), amounts).tolist() == [[0, 2, 1]]
-
-
-@pytest.mark.parametrize(
-    ("traffic", "message"),
-    [
-        ([[0, 1.5, 1], [1, 0, 1], [1, 1, 0]], "the amounts of traffic are"),
-        ([[0, 1], [1, 0]], r"the traffic has shape \(2, 2\); expected a row and a column .* each of 3 ranks"),
-        ("much", "the amounts of traffic are 'much'"),
-        (endless(), "expected a row and a column of whole numbers"),
-    ],
-)
-def test_refuses_traffic_that_is_none(traffic: Any, message: str) -> None:
-    """Each message names what is wrong."""
-    with pytest.raises(UnsupportedError, match=message):
-        symmetries(ring(3), traffic)
-
-
-def test_refuses_what_is_no_topology() -> None:
-    """A graph has to be made a topology first."""
-    with pytest.raises(UnsupportedError, match="expected a Topology"):
-        symmetries(ring(3).graph)  # type: ignore[arg-type]
 
 
 def test_images_of_links_follow_their_ends() -> None:
@@ -247,3 +242,205 @@ def test_symmetries_are_checked_and_not_believed() -> None:
         with pytest.raises(UnsupportedError, match=message):
             link_orbits(*network, demands, np.array(rows))
     assert trivial_link_orbits(3, demands=ones).counts.tolist() == [1, 1, 1]
+
+
+@st.composite
+def any_graphs(draw: st.DrawFn) -> DirectGraph:
+    """Small graphs, regular or not, connected or not."""
+    nodes = draw(st.integers(2, 5))
+    node = st.integers(0, nodes - 1)
+    return DirectGraph.from_arcs(nodes, draw(st.lists(st.tuples(node, node), min_size=1, max_size=8)), "random")
+
+
+def mappings(graph: DirectGraph, other: DirectGraph) -> list[tuple[int, ...]]:
+    """All isomorphisms, by trying every permutation."""
+    arcs = sorted(zip(other.tails.tolist(), other.heads.tolist(), strict=True))
+    pairs = list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
+    return [
+        order
+        for order in permutations(range(graph.num_nodes))
+        if sorted((order[tail], order[head]) for tail, head in pairs) == arcs
+    ]
+
+
+@given(any_graphs(), any_graphs())
+@settings(max_examples=examples(150))
+def test_small_graphs_are_told_apart_as_by_brute_force(graph: DirectGraph, other: DirectGraph) -> None:
+    """Also a graph and its transpose, which have more in common."""
+    for second in (other, graph.transpose()):
+        if graph.num_nodes == second.num_nodes:
+            known, found = mappings(graph, second), isomorphism(graph, second)
+            assert tuple(found.tolist()) in known if found is not None else not known
+
+
+@given(any_graphs())
+@settings(max_examples=examples(100))
+def test_orbits_are_those_of_all_automorphisms(graph: DirectGraph) -> None:
+    """Each labelled by its least node."""
+    known = mappings(graph, graph)
+    assert orbits(graph).tolist() == [min(each[node] for each in known) for node in range(graph.num_nodes)]
+    found = automorphisms(graph)
+    assert {tuple(each) for each in found.tolist()} <= set(known)
+    # Each one makes at least two orbits one.
+    assert len(found) <= graph.num_nodes - len(np.unique(orbits(graph)))
+
+
+@given(regular_graphs(max_nodes=12), st.integers(0, 1000))
+@settings(max_examples=examples(60))
+def test_renumbered_graphs_are_recognised(graph: DirectGraph, seed: int) -> None:
+    """The mapping takes arcs to arcs, as often as they are there."""
+    other = renumbered(graph, seed)
+    found = isomorphism(graph, other)
+    assert found is not None
+    arcs = sorted(zip(found[graph.tails].tolist(), found[graph.heads].tolist(), strict=True))
+    assert arcs == list(zip(other.tails.tolist(), other.heads.tolist(), strict=True))
+
+
+LARGE: dict[str, Callable[[], DirectGraph]] = {
+    "hypercube(10)": lambda: hypercube(10).direct_graph(),
+    "DBJ(4, 5)": lambda: de_bruijn(4, 5).direct_graph(),
+    "K(4, 4)": lambda: kautz(4, 4).direct_graph(),
+    "Pi(4, 100)": lambda: generalized_kautz(4, 100).direct_graph(),
+    "Pi(4, 1000)": lambda: generalized_kautz(4, 1000).direct_graph(),
+    "C(1024, {22, 23})": lambda: circulant(1024, (22, 23)).direct_graph(),
+    "L(UniRing(4, 64))": lambda: line_graph(unidirectional_ring(4, 64).direct_graph()),
+    "L(Diamond^2)": lambda: line_graph(cartesian_power(diamond().direct_graph(), 2)),
+}
+
+
+@pytest.mark.parametrize("made", LARGE.values(), ids=LARGE.keys())
+def test_large_graphs_are_recognised(made: Callable[[], DirectGraph]) -> None:
+    """Symmetric ones, where nothing tells nodes apart at first, ones without symmetry, and ones with many twins."""
+    graph = made()
+    other = renumbered(graph, 7)
+    found = isomorphism(graph, other)
+    assert found is not None
+    assert preserves_arcs(graph, other, found)
+
+
+@pytest.mark.parametrize(
+    ("graph", "count"),
+    [
+        (lambda: de_bruijn(4, 4).direct_graph(), 15),
+        (lambda: line_graph(circulant(16, (3, 4)).direct_graph(), 3), 32),
+        (lambda: cartesian_power(diamond().direct_graph(), 2), 15),
+        (lambda: line_graph(cartesian_power(diamond().direct_graph(), 2)), 40),
+        (lambda: hypercube(7).direct_graph(), 1),
+    ],
+)
+def test_known_numbers_of_orbits(graph: Callable[[], DirectGraph], count: int) -> None:
+    """Of de Bruijn graphs, those of words under renaming letters: set partitions of 4 places."""
+    assert len(np.unique(orbits(graph()))) == count
+
+
+def test_graphs_that_look_alike_to_refinement_are_told_apart() -> None:
+    """The 4 x 4 rook's graph and the Shrikhande graph: strongly regular, with the same parameters."""
+    rook = cartesian_power(complete(4).direct_graph(), 2)
+    steps = [(0, 1), (0, 3), (1, 0), (3, 0), (1, 1), (3, 3)]
+    shrikhande = DirectGraph.from_arcs(
+        16,
+        [(4 * a + b, 4 * ((a + x) % 4) + (b + y) % 4) for a in range(4) for b in range(4) for x, y in steps],
+        "Shrikhande",
+    )
+    assert isomorphism(rook, shrikhande) is None
+    assert isomorphism(shrikhande, renumbered(shrikhande, 3)) is not None
+    assert not orbits(shrikhande).any()
+
+
+def test_graphs_of_different_sizes_are_not_isomorphic() -> None:
+    """In nodes, in arcs, or only in how the arcs are parallel."""
+    ring, larger = bidirectional_ring(2, 4).direct_graph(), bidirectional_ring(2, 5).direct_graph()
+    doubled = DirectGraph.from_arcs(4, [(0, 1), (0, 1), (1, 0), (1, 0), (2, 3), (2, 3), (3, 2), (3, 2)], "doubled")
+    assert isomorphism(ring, larger) is None
+    assert isomorphism(ring, complete(4).direct_graph()) is None
+    assert isomorphism(ring, doubled) is None
+    assert not preserves_arcs(ring, larger, np.arange(4))
+
+
+def test_a_search_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than answering that there is no isomorphism."""
+    monkeypatch.setattr(isomorphism_search, "MAX_ATTEMPTS", 2)
+    cube = hypercube(4).direct_graph()
+    with pytest.raises(NoAnswerError, match="2 attempts"):
+        isomorphism(cube, renumbered(cube, 1))
+
+
+@pytest.mark.parametrize("graph", BASES, ids=lambda graph: graph.name)
+def test_orbits_agree_with_an_isomorphism_that_maps_one_node_to_another(graph: DirectGraph) -> None:
+    """Nodes of one orbit see the same numbers of nodes at each distance."""
+    labels = orbits(graph)
+    seen = [tuple(np.bincount(row, minlength=graph.diameter + 1).tolist()) for row in graph.distances]
+    assert all(seen[node] == seen[label] for node, label in enumerate(labels.tolist()))
+    assert all(label <= node for node, label in enumerate(labels.tolist()))
+
+
+SIZES = [
+    (dgx_a100(boxes=1), (8,)),
+    (dgx_a100(boxes=2), (2, 8)),
+    (dgx_h100(boxes=4), (4, 8)),
+    (mi300x(boxes=4), (4, 8)),
+    (mi250(boxes=2), (2, 16)),
+    (gb200_nvl72(), (72,)),
+    (rail(4), (4, 8)),
+    (rail(4, oversubscription=None), (4, 8)),
+    (leaf_spine(4, 2, 8), (4, 8)),
+    (fat_tree(8), (8, 4, 4)),
+    (dragonfly(4, 2, 2), (9, 4, 2)),
+    (dragonfly(8, 1, 1, groups=8), (8, 8)),
+    (torus(8, 8), (8, 8)),
+    (torus(4, 6), (4, 6)),
+    (torus(4, 4, 4), (4, 4, 4)),
+    (hypercube(3), (2, 2, 2)),
+    (hamming(2, 4), (4, 4)),
+    (ring(8), (8,)),
+    (complete(6), (6,)),
+]
+
+
+def with_rank_order(topology: Topology, order: list[int]) -> Topology:
+    """Return the same network with its ranks in another order."""
+    names = [topology.compute_nodes[rank] for rank in order]
+    return Topology.from_links(topology.links, compute=names, switches=topology.switch_nodes)
+
+
+@pytest.mark.parametrize(("topology", "sizes"), SIZES, ids=lambda value: getattr(value, "name", None))
+def test_digits_number_the_ranks_of_known_networks(topology: Topology, sizes: tuple[int, ...]) -> None:
+    """Digits of the groups that builders make number all ranks in their order."""
+    groups = rank_groups(topology)
+    assert groups.sizes == sizes
+    assert groups.digits.dtype == np.int64
+    assert groups.values.tolist() == list(range(topology.num_ranks))
+    assert groups.places.tolist() == np.arange(topology.num_ranks).reshape(sizes).tolist()
+
+
+def test_peers_of_rails_have_the_same_place_in_any_order() -> None:
+    """Where rails say who is whose peer, the order of the ranks inside a box does not matter."""
+    order = [0, 1, 2, 3, 6, 4, 7, 5, 11, 10, 9, 8]
+    network = with_rank_order(rail(3, gpus_per_box=4), order)
+    groups = rank_groups(network)
+    assert groups.sizes == (3, 4)
+    for rank, name in enumerate(network.compute_nodes):
+        box, gpu = name.split("/")
+        assert f"box{groups.digits[rank, 0]}" == box
+        assert f"gpu{groups.digits[rank, 1]}" == gpu
+
+
+def test_boxes_whose_ranks_are_interleaved_are_found() -> None:
+    """Ranks need not be numbered box by box."""
+    groups = rank_groups(with_rank_order(dgx_a100(boxes=2), [rank // 2 + 8 * (rank % 2) for rank in range(16)]))
+    assert groups.sizes == (2, 8)
+    assert groups.digits[:4].tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
+
+
+def test_groups_of_different_sizes_are_no_level() -> None:
+    """A box with fewer ranks makes the network flat."""
+    groups = rank_groups(dgx_h100(boxes=2).without_node("box1/gpu7"))
+    assert groups.sizes == (15,)
+    assert groups.digits[:, 0].tolist() == list(range(15))
+
+
+def test_distances_do_not_pass_ranks() -> None:
+    """Paths pass switches only, and the longer direction counts."""
+    links = [("a", "s", 1), ("s", "b", 1), ("b", "a", 1), ("b", "c", 1), ("c", "b", 1)]
+    distances = rank_distances(Topology.from_links(links, compute="abc", switches="s"))
+    assert distances.tolist() == [[0, 2, UNREACHED], [2, 0, 1], [UNREACHED, 1, 0]]

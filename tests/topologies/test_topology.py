@@ -1,9 +1,10 @@
-"""The `Topology` type: what it accepts, what it answers, what its changes do."""
+"""The `Topology` type: what it accepts, what it answers, what its changes do, and limits of its switches."""
 
 from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CapacityOverflowError, ColloptError, TopologyError
-from collopt.topologies import Link, Topology, dgx_a100, mi250, ring
+from collopt.errors import CapacityOverflowError, ColloptError, FileFormatError, TopologyError, UnsupportedError
+from collopt.topologies import Link, SwitchLimits, Topology, dgx_a100, mi250, read_topology, ring, write_topology
+from collopt.topologies.network.links import as_root, rank_number
 from sample_sizes import examples
 from strategies import eulerian_topologies, rank_orders
 
@@ -305,3 +307,106 @@ def test_other_bandwidths_replace_those_of_the_links_named() -> None:
     ):
         with pytest.raises(TopologyError, match=message):
             triangle.with_bandwidths(wrong)  # type: ignore[arg-type]
+
+
+TWO_RANKS = Topology.from_links([("a", "s", 1), ("s", "b", 1)], compute=["a", "b"], switches=["s"], bidirectional=True)
+
+
+@pytest.mark.parametrize(("given", "number"), [(0, 0), (1, 1), (np.int64(1), 1), ("a", 0), ("b", 1)])
+def test_a_rank_is_found_by_number_and_by_name(given: object, number: int) -> None:
+    """Its number is Python's own."""
+    assert rank_number(TWO_RANKS.compute_nodes, given) == as_root(TWO_RANKS.compute_nodes, given) == number
+    assert type(rank_number(TWO_RANKS.compute_nodes, given)) is int
+
+
+@pytest.mark.parametrize("given", [-1, 2, "s", "c", "", "0", True, 1.0, None, ["a"]])
+def test_what_is_no_rank_is_not_found(given: object) -> None:
+    """A switch is no rank, and nor is a number as text."""
+    assert rank_number(TWO_RANKS.compute_nodes, given) is None
+    with pytest.raises(UnsupportedError, match=r"^root .* is not a rank; expected 0\.\.1 or a name such as 'a'$"):
+        as_root(TWO_RANKS.compute_nodes, given)
+
+
+STAR_LINKS = [(rank, "s", 10) for rank in "abc"] + [(rank, "plain", 1) for rank in "abc"]
+LIMITS = SwitchLimits("s", loopback=True, group=3, operators=("sum", "max"), types=("float16",))
+
+
+def limited_star(*limits: SwitchLimits, name: str = "star") -> Topology:
+    """Three ranks on a switch with limits and one without abilities."""
+    return Topology.from_links(
+        STAR_LINKS,
+        compute="abc",
+        switches=["s", "plain"],
+        bidirectional=True,
+        multicast=["s"],
+        aggregation=["s"],
+        limits=limits,
+        name=name,
+    )
+
+
+def test_files_and_graphs_keep_limits(tmp_path: Path) -> None:
+    """Whatever a switch requires is there again after writing and reading."""
+    network = limited_star(LIMITS)
+    write_topology(network, tmp_path / "star.json")
+    assert read_topology(tmp_path / "star.json") == network
+    assert Topology.from_networkx(network.to_networkx()).digest == network.digest
+    assert network.loopback == {"s"}
+    assert network.limits[0].operators == ("max", "sum")
+
+
+def test_limits_that_limit_nothing_are_none() -> None:
+    """So equal networks are equal, and digests of networks without limits stay what they were."""
+    assert limited_star(SwitchLimits("s")) == limited_star()
+    assert limited_star(SwitchLimits("s")).digest == limited_star().digest != limited_star(LIMITS).digest
+
+
+def test_changes_keep_limits_of_switches_that_remain() -> None:
+    """A removed switch takes its limits along."""
+    assert limited_star(LIMITS).without_link("a", "s").limits == limited_star(LIMITS).limits
+    assert limited_star(LIMITS).without_node("s").limits == ()
+    bare = limited_star(LIMITS).without_abilities()
+    assert (bare.multicast, bare.aggregation, bare.limits) == (set(), set(), ())
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ([SwitchLimits("t")], "limits are given for 't', which is not a switch of this topology"),
+        ([SwitchLimits("a", loopback=True)], "limits are given for 'a', which is not a switch"),
+        ([SwitchLimits("s", group=1)], "group limit of switch 's' is 1; expected"),
+        ([SwitchLimits("s", loopback="no")], "loopback of switch 's' is 'no'; expected True or False"),
+        ([SwitchLimits("s", operators=("",))], "switch 's' has '' among its operators; expected some of and, avg, max"),
+        ([SwitchLimits("s", operators=("sum", "mean"))], "switch 's' has 'mean' among its operators; expected"),
+        ([SwitchLimits("s", types=("fp16",))], "switch 's' has 'fp16' among its types; expected some of bfloat16"),
+        ([SwitchLimits("s", types=(16,))], "switch 's' has 16 among its types; expected"),  # type: ignore[arg-type]
+        ([SwitchLimits("s", types=([],))], r"switch 's' has \[\] among its types"),  # type: ignore[arg-type]
+        ([SwitchLimits("s", types=4)], "types of switch 's' are 4; expected a list"),  # type: ignore[arg-type]
+        ([LIMITS, LIMITS], "switch 's' has limits twice"),
+        (["s"], "a switch's limits are 's'; expected SwitchLimits"),
+        (3, "the switches' limits are 3; expected a list"),
+    ],
+)
+def test_wrong_limits_are_refused(limits: object, message: str) -> None:
+    """With one clear error."""
+    with pytest.raises(TopologyError, match=message):
+        Topology.from_links(STAR_LINKS, compute="abc", switches=["s", "plain"], limits=limits)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ability", ["multicast", "aggregation"])
+def test_an_able_switch_has_two_neighbors(ability: str, tmp_path: Path) -> None:
+    """A switch with one port has nothing to copy to or to add."""
+    message = f"{'s'!r} is said to multicast or aggregate, but has links to 1 nodes"
+    with pytest.raises(TopologyError, match=message):
+        Topology.from_links(
+            [("a", "b", 1), ("a", "s", 1)],
+            compute="ab",
+            switches="s",
+            bidirectional=True,
+            **{ability: "s"},  # type: ignore[arg-type]
+        )
+    path = tmp_path / "lonely.json"
+    write_topology(Topology.from_links([("a", "b", 1), ("a", "s", 1)], compute="ab", switches="s"), path)
+    path.write_text(path.read_text().replace(f'"{ability}": false', f'"{ability}": true'))
+    with pytest.raises(FileFormatError, match=message):
+        read_topology(path)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.support.quantities import as_bandwidth, as_factor, as_latency
-from collopt.support.validation import as_name, as_names, as_whole, is_whole, shown
+from collopt.support.validation import MAX_LINKS, as_name, as_names, as_whole, check_links, is_whole, shown
 from sample_sizes import examples
 
 
@@ -239,3 +239,10 @@ def test_limits_of_a_whole_number_are_included_and_named() -> None:
             as_whole(beyond, "chunks", least=-1, most=8, error=TopologyError)
     with pytest.raises(UnsupportedError, match=r"^chunks is 1; expected a whole number of at least 2$"):
         as_whole(1, "chunks", least=2)
+
+
+def test_networks_of_too_many_links_are_refused() -> None:
+    """The limit itself is fine."""
+    check_links(MAX_LINKS, "ring")
+    with pytest.raises(TopologyError, match=r"ring would have 1048577 links; expected at most 1048576"):
+        check_links(MAX_LINKS + 1, "ring")

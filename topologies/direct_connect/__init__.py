@@ -1,1 +1,1 @@
-"""Direct-connect families: tori, circulants, Kautz and de Bruijn graphs, distance-regular graphs."""
+"""Families of direct-connect networks, their expansions, and bounds for all of them."""

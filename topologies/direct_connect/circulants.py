@@ -1,11 +1,16 @@
-"""Circulant graphs and digraphs, which are Cayley graphs of cyclic groups; rings with parallel links; shifted rings.
+"""Circulant and metacirculant graphs and digraphs, which are Cayley graphs; rings with parallel links; shifted rings.
 
 Offsets are found by a closed form for degree 4, by search for a low diameter, or as low-discrepancy samples of sets.
+
+Circulants are Cayley graphs of cyclic groups, metacirculants of split metacyclic groups: x^a y^b with x^m = y^k = 1 and
+y x = x^r y, where r^k = 1 modulo m; element number a k + b is x^a y^b.  Few of these commute, so products of few
+generators are many different elements, and the digraphs come closer to the Moore bound than circulants do.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations, islice, pairwise
 from math import comb, gcd
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,9 +18,9 @@ from ...errors import TopologyError
 from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import as_list, as_size, shown
-from ..graphs.names import offset_names
+from ..network.direct_graph import DirectGraph
 from ..network.topology import Topology
-from .arcs import check_graph, circulant_arcs, topology_from_arcs
+from .arcs import arcs_to, check_graph, circulant_arcs, offset_names, topology_from_arcs
 
 MAX_TRIES = 10**7
 SAMPLE_SIZE = 500
@@ -109,30 +114,30 @@ def _as_degree(degree: object) -> int:
 def _offset_sets(largest: int, size: int, tries: int) -> Iterator[tuple[int, ...]]:
     """Yield sets of `size` offsets that contain 1: all if they are at most `tries`, else an even sample."""
     if comb(largest - 1, size - 1) <= tries:
-        yield from ((1, *rest) for rest in combinations(range(2, largest + 1), size - 1))
+        yield from ((1, *offsets) for offsets in combinations(range(2, largest + 1), size - 1))
         return
     for first in range(0, tries, SAMPLE_SIZE):
         sample = sampled_offset_sets(largest, size, range(first, min(first + SAMPLE_SIZE, tries)))
         yield from map(tuple, sample.tolist())
 
 
-def digraph_offset_sets(n: int, degree: int, most: int) -> IntArray:
+def digraph_offset_sets(n: int, degree: int, limit: int) -> IntArray:
     """List sets of offsets of circulant digraphs, int64 (sets, degree).
 
     First come geometric sequences 1, h, h**2, ... modulo n, those with h**degree = 1 before the others: multiplication
     by such an h is an automorphism that permutes the arcs of a node, so that broadcasts and all-to-all can load all
-    arcs evenly.  Then come all sets, if they are at most `most`; else all with the offset 1, which represent all that
+    arcs evenly.  Then come all sets, if they are at most `limit`; else all with the offset 1, which represent all that
     have an offset prime to n; else the sample of `sampled_offset_sets`.
     """
-    return np.concatenate((_geometric(n, degree, n - 1), _subsets(n - 1, degree, most)))
+    return np.concatenate((_geometric(n, degree, n - 1), _subsets(n - 1, degree, limit)))
 
 
-def bidirectional_offset_sets(n: int, degree: int, most: int) -> IntArray:
+def bidirectional_offset_sets(n: int, degree: int, limit: int) -> IntArray:
     """List sets of offsets as `digraph_offset_sets`, with -a for each a, modulo n, so that links have opposite ones."""
     pairs, below = degree // 2, (n - 1) // 2
     if degree % 2 and n % 2:
         return np.empty((0, degree), dtype=np.int64)
-    halves = np.concatenate((_geometric(n, pairs, below), _subsets(below, pairs, most)))
+    halves = np.concatenate((_geometric(n, pairs, below), _subsets(below, pairs, limit)))
     middle = np.full((len(halves), degree % 2), n // 2, dtype=np.int64)
     return np.concatenate((halves, n - halves, middle), axis=1)
 
@@ -153,20 +158,20 @@ def sampled_offset_sets(largest: int, size: int, numbers: range) -> IntArray:
     return rows
 
 
-def _completed(chosen: set[int], size: int, largest: int) -> list[int]:
+def _completed(offsets: set[int], size: int, largest: int) -> list[int]:
     """Add the least missing numbers until there are `size`."""
-    free = (number for number in range(2, largest + 1) if number not in chosen)
-    return sorted(chosen | set(islice(free, size - len(chosen))))
+    free = (number for number in range(2, largest + 1) if number not in offsets)
+    return sorted(offsets | set(islice(free, size - len(offsets))))
 
 
-def _subsets(largest: int, size: int, most: int) -> IntArray:
-    """Return all sets of numbers from 1 to `largest`, all with 1, or a sample: the first that has at most `most`."""
-    if comb(largest, size) <= most:
+def _subsets(largest: int, size: int, limit: int) -> IntArray:
+    """Return all sets of numbers from 1 to `largest`, all with 1, or a sample: the first that has at most `limit`."""
+    if comb(largest, size) <= limit:
         return _combinations(range(1, largest + 1), size)
-    if comb(largest - 1, size - 1) <= most:
-        rest = _combinations(range(2, largest + 1), size - 1)
-        return np.concatenate((np.ones((len(rest), 1), dtype=np.int64), rest), axis=1)
-    return sampled_offset_sets(largest, size, range(most))
+    if comb(largest - 1, size - 1) <= limit:
+        subsets = _combinations(range(2, largest + 1), size - 1)
+        return np.concatenate((np.ones((len(subsets), 1), dtype=np.int64), subsets), axis=1)
+    return sampled_offset_sets(largest, size, range(limit))
 
 
 def _combinations(numbers: range, size: int) -> IntArray:
@@ -189,8 +194,8 @@ def _geometric(n: int, size: int, largest: int) -> IntArray:
     powers.sort(axis=1)
     # An offset of 0 or n / 2 is not a pair of links.
     usable = (powers[:, 0] > 0) & (powers[:, -1] <= largest) & (powers[:, 1:] != powers[:, :-1]).all(axis=1)
-    found: IntArray = powers[usable]
-    return found
+    sequences: IntArray = powers[usable]
+    return sequences
 
 
 MAX_DEGREE = 1022
@@ -367,3 +372,77 @@ def shifted_ring(n: int, *, stride: int | None = None, bandwidth: Exact = 1, lat
             f"stride is {stride}; expected no divisor in common with n = {n}, so that the ring passes through all nodes"
         )
     return cyclic_graph(n, [1, -1, stride, -stride], name, bandwidth, latency)
+
+
+MAX_PART = 2**12  # elements of either cyclic part
+
+
+class Group(NamedTuple):
+    """A split metacyclic group; see `metacirculant_digraph`."""
+
+    m: int
+    k: int
+    r: int
+
+    @property
+    def powers(self) -> IntArray:
+        """Those of r modulo m, int64 (k,)."""
+        return np.array([pow(self.r, exponent, self.m) for exponent in range(self.k)])
+
+    def heads(self, elements: IntArray) -> IntArray:
+        """Return the products of each element of the group and each of some, int64 (m * k, some)."""
+        m, k, _ = self
+        first, second = (part[:, None] for part in np.divmod(np.arange(m * k), k))
+        products: IntArray = (first + self.powers[second] * (elements // k)) % m * k + (second + elements) % k
+        return products
+
+    def graph(self, elements: Sequence[int]) -> DirectGraph:
+        """Make the graph of `metacirculant_digraph`, unchecked."""
+        name = f"MetaCirc({self.m}, {self.k}, {self.r}; {offset_names(elements)})"
+        return DirectGraph.from_arcs(self.m * self.k, arcs_to(self.heads(np.array(elements))), name)
+
+
+def metacirculant_digraph(
+    m: int, k: int, r: int, elements: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0
+) -> Topology:
+    """Metacirculant digraph: each element g of a split metacyclic group has arcs to g s for the elements s.
+
+    The group has m k elements, x^a y^b with number a k + b, where x^m = y^k = 1 and y x = x^r y.  Vertex-transitive, as
+    every Cayley digraph.
+
+    Parameters
+    ----------
+    m, k : int
+        Orders of x and y, at least 2 each.
+    r : int
+        From 1 to m - 1, with r^k = 1 modulo m.  With 1 the group is commutative.
+    elements : sequence of int
+        Numbers of different elements, from 1 to m k - 1, as many as the degree; together they generate the group.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link.
+
+    Examples
+    --------
+    Of the dihedral group with 16 elements, four reach all others in two hops, which four of no cyclic group do:
+
+    >>> metacirculant_digraph(8, 2, 7, [1, 2, 7, 12]).graph.diameter
+    2
+    """
+    m, k = (as_size(part, f"{name} of the group", least=2, most=MAX_PART) for name, part in (("m", m), ("k", k)))
+    r, count = as_size(r, "r of the group", most=m - 1), m * k
+    if pow(r, k, m) != 1:
+        raise TopologyError(f"r is {r}, and its power {k} is {pow(r, k, m)} modulo {m}; expected 1")
+    listed = [as_size(element, "an element", most=count - 1) for element in as_list(elements, "the elements")]
+    if not listed or len(set(listed)) < len(listed):
+        raise TopologyError(f"the elements are {shown(listed)}; expected one or more, all different")
+    group, name = Group(m, k, r), f"MetaCirc({m}, {k}, {r})"
+    check_graph(name, count, len(listed))
+    # The elements generate the group if products of them reach all of it from the identity.
+    heads, reached, before = group.heads(np.array(listed)), np.arange(count) == 0, 0
+    while (now := int(reached.sum())) > before:
+        reached[heads[reached]], before = True, now
+    if before < count:
+        raise TopologyError(
+            f"the elements {shown(listed)} generate {before} of {count} of {name}; add one of the others"
+        )
+    return Topology.from_graph(group.graph(listed), bandwidth=bandwidth, latency=latency)

@@ -71,6 +71,7 @@ def split_cayley_hexagon(order: int) -> Lines:
     space = _projective_points(7, order)
     x0, x1, x2, x3, x4, x5, x6 = space.T
     points = space[(x0 * x4 + x1 * x5 + x2 * x6 - x3 * x3) % order == 0]
+    # Two points are joined if they are orthogonal, and their Grassmann coordinates agree.
     polar = points[:, [4, 5, 6, 3, 0, 1, 2]] * [1, 1, 1, -2, 1, 1, 1]
     joined = points @ polar.T % order == 0
     for one, other in HEXAGON_LINES:

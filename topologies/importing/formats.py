@@ -5,63 +5,65 @@ The readers of formats are imported on demand.
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
-from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ...support.json_files import parse_json
 from ...support.quantities import Exact, nic_unit_warning
-from ..network.link_classes import link_classes
+from ..network.link_costs import link_classes
 from ..network.links import node_kind
 from ..network.topology import Topology
+from ..switched.box_files import BOX_FORMAT, BOX_VERSION, box_from_json
+from ..switched.nic_shares import with_port_bandwidth
 from ..switched.scale_out import Box
-from .sources.document import Document, Imported, read_document
-from .sources.options import FIGURES, OPTIONS, BoxOptions
+from .documents import Document, Imported, read_document
+from .options import FIGURES, OPTIONS, BoxOptions
 
 
 class Format(NamedTuple):
-    """A file format and its reader, a module of this package with ``matches(document) -> bool``, which never raises.
+    """A file format and its reader, two functions of a module of this package.
 
-    It has ``read_network(document, options) -> Imported``, or ``read_box(document, options) -> Box``.
+    ``matches_<reader>(document) -> bool`` never raises; ``read_<reader>(document, options)`` returns an `Imported`
+    network or a `Box`.
     """
 
     name: str  # for messages and documentation
     module: str
+    reader: str
     options: tuple[str, ...] = OPTIONS  # the fields of `BoxOptions` that it uses
     is_network: bool = False  # whether it describes whole networks, not one box
     states_latencies: bool = False  # whether those of a box are read from the file, not assumed
 
     def matches(self, document: Document) -> bool:
         """Return whether the content looks like this format; never raises."""
-        found: bool = self._reader().matches(document)
-        return found
+        return bool(self._function("matches")(document))
 
     def read(self, document: Document, options: BoxOptions) -> Box | Imported:
         """Read a document."""
-        made: Box | Imported = getattr(self._reader(), "read_network" if self.is_network else "read_box")(
-            document, options
-        )
-        return made
+        content: Box | Imported = self._function("read")(document, options)
+        return content
 
-    def _reader(self) -> ModuleType:
-        return import_module(f".{self.module}", __package__)
+    def _function(self, verb: str) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(import_module(f".{self.module}", __package__), f"{verb}_{self.reader}")
+        return function
 
 
 FORMATS = (
-    Format("collopt box", "sources.box_file", ("nic_bandwidth",), states_latencies=True),
-    Format("NCCL or RCCL topology XML", "nccl.nccl_xml"),
-    Format("nvidia-smi topo -m", "vendor_tools.nvidia_smi"),
-    Format("rocm-smi --shownodesbw", "vendor_tools.rocm_smi_bandwidth"),
-    Format("rocm-smi --showtopo", "vendor_tools.rocm_smi_topology"),
-    Format("amd-smi topology", "vendor_tools.amd_smi"),
-    Format("xgmi_num_links of AMD's driver", "vendor_tools.amd_sysfs"),
-    Format("TACCL topology", "other_planners.taccl", ("nic_bandwidth",), states_latencies=True),
-    Format("TE-CCL input", "other_planners.teccl", (), is_network=True),
-    Format("MSCCL topology JSON", "other_planners.msccl_tools", ("figures", "gpu"), is_network=True),
-    Format("ASTRA-sim network YAML", "other_planners.astra_sim", (), is_network=True),
-    Format("physical topology of ns-3", "other_planners.ns3", (), is_network=True),
+    Format("collopt box", "formats", "own_box", ("nic_bandwidth",), states_latencies=True),
+    Format("NCCL or RCCL topology XML", "nccl_xml", "nccl"),
+    Format("nvidia-smi topo -m", "nvidia_smi", "nvidia_smi"),
+    Format("rocm-smi --shownodesbw", "rocm_smi", "bandwidths"),
+    Format("rocm-smi --showtopo", "rocm_smi", "topology_tables"),
+    Format("amd-smi topology", "amd_smi", "amd_smi"),
+    Format("xgmi_num_links of AMD's driver", "rocm_smi", "link_counts"),
+    Format("TACCL topology", "planner_inputs", "taccl", ("nic_bandwidth",), states_latencies=True),
+    Format("TE-CCL input", "planner_inputs", "teccl", (), is_network=True),
+    Format("MSCCL topology JSON", "planner_inputs", "msccl", ("figures", "gpu"), is_network=True),
+    Format("ASTRA-sim network YAML", "simulators", "astra_sim", (), is_network=True),
+    Format("physical topology of ns-3", "simulators", "ns3", (), is_network=True),
 )
 """In the order in which they are tried."""
 
@@ -77,6 +79,19 @@ def find_format(document: Document) -> Format | None:
         return None
     names = ", ".join(candidate.name for candidate in FORMATS)
     raise document.error(f"it is not in a known network format; expected collopt's own JSON or {names}")
+
+
+def matches_own_box(document: Document) -> bool:
+    """Return whether the text names collopt's format of boxes, see ``docs/reference/box-json.md``; never raises."""
+    return document.text.lstrip().startswith("{") and f'"{BOX_FORMAT}"' in document.text
+
+
+def read_own_box(document: Document, options: BoxOptions) -> Box:
+    """Read a box of collopt's own format."""
+    data = parse_json(document.text, document.where, BOX_FORMAT, BOX_VERSION)
+    box = box_from_json(data, document.where)
+    speed = options.nic_bandwidth
+    return box if speed is None else replace(box, nics=with_port_bandwidth(box, speed))
 
 
 UNSUPPORTED_FORMATS = (
@@ -135,10 +150,10 @@ def box_latencies(box: Box) -> Iterator[tuple[str, Fraction]]:
 
 def network_latencies(network: Topology, box: Box, *, stated: bool) -> Iterator[tuple[str, Fraction]]:
     """Yield the link classes of a network of boxes without stated latencies, and the assumed latency in µs."""
-    for each in link_classes(network):
-        ends = each.kinds.split("-")
+    for link_class in link_classes(network):
+        ends = link_class.kinds.split("-")
         if not stated or "spine" in ends or ("nic" in ends and not box.nics):
-            yield each.kinds, each.latency
+            yield link_class.kinds, link_class.latency
 
 
 MAX_CHARACTERS = 16 * 2**20
@@ -178,20 +193,20 @@ def read_box(
         raise document.error(
             "it describes a whole network, not a box that could be joined to others; read_topology reads it"
         )
-    made = read_format(document, format_, options)
-    assert isinstance(made, Box), "that is what its reader makes"
-    assumed = None if format_.states_latencies else latencies_note(box_latencies(made))
-    more = (assumed, nic_unit_warning(nic_bandwidth, options.nic_bandwidth))
-    return replace(made, notes=(*made.notes, *(note for note in more if note is not None)))
+    box = read_format(document, format_, options)
+    assert isinstance(box, Box), "that is what its reader makes"
+    assumed = None if format_.states_latencies else latencies_note(box_latencies(box))
+    notes = (assumed, nic_unit_warning(nic_bandwidth, options.nic_bandwidth))
+    return replace(box, notes=(*box.notes, *(note for note in notes if note is not None)))
 
 
 def read_format(document: Document, format_: Format, options: BoxOptions) -> Box | Imported:
     """Read a document with the reader of its format, after checking size and options."""
     if len(document.text) > MAX_CHARACTERS:
         raise document.error(f"it has more than {MAX_CHARACTERS} characters; expected the description of one network")
-    if unused := [name for name in options.given() if name not in format_.options]:
-        taken = f"takes {', '.join(format_.options)} only" if format_.options else "describes its network completely"
+    if unused := [name for name in options.changed() if name not in format_.options]:
+        usage = f"takes {', '.join(format_.options)} only" if format_.options else "describes its network completely"
         raise document.error(
-            f"{unused[0]} does not go with a file of the format {format_.name}, which {taken}; leave it out"
+            f"{unused[0]} does not go with a file of the format {format_.name}, which {usage}; leave it out"
         )
     return format_.read(document, options)

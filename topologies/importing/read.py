@@ -15,10 +15,9 @@ from ..network.topology import Link, Topology
 from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..switched.nic_shares import with_port_bandwidth
 from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
-from .formats import Format, find_format, latencies_note, network_latencies, read_box, read_format
-from .sources import box_file
-from .sources.document import Document, Imported, read_document
-from .sources.options import OPTIONS, PRODUCTS, BoxOptions
+from .documents import Document, Imported, read_document
+from .formats import Format, find_format, latencies_note, matches_own_box, network_latencies, read_box, read_format
+from .options import OPTIONS, PRODUCTS, BoxOptions
 
 FABRICS = {"full": "fabric", "rail": "rail{nic}", "leaf_spine": "leaf{leaf}"}
 """Name of the switch of a NIC, by its position in its box and the leaf of that box."""
@@ -67,7 +66,7 @@ def compose(
     >>> compose([server, server], nic_bandwidth=25)
     <Topology 'server-2boxes': 4 ranks, 3 switches, 16 links>
     """
-    # A file that does not say how fast its NICs are may ask for it.
+    # A file that does not state the speed of its NICs may need it.
     boxes = [node if isinstance(node, Box) else read_box(node, nic_bandwidth=nic_bandwidth) for node in _listed(nodes)]
     taper, per_leaf = _checked(fabric, oversubscription, boxes_per_leaf)
     speed = None if nic_bandwidth is None else as_bandwidth(nic_bandwidth, "every NIC")
@@ -174,56 +173,58 @@ class ImportOptions(TypedDict, total=False):
 
 def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Imported:
     """Import a network from collopt's JSON or a file of one of `FORMATS`."""
-    given: dict[str, Any] = dict(options)
+    values: dict[str, Any] = dict(options)
     document = read_document(path)
-    own = OWN_FORMAT_MARK in document.text and not box_file.matches(document)
+    own = OWN_FORMAT_MARK in document.text and not matches_own_box(document)
     format_ = None if own else find_format(document)
     if format_ is None:
-        _refuse(given, document)
+        _refuse(values, document)
         data = parse_json(document.text, document.where, TOPOLOGY_FORMAT, TOPOLOGY_VERSION)
         return Imported(topology_from_json(data, document.where))
-    _check_known(given)
+    _check_known(values)
     if format_.is_network:
-        _refuse({name: value for name, value in given.items() if name not in format_.options}, document)
-    for_box = BoxOptions.of(**{name: given[name] for name in OPTIONS if name in given})
+        _refuse({name: value for name, value in values.items() if name not in format_.options}, document)
+    for_box = BoxOptions.of(**{name: values[name] for name in OPTIONS if name in values})
     try:
-        made = read_format(document, format_, for_box)
+        content = read_format(document, format_, for_box)
     except FileFormatError as error:
-        if for_box.gpu is None and (lacks := _lacks_besides_the_gpu(document, format_, for_box, given)):
+        if for_box.gpu is None and (lacks := _lacks_besides_the_gpu(document, format_, for_box, values)):
             raise FileFormatError(f"{error}; {lacks}") from None
         raise
-    if isinstance(made, Imported):
-        return made
-    network = _composed(made, given, document)
-    unused = f"a single box has no network, so its network cards ({len(made.nics)}) are left out; give boxes and fabric"
-    more = (
-        unused if made.nics and "boxes" not in given else None,
-        latencies_note(network_latencies(network, made, stated=format_.states_latencies)),
-        # Last, where it is seen.
-        nic_unit_warning(given.get("nic_bandwidth"), for_box.nic_bandwidth),
+    if isinstance(content, Imported):
+        return content
+    network = _composed(content, values, document)
+    unused = (
+        f"a single box has no network, so its network cards ({len(content.nics)}) are left out; give boxes and fabric"
     )
-    return Imported(network, (*made.notes, *(note for note in more if note is not None)))
+    notes = (
+        unused if content.nics and "boxes" not in values else None,
+        latencies_note(network_latencies(network, content, stated=format_.states_latencies)),
+        # Last, where it is seen.
+        nic_unit_warning(values.get("nic_bandwidth"), for_box.nic_bandwidth),
+    )
+    return Imported(network, (*content.notes, *(note for note in notes if note is not None)))
 
 
 def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions) -> Imported:
     """Read files that describe one box each, possibly repeated, and join the boxes in this order."""
-    given: dict[str, Any] = dict(options)
-    _check_known(given)
-    if "boxes" in given:
+    values: dict[str, Any] = dict(options)
+    _check_known(values)
+    if "boxes" in values:
         raise TopologyError(
             "boxes does not go with several files, which describe one box each; leave it out, and name a file once "
             "for each box"
         )
-    if "fabric" not in given:
+    if "fabric" not in values:
         raise TopologyError(
             f"the files say nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
         )
-    for_box = {name: given.pop(name) for name in OPTIONS if name in given}
+    for_box = {name: values.pop(name) for name in OPTIONS if name in values}
     if "nic_bandwidth" in for_box:
-        given["nic_bandwidth"] = for_box["nic_bandwidth"]
+        values["nic_bandwidth"] = for_box["nic_bandwidth"]
     boxes = {path: read_box(path, **for_box) for path in dict.fromkeys(paths)}
-    network = compose([boxes[path] for path in paths], **given)
-    return Imported(network, (*_joined_notes(boxes), *_uneven_nics_notes(boxes, given["fabric"])))
+    network = compose([boxes[path] for path in paths], **values)
+    return Imported(network, (*_joined_notes(boxes), *_uneven_nics_notes(boxes, values["fabric"])))
 
 
 def _joined_notes(boxes: Mapping[str | os.PathLike[str], Box]) -> Iterator[str]:
@@ -244,51 +245,51 @@ def _uneven_nics_notes(boxes: Mapping[str | os.PathLike[str], Box], fabric: str)
         yield f"card i of each box is on rail i, though the boxes have different numbers of network cards: {numbers}"
 
 
-def _check_known(given: dict[str, Any]) -> None:
-    if unknown := given.keys() - ImportOptions.__annotations__.keys():
-        known = ", ".join(ImportOptions.__annotations__)
-        raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {known}")
+def _check_known(options: dict[str, Any]) -> None:
+    if unknown := options.keys() - ImportOptions.__annotations__.keys():
+        names = ", ".join(ImportOptions.__annotations__)
+        raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {names}")
 
 
-def _lacks_besides_the_gpu(document: Document, format_: Format, options: BoxOptions, given: dict[str, Any]) -> str:
-    """Say what the network of a file would lack that were readable with some GPU, so that all is asked at once."""
+def _lacks_besides_the_gpu(document: Document, format_: Format, options: BoxOptions, values: dict[str, Any]) -> str:
+    """List the options that a file lacks besides its GPU, by reading it with some GPU, to ask for all at once."""
     for product in PRODUCTS.values():
         with suppress(FileFormatError):
             box = read_format(document, format_, replace(options, gpu=product))
             # The name of this product would mislead.
             named = replace(box, name=box.name.removeprefix(f"{product.name}-")) if isinstance(box, Box) else None
-            return _lacks(named, given) if named else ""
+            return _lacks(named, values) if named else ""
     return ""
 
 
-def _lacks(box: Box, given: dict[str, Any]) -> str:
-    """Say what the network of several boxes lacks."""
-    if as_size(given.get("boxes", 1), "boxes", most=MAX_BOXES) == 1:
+def _lacks(box: Box, options: dict[str, Any]) -> str:
+    """List the options that the network of several boxes lacks, in one sentence."""
+    if as_size(options.get("boxes", 1), "boxes", most=MAX_BOXES) == 1:
         return ""
     lacks = []
-    if "fabric" not in given:
+    if "fabric" not in options:
         lacks.append(f"nothing describes the network between boxes; give fabric, one of {', '.join(FABRICS)}")
     try:
-        compose([box, box], **{name: given[name] for name in ("nic_bandwidth", "nics") if name in given})
+        compose([box, box], **{name: options[name] for name in ("nic_bandwidth", "nics") if name in options})
     except TopologyError as error:
         lacks.append(str(error))
     return "; ".join(lacks)
 
 
-def _composed(box: Box, given: dict[str, Any], document: Document) -> Topology:
-    boxes = as_size(given.get("boxes", 1), "boxes", most=MAX_BOXES)
-    if lacks := _lacks(box, given):
+def _composed(box: Box, options: dict[str, Any], document: Document) -> Topology:
+    boxes = as_size(options.get("boxes", 1), "boxes", most=MAX_BOXES)
+    if lacks := _lacks(box, options):
         raise TopologyError(f"{document.where}: {lacks}")
-    if boxes == 1 and (idle := [name for name in FABRIC_OPTIONS if name in given]):
+    if boxes == 1 and (idle := [name for name in FABRIC_OPTIONS if name in options]):
         raise TopologyError(
             f"{idle[0]} does not go with one box, which has no network to others; leave it out, or give boxes=2 or more"
         )
-    chosen = {name: given[name] for name in COMPOSE_OPTIONS if name in given}
-    return compose([box] * boxes, fabric=given.get("fabric", "full"), **chosen)
+    compose_options = {name: options[name] for name in COMPOSE_OPTIONS if name in options}
+    return compose([box] * boxes, fabric=options.get("fabric", "full"), **compose_options)
 
 
-def _refuse(given: dict[str, Any], document: Document) -> None:
-    if given:
+def _refuse(options: dict[str, Any], document: Document) -> None:
+    if options:
         raise TopologyError(
-            f"{min(given)} does not go with {document.where}, which describes its network completely; leave it out"
+            f"{min(options)} does not go with {document.where}, which describes its network completely; leave it out"
         )

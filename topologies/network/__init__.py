@@ -1,1 +1,1 @@
-"""`Topology`, its links and what-if changes, `DirectGraph`, and the JSON schema."""
+"""`Topology` and what belongs to it: links, costs of runtimes, switches, changes, failures, files."""

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import TopologyError, UnsupportedError
+from ...errors import BoundError, TopologyError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import MAX_LINKS, as_integers, as_kind, as_list, as_size, as_title, check_links, shown
-from .hop_distances import hop_distances
 
 
 class Adjacency(NamedTuple):
@@ -36,7 +35,7 @@ class Adjacency(NamedTuple):
 class DirectGraph:
     """A directed graph whose arcs are the links of a direct-connect network.
 
-    Numbers and ends that are not of this form, and a name that is not printable text, raise `TopologyError`.
+    `from_arcs` makes one of checked arcs; the constructor only sorts them.
 
     Attributes
     ----------
@@ -60,27 +59,10 @@ class DirectGraph:
     name: str
 
     def __post_init__(self) -> None:
-        """Check and sort the arcs, and make them read-only."""
-        as_title(self.name, "the graph's name")
-        # As many as there can be arcs: the line graph has a node for each.
-        object.__setattr__(self, "num_nodes", as_size(self.num_nodes, "num_nodes", most=MAX_LINKS))
-        tails, heads = (
-            as_integers(getattr(self, end), f"the {end}", "a whole number for each arc") for end in ("tails", "heads")
-        )
-        if tails.ndim != 1 or tails.shape != heads.shape:
-            raise TopologyError(
-                f"{self.name} has tails of shape {tails.shape} and heads of shape {heads.shape}; expected (arcs,) twice"
-            )
-        outside = (tails < 0) | (tails >= self.num_nodes) | (heads < 0) | (heads >= self.num_nodes)
-        if outside.any():
-            arc = int(np.flatnonzero(outside)[0])
-            raise TopologyError(
-                f"{self.name} has the arc {(int(tails[arc]), int(heads[arc]))}; "
-                f"expected node numbers from 0 to {self.num_nodes - 1}"
-            )
-        order = np.lexsort((heads, tails))
-        for end, unsorted in (("tails", tails), ("heads", heads)):
-            ends = unsorted[order]
+        """Sort the arcs and make them read-only; `from_arcs` has checked them."""
+        order = np.lexsort((self.heads, self.tails))
+        for end in ("tails", "heads"):
+            ends = np.asarray(getattr(self, end), dtype=np.int64)[order]
             ends.flags.writeable = False
             object.__setattr__(self, end, ends)
 
@@ -104,6 +86,10 @@ class DirectGraph:
         if rows.size == 0 or rows.ndim != 2 or rows.shape[1] != 2:
             raise TopologyError(f"the arcs are {shown(listed)}; expected {expected}")
         check_links(len(rows), as_title(name, "the graph's name"))
+        outside = ((rows < 0) | (rows >= num_nodes)).any(axis=1)
+        if outside.any():
+            tail, head = rows[outside][0].tolist()
+            raise TopologyError(f"{name} has the arc {(tail, head)}; expected node numbers from 0 to {num_nodes - 1}")
         return cls(num_nodes, rows[:, 0], rows[:, 1], name)
 
     @property
@@ -196,3 +182,44 @@ class DirectGraph:
 def as_direct_graph(value: object) -> DirectGraph:
     """Return a `DirectGraph` unchanged; anything else raises `UnsupportedError`."""
     return as_kind(value, DirectGraph, "the graph", hint=", such as topology.direct_graph() returns")
+
+
+def hop_distances(num_nodes: int, tails: IntArray, heads: IntArray, name: str) -> npt.NDArray[np.int16]:
+    """Return int16 hop distances ``[source, node]`` of int64 (arcs,) arcs; `BoundError` if a node is unreachable."""
+    distances = partial_hop_distances(num_nodes, tails, heads)
+    if (distances < 0).any():
+        node, source = np.argwhere(distances.T < 0)[0].tolist()
+        raise BoundError(
+            f"node {source} of {name} cannot reach node {node}; add arcs until every node reaches every other"
+        )
+    return distances
+
+
+def partial_hop_distances(
+    num_nodes: int, tails: IntArray, heads: IntArray, num_ranks: int | None = None
+) -> npt.NDArray[np.int16]:
+    """Return hop distances as `hop_distances`, -1 where there is no path; 8 sources are searched per byte.
+
+    With `num_ranks`, the sources are the first nodes, and these do not pass anything on.
+    """
+    sources = num_nodes if num_ranks is None else num_ranks
+    by_node = np.full((num_nodes, sources), -1, dtype=np.int16)  # [node, source]
+    np.fill_diagonal(by_node, 0)
+    # Bit s of row v: whether source s has reached node v, or reached it in the last round.
+    reached = np.packbits(np.eye(num_nodes, sources, dtype=np.bool_), axis=1)
+    frontier, distance = reached.copy(), 0
+    # Arcs sorted by their heads, so that one reduction collects all that arrives at a node.
+    by_head = np.argsort(heads, kind="stable")
+    tails, heads = tails[by_head], heads[by_head]
+    nodes, starts = np.unique(heads, return_index=True)
+    while frontier.any() and len(nodes):
+        distance += 1
+        arrived = np.zeros_like(reached)
+        arrived[nodes] = np.bitwise_or.reduceat(frontier[tails], starts, axis=0)
+        frontier = arrived & ~reached
+        reached |= frontier
+        by_node[np.unpackbits(frontier, axis=1, count=sources).astype(np.bool_)] = distance
+        frontier[: num_ranks or 0] = 0
+    distances = np.ascontiguousarray(by_node.T)
+    distances.flags.writeable = False
+    return distances

@@ -90,14 +90,14 @@ def as_link(entry: object) -> Link:
     return Link(*entry)
 
 
-def merged_links(links: Iterable[Link], known: Collection[str]) -> tuple[Link, ...]:
+def merged_links(links: Iterable[Link], nodes: Collection[str]) -> tuple[Link, ...]:
     """Validate links between known nodes, and merge parallel ones: sum of bandwidths, larger latency."""
     merged: dict[tuple[str, str], Link] = {}
     for entry in map(as_link, as_list(links, "the links")):
         tail, head = as_name(entry[0]), as_name(entry[1])
         where = f"link ({tail!r}, {head!r})"
         for node in (tail, head):
-            if node not in known:
+            if node not in nodes:
                 raise TopologyError(f"{where} names the unknown node {node!r}; list it under compute or switches")
         if tail == head:
             raise TopologyError(f"{where} is a self-loop; remove it, data never travels from a node to itself")
@@ -123,37 +123,39 @@ def link_columns(links: Sequence[Link], index: Mapping[str, int]) -> LinkColumns
 def checked_columns(columns: LinkColumns, nodes: Sequence[str]) -> LinkColumns:
     """Validate columns as `merged_links` does links, refuse parallel links, and number kinds by their first links."""
     rates: dict[tuple[Fraction, Fraction], int] = {}
-    same = []
+    places = []
     for number, row in enumerate(as_list(columns.rates, "the rates")):
         if not isinstance(row, tuple) or len(row) != 2:
             raise TopologyError(f"the rates of kind {number} are {shown(row)}; expected a tuple (bandwidth, latency)")
         where = f"links of kind {number}"
         rate = as_bandwidth(row[0], where), as_latency(row[1], where)
-        same.append(rates.setdefault(rate, len(rates)))
-    limits = {"tails": len(nodes), "heads": len(nodes), "kinds": len(same)}
-    checked = [_column(each, name, most) for each, (name, most) in zip(columns[:3], limits.items(), strict=True)]
+        places.append(rates.setdefault(rate, len(rates)))
+    # Columns in range, of one length.
+    limits = {"tails": len(nodes), "heads": len(nodes), "kinds": len(places)}
+    checked = [_column(column, name, limit) for column, (name, limit) in zip(columns[:3], limits.items(), strict=True)]
     tails, heads, kinds = checked
     if not len(tails) == len(heads) == len(kinds):
         raise TopologyError(
             f"there are {len(tails)} tails, {len(heads)} heads and {len(kinds)} kinds; expected one each"
         )
+    # No self-loops, no two links with the same ends.
     keys = tails * len(nodes) + heads
-    wrong = {"is a self-loop; remove it, data never travels from a node to itself": keys[tails == heads]}
+    problems = {"is a self-loop; remove it, data never travels from a node to itself": keys[tails == heads]}
     keys.sort()
-    wrong["is listed twice; add up the bandwidths of parallel links"] = keys[1:][keys[1:] == keys[:-1]]
-    for problem, found in wrong.items():
-        if len(found):
-            tail, head = divmod(int(found[0]), len(nodes))
+    problems["is listed twice; add up the bandwidths of parallel links"] = keys[1:][keys[1:] == keys[:-1]]
+    for problem, offenders in problems.items():
+        if len(offenders):
+            tail, head = divmod(int(offenders[0]), len(nodes))
             raise TopologyError(f"link ({nodes[tail]!r}, {nodes[head]!r}) {problem}")
-    return LinkColumns(tails, heads, *_numbered_by_use(kinds, same, tuple(rates)))
+    return LinkColumns(tails, heads, *_numbered_by_use(kinds, places, tuple(rates)))
 
 
 def _numbered_by_use(
-    kinds: IntArray, same: list[int], rates: tuple[tuple[Fraction, Fraction], ...]
+    kinds: IntArray, places: list[int], rates: tuple[tuple[Fraction, Fraction], ...]
 ) -> tuple[IntArray, tuple[tuple[Fraction, Fraction], ...]]:
-    """Number kinds by their first links; `same` has the place of each in `rates`."""
-    if same != list(range(len(rates))):
-        kinds = np.array(same, dtype=np.int64)[kinds]
+    """Number kinds by their first links; `places` has the place of each in `rates`."""
+    if places != list(range(len(rates))):
+        kinds = np.array(places, dtype=np.int64)[kinds]
     first = np.full(len(rates), len(kinds))
     first[kinds[::-1]] = np.arange(len(kinds) - 1, -1, -1)
     used = [kind for kind in np.argsort(first).tolist() if first[kind] < len(kinds)]
@@ -168,8 +170,8 @@ def _column(values: object, name: str, size: int) -> IntArray:
     if column.ndim != 1:
         raise TopologyError(f"the {name} have the shape {column.shape}; expected one number for each link")
     if len(column) and not 0 <= column.min() <= column.max() < size:
-        wrong = column[(column < 0) | (column >= size)][0]
-        raise TopologyError(f"the {name} hold {wrong}; expected numbers from 0 to {size - 1}")
+        outside = column[(column < 0) | (column >= size)][0]
+        raise TopologyError(f"the {name} hold {outside}; expected numbers from 0 to {size - 1}")
     return column.copy() if column is values else column
 
 
@@ -211,19 +213,19 @@ class LinkLookup:
     def place(self, tail: int, head: int) -> int | None:
         """Return the place of the link between two nodes; None if there is none."""
         keys, order = self._sorted
-        found = int(keys.searchsorted(tail * self._size + head))
-        return int(order[found]) if found < len(keys) and keys[found] == tail * self._size + head else None
+        position = int(keys.searchsorted(tail * self._size + head))
+        return int(order[position]) if position < len(keys) and keys[position] == tail * self._size + head else None
 
     def places(self, tails: IntArray, heads: IntArray) -> IntArray:
         """Return the places of the links between pairs of nodes; -1 where there is none."""
         inside = (tails >= 0) & (tails < self._size) & (heads >= 0) & (heads < self._size)
         nowhere = self._size * self._size  # greater than any link's number
-        wanted = np.where(inside, tails * self._size + heads, nowhere)
-        if len(wanted) >= LONG:
-            return places_of(self._ends[0] * self._size + self._ends[1], wanted)
+        ends = np.where(inside, tails * self._size + heads, nowhere)
+        if len(ends) >= LONG:
+            return places_of(self._ends[0] * self._size + self._ends[1], ends)
         keys, order = self._sorted
-        found = np.searchsorted(keys, wanted)
-        return np.append(order, -1)[np.where(np.append(keys, -1)[found] == wanted, found, -1)]
+        positions = np.searchsorted(keys, ends)
+        return np.append(order, -1)[np.where(np.append(keys, -1)[positions] == ends, positions, -1)]
 
     def crossing(self, nodes: IntArray, *, entering: bool) -> IntArray:
         """Return the places of the links that leave, or enter, a set of nodes, in order."""
@@ -294,8 +296,8 @@ def grouped_links(
     for link in links:
         ends = sorted((link.tail, link.head), key=order.__getitem__)
         groups.setdefault(("-".join(kinds[end] for end in ends), link.bandwidth), []).append(link)
-    alike = [ends for ends, _ in groups]
+    all_ends = [ends for ends, _ in groups]
     return {
-        ends if alike.count(ends) == 1 else f"{ends}:{bandwidth}": (ends, tuple(found))
-        for (ends, bandwidth), found in groups.items()
+        ends if all_ends.count(ends) == 1 else f"{ends}:{bandwidth}": (ends, tuple(members))
+        for (ends, bandwidth), members in groups.items()
     }

@@ -1,4 +1,4 @@
-"""`RuntimeCosts`: what a runtime adds to the times of links."""
+"""`RuntimeCosts`: times that a runtime adds to those of links."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class RuntimeCosts:
     """Costs of the software that runs a schedule, beside latencies and bandwidths of links.
 
     A schedule of h successive hops takes ``launch + h alpha``, the latencies of its links, and the time of its busiest
-    port: of a link, its bytes over the share `efficiency` of its bandwidth; of a rank, `send` for each message.  What
-    the rank that adds most takes for `reduction` comes on top.
+    port: of a link, its bytes over the share `efficiency` of its bandwidth; of a rank, `send` for each message.  The
+    `reduction` of the rank that adds most comes on top.
 
     Raises `TopologyError` if a time is negative or no number, or a share not above 0 and at most 1.
 
@@ -68,24 +68,24 @@ class RuntimeCosts:
 
     @property
     def label(self) -> str:
-        """Where they are from, for output."""
+        """Origin of the costs, for output."""
         if self == LINKS_ONLY:
             return "links alone"
         return "calibrated" if self.calibrated else "not calibrated"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what differs from no costs at all, as plain values."""
+        """Return the costs that are not zero, as plain values."""
         times = {name: str(getattr(self, name)) for name in TIMES if getattr(self, name)}
         shares = {"efficiency": {name: str(share) for name, share in self.efficiency}} if self.efficiency else {}
         return {**times, **shares, **({"calibrated": True} if self.calibrated else {})}
 
     def __repr__(self) -> str:
-        given = [f"{name}={getattr(self, name)}" for name in TIMES if getattr(self, name)]
+        fields = [f"{name}={getattr(self, name)}" for name in TIMES if getattr(self, name)]
         if self.efficiency:
-            given.append("efficiency={" + ", ".join(f"{name!r}: {share}" for name, share in self.efficiency) + "}")
+            fields.append("efficiency={" + ", ".join(f"{name!r}: {share}" for name, share in self.efficiency) + "}")
         if self.calibrated:
-            given.append("calibrated=True")
-        return f"RuntimeCosts({', '.join(given)})"
+            fields.append("calibrated=True")
+        return f"RuntimeCosts({', '.join(fields)})"
 
 
 def _as_efficiency(value: object) -> tuple[tuple[str, Fraction], ...]:

@@ -44,7 +44,7 @@ class SwitchEntry(Part):
 
     @property
     def limits(self) -> SwitchLimits:
-        """What it requires."""
+        """Its limits."""
         return SwitchLimits(self.name, self.loopback, self.group, tuple(self.operators), tuple(self.types), self.relay)
 
 
@@ -56,7 +56,7 @@ Number = str | int | float
 
 
 class CostsEntry(Part):
-    """What the software adds to the times of links."""
+    """Costs of the software."""
 
     alpha: Number = 0
     send: Number = 0
@@ -67,7 +67,7 @@ class CostsEntry(Part):
 
     @property
     def costs(self) -> RuntimeCosts:
-        """As the topology holds them."""
+        """The costs as the topology holds them."""
         return RuntimeCosts(**dict(self))
 
 
@@ -88,7 +88,7 @@ class LinkArraysEntry(Part):
 
 
 class _Document(Part):
-    """What documents of all versions have; the header is checked before."""
+    """Fields of documents of all versions; the header is checked before."""
 
     format: str
     version: int

@@ -1,4 +1,4 @@
-"""What switches that multicast or aggregate require of the collectives that use them."""
+"""Limits of switches that multicast or aggregate, which collectives that use them have to respect."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
@@ -49,8 +49,8 @@ class SwitchLimits(NamedTuple):
     relay: bool = False
 
     @property
-    def given(self) -> dict[str, object]:
-        """What is limited, by name."""
+    def stated(self) -> dict[str, object]:
+        """Limits that differ from their defaults, by name."""
         defaults = SwitchLimits(self.switch)._asdict()
         return {name: value for name, value in self._asdict().items() if value != defaults[name]}
 
@@ -79,12 +79,12 @@ def _as_limits(row: object) -> SwitchLimits:
     return SwitchLimits(switch, loopback, group, operators, types, relay)
 
 
-def _words(row: SwitchLimits, what: Literal["operators", "types"], known: tuple[str, ...]) -> tuple[str, ...]:
+def _words(row: SwitchLimits, what: Literal["operators", "types"], allowed: tuple[str, ...]) -> tuple[str, ...]:
     words = as_list(getattr(row, what), f"{what} of switch {row.switch!r}")
     for word in words:
-        if not isinstance(word, str) or word not in known:
+        if not isinstance(word, str) or word not in allowed:
             raise TopologyError(
-                f"switch {row.switch!r} has {shown(word)} among its {what}; expected some of {', '.join(known)}, or "
+                f"switch {row.switch!r} has {shown(word)} among its {what}; expected some of {', '.join(allowed)}, or "
                 "none listed if it adds with all of them"
             )
     return tuple(sorted(set(words)))
@@ -92,10 +92,11 @@ def _words(row: SwitchLimits, what: Literal["operators", "types"], known: tuple[
 
 def check_ports(abilities: Collection[str], index: Mapping[str, int], tails: IntArray, heads: IntArray) -> None:
     """Raise `TopologyError` if a switch that multicasts or aggregates has fewer than two neighbors."""
+    # One neighbor of each node, and whether a link leads to another one.
     near, wide = np.full(len(index), -1), np.zeros(len(index), dtype=np.bool_)
     near[tails], near[heads] = heads, tails
-    for ends, others in ((tails, heads), (heads, tails)):
-        wide[ends[near[ends] != others]] = True
+    for ends, opposite in ((tails, heads), (heads, tails)):
+        wide[ends[near[ends] != opposite]] = True
     if lonely := sorted(switch for switch in abilities if not wide[index[switch]]):
         raise TopologyError(
             f"switch {lonely[0]!r} is said to multicast or aggregate, but has links to "

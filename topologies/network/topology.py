@@ -62,11 +62,11 @@ class Topology(WhatIf, Viewed):
     multicast, aggregation : frozenset of str
         Switches with in-network multicast, or in-network reduction (ForestColl section 5.6).
     limits : tuple of SwitchLimits
-        What these switches require, by switch; switches without limits are left out.
+        Limits of these switches, sorted by switch; switches without limits are left out.
     name : str
         For display; it does not count in comparisons.
     costs : RuntimeCosts or None
-        What the software adds to the times of links, if that is known; it does not count in comparisons.
+        Costs of the software, if they are known; they do not count in comparisons.
     graph : DirectGraph or None
         The multigraph of a direct-connect family or expansion, with the self-loops and parallel arcs that `links` does
         not have.  Files and changed topologies do not keep it; see `direct_graph`.
@@ -129,7 +129,7 @@ class Topology(WhatIf, Viewed):
         """Build a topology from ``(tail, head, bandwidth[, latency])`` tuples.
 
         Raises `TopologyError` for unknown or repeated nodes, self-loops, bandwidths that are not positive finite
-        numbers, fewer than two compute nodes, an able switch with fewer than two neighbors.
+        numbers, fewer than two compute nodes, or a switch that multicasts or reduces with fewer than two neighbors.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class Topology(WhatIf, Viewed):
         multicast, aggregation : iterable of str
             Switch abilities.
         limits : iterable of SwitchLimits
-            Of these switches.
+            Limits of these switches.
         name : str
             For display.
         """
@@ -205,7 +205,7 @@ class Topology(WhatIf, Viewed):
         limits: object,
         name: str,
     ) -> Topology:
-        made = cls(
+        topology = cls(
             as_list(compute, "compute nodes"),
             as_list(switches, "switch nodes"),
             links,
@@ -214,8 +214,8 @@ class Topology(WhatIf, Viewed):
             name,
             as_list(limits, "the switches' limits"),
         )
-        made.check_ports()
-        return made
+        topology.check_ports()
+        return topology
 
     @classmethod
     def from_networkx(
@@ -328,9 +328,9 @@ class Topology(WhatIf, Viewed):
         times, kinds = np.unique(counts, return_inverse=True)
         rates = [(speed * count, delay) for count in times.tolist()]
         title = graph.name if name is None else name
-        made = cls.from_arrays(tails, heads, kinds, rates, compute=ranks, name=title)
-        object.__setattr__(made, "graph", graph)
-        return made
+        topology = cls.from_arrays(tails, heads, kinds, rates, compute=ranks, name=title)
+        object.__setattr__(topology, "graph", graph)
+        return topology
 
     def direct_graph(self) -> DirectGraph:
         """Return a network without switches as a multigraph; k units of bandwidth become k parallel arcs.
@@ -377,14 +377,14 @@ class Topology(WhatIf, Viewed):
             return self.links
 
     def __eq__(self, other: object) -> bool:
-        """Compare everything that counts, without making links of columns."""
+        """Compare nodes, abilities and links, without making `links` of columns."""
         if not isinstance(other, Topology):
             return NotImplemented
-        mine, others = (
-            (each.compute_nodes, each.switch_nodes, each.multicast, each.aggregation, each.limits)
-            for each in (self, other)
+        mine, theirs = (
+            (topology.compute_nodes, topology.switch_nodes, topology.multicast, topology.aggregation, topology.limits)
+            for topology in (self, other)
         )
-        return mine == others and self.columns.equal(other.columns)
+        return mine == theirs and self.columns.equal(other.columns)
 
     def __hash__(self) -> int:
         """Equal for equal networks."""
@@ -465,21 +465,21 @@ class Topology(WhatIf, Viewed):
 
     @cached_property
     def loopback(self) -> frozenset[str]:
-        """Switches that send a copy back to where data comes from; see `SwitchLimits`."""
+        """Switches that also send a copy back to the sender; see `SwitchLimits`."""
         return frozenset(limits.switch for limits in self.limits if limits.loopback)
 
     @property
     def relays(self) -> frozenset[str]:
-        """Compute nodes outside the group that pass data on; see `restrict`."""
+        """Compute nodes outside the group that only forward data; see `restrict`."""
         return frozenset(limits.switch for limits in self.limits if limits.relay)
 
     @cached_property
     def limits_of(self) -> Mapping[str, dict[str, object]]:
-        """By switch, the limits that it has, under their names."""
-        return {limits.switch: limits.given for limits in self.limits}
+        """Limits of each switch by their names."""
+        return {limits.switch: limits.stated for limits in self.limits}
 
     def without_abilities(self) -> Topology:
-        """Return the network with switches that only pass data on."""
+        """Return the network whose switches only forward data."""
         relays = tuple(SwitchLimits(relay, relay=True) for relay in self.relays)
         return self.changed(multicast=frozenset(), aggregation=frozenset(), limits=relays)
 
@@ -492,8 +492,8 @@ class Topology(WhatIf, Viewed):
     def digest(self) -> str:
         """SHA-256 of the network itself (not of its name): equal digests mean equal networks."""
         nodes = [self.compute_nodes, self.switch_nodes]
-        rest = [sorted(self.multicast), sorted(self.aggregation), *([self.limits] if self.limits else [])]
-        before, after = (json.dumps(each, separators=(",", ":")) for each in (nodes, rest))
+        abilities = [sorted(self.multicast), sorted(self.aggregation), *([self.limits] if self.limits else [])]
+        before, after = (json.dumps(part, separators=(",", ":")) for part in (nodes, abilities))
         digest = hashlib.sha256()
         for text in chain((before[:-1], ",["), sorted_rows(self.columns, self.nodes), ("],", after[1:])):
             digest.update(text.encode())

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import FileFormatError, TopologyError
 from ...support.array_text import decode_integers, encode_integers
 from ...support.json_files import check_header
-from .link_classes import link_classes, matching_classes
+from .link_costs import link_classes, matching_classes
 from .links import LinkColumns
 from .topology import Topology
 
@@ -33,7 +33,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
         "version": TOPOLOGY_VERSION if as_arrays else 1,
         "name": topology.name,
         "compute": list(topology.compute_nodes),
-        "switches": [each["name"] if as_arrays and not any([*each.values()][1:]) else each for each in switches],
+        "switches": [row["name"] if as_arrays and not any([*row.values()][1:]) else row for row in switches],
         "links": _link_arrays(topology.columns)
         if as_arrays
         else [[link.tail, link.head, _plain(link.bandwidth), _plain(link.latency)] for link in topology.links],
@@ -87,7 +87,7 @@ def topology_from_json(data: object, where: str) -> Topology:
 
 
 def _switch(topology: Topology, switch: str) -> dict[str, Any]:
-    """Name and abilities of a switch, and what limits it, if anything does."""
+    """Return name, abilities and limits of a switch."""
     abilities = {"multicast": switch in topology.multicast, "aggregation": switch in topology.aggregation}
     return {"name": switch, **abilities, **topology.limits_of.get(switch, {})}
 
@@ -98,11 +98,11 @@ def _link_arrays(columns: LinkColumns) -> dict[str, Any]:
 
 
 def _columns(links: LinkArraysEntry, nodes: int, where: str) -> LinkColumns:
-    for missing in [name for name, most in (("nodes", nodes), ("rates", len(links.rates))) if links.count and not most]:
+    for missing in [name for name, size in (("nodes", nodes), ("rates", len(links.rates))) if links.count and not size]:
         raise FileFormatError(f"{where}: field links has {links.count} links, but there are no {missing}")
     tails, heads, kinds = (
-        decode_integers(getattr(links, name), links.count, f"{where}: field links.{name}", least=0, most=most - 1)
-        for name, most in (("tails", nodes), ("heads", nodes), ("kinds", len(links.rates)))
+        decode_integers(getattr(links, name), links.count, f"{where}: field links.{name}", least=0, most=size - 1)
+        for name, size in (("tails", nodes), ("heads", nodes), ("kinds", len(links.rates)))
     )
     unused = np.flatnonzero(np.bincount(kinds, minlength=len(links.rates)) == 0)
     if len(unused):

@@ -57,11 +57,11 @@ class WhatIf:
         `TopologyError`.
         """
         kept = as_names((self._rank_name(rank) for rank in as_several(ranks, "ranks")), "compute")
-        others = tuple(rank for rank in self.compute_nodes if rank not in set(kept)) if as_flag(relay, "relay") else ()
+        relays = tuple(rank for rank in self.compute_nodes if rank not in set(kept)) if as_flag(relay, "relay") else ()
         name = f"{self.name} [{len(kept)} of {len(self.compute_nodes)} ranks{', others relay' if relay else ''}]"
-        if relay and not others:
+        if relay and not relays:
             raise TopologyError(f"no compute node of {self} is left to relay; leave relay out, or leave ranks out")
-        return self._restricted(kept, self.switch_nodes, name, others)
+        return self._restricted(kept, self.switch_nodes, name, relays)
 
     def without_link(self, tail: str, head: str, *, bidirectional: bool = True) -> Self:
         """Remove the link from `tail` to `head`, and its opposite if `bidirectional` and present."""
@@ -109,15 +109,15 @@ class WhatIf:
         """
         if not isinstance(bandwidths, Mapping):
             raise TopologyError(f"bandwidths are {shown(bandwidths)}; expected a mapping from (tail, head) to GB/s")
-        chosen: dict[int, tuple[Fraction, Fraction]] = {}
+        rates_at: dict[int, tuple[Fraction, Fraction]] = {}
         for ends, bandwidth in bandwidths.items():
             if not isinstance(ends, tuple) or len(ends) != 2:
                 raise TopologyError(f"bandwidths name {shown(ends)}; expected pairs (tail, head)")
             latency = self.link(*ends).latency
-            chosen[int(self._places(*ends, bidirectional=False)[0])] = as_amount(bandwidth), latency
+            rates_at[int(self._places(*ends, bidirectional=False)[0])] = as_amount(bandwidth), latency
         alive = np.ones(len(self.columns.tails), dtype=np.bool_)
-        alive[[place for place, (bandwidth, _) in chosen.items() if not bandwidth]] = False
-        rates = {place: rate for place, rate in chosen.items() if rate[0]}
+        alive[[place for place, (bandwidth, _) in rates_at.items() if not bandwidth]] = False
+        rates = {place: rate for place, rate in rates_at.items() if rate[0]}
         links = _with_rates(self.columns, np.array([*rates], dtype=np.int64), rates.values())
         return self._with(links=_where(links, alive), name=f"{self.name} with other bandwidths")
 
@@ -131,23 +131,25 @@ class WhatIf:
         return cast("Self", changed)
 
     def _restricted(
-        self, ranks: tuple[str, ...], others: tuple[str, ...], name: str, relays: tuple[str, ...] = ()
+        self, ranks: tuple[str, ...], nodes: tuple[str, ...], name: str, relays: tuple[str, ...] = ()
     ) -> Self:
         """Keep these ranks, and of other nodes those that still have a link; `relays` become switches, and need one."""
+        # Links between nodes that stay, and the nodes that these links reach.
         alive = np.zeros(len(self.node_index), dtype=np.bool_)
-        alive[[self.node_index[node] for node in (*ranks, *others, *relays)]] = True
+        alive[[self.node_index[node] for node in (*ranks, *nodes, *relays)]] = True
         links = _where(self.columns, alive[self.columns.tails] & alive[self.columns.heads])
         linked = np.zeros_like(alive)
         linked[links.tails] = linked[links.heads] = True
         if alone := [relay for relay in relays if not linked[self.node_index[relay]]]:
             raise TopologyError(f"compute node {alone[0]!r} of {self} has no link to relay over; leave relay out")
-        switches = tuple(switch for switch in (*others, *relays) if linked[self.node_index[switch]])
+        # New numbers of the nodes: ranks in their new order, then switches that still have a link.
+        switches = tuple(switch for switch in (*nodes, *relays) if linked[self.node_index[switch]])
         numbers = np.empty(len(self.node_index), dtype=np.int64)
         numbers[[self.node_index[node] for node in (*ranks, *switches)]] = np.arange(len(ranks) + len(switches))
         left = set(switches)
         costs = self.costs
         if costs is not None and set(ranks) != set(self.compute_nodes):
-            # Measured on other ranks, which says little about these.
+            # The costs were measured on other ranks.
             costs = replace(costs, calibrated=False)
         return self._with(
             compute_nodes=ranks,

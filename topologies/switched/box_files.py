@@ -40,7 +40,7 @@ def stored_box(name: str, *, loopback: bool = True) -> Box:
     """Return a vendor's box, whose switches have no loopback if that is false."""
     box = _box(stored_fields(name))
     keep = as_flag(loopback, "loopback")
-    return replace(box, limits=tuple(each._replace(loopback=each.loopback and keep) for each in box.limits))
+    return replace(box, limits=tuple(limit._replace(loopback=limit.loopback and keep) for limit in box.limits))
 
 
 def box_from_json(data: object, where: str) -> Box:
@@ -64,25 +64,25 @@ def box_from_json(data: object, where: str) -> Box:
 
 def _box(data: Fields) -> Box:
     gpus, nics, switches = data["gpus"], data.get("nics"), data["switches"]
-    made = []
+    nic_list = []
     if nics is not None:
         near, outer = (as_bandwidth(nics[name], "every NIC") for name in ("near_bandwidth", "bandwidth"))
         latencies = [as_latency(nics[name], "every NIC") for name in ("near_latency", "latency")]
         groups = [range(first, first + nics["gpus"]) for first in range(0, gpus, nics["gpus"])]
-        made = [Nic(tuple(f"gpu{gpu}" for gpu in group), near, outer, *latencies) for group in groups]
-    names = tuple(each["name"] for each in switches)
+        nic_list = [Nic(tuple(f"gpu{gpu}" for gpu in group), near, outer, *latencies) for group in groups]
+    names = tuple(switch["name"] for switch in switches)
     return Box(
         data["name"],
         gpus,
         tuple(_links(data["links"], gpus)),
-        tuple(made),
+        tuple(nic_list),
         names,
-        tuple(each["name"] for each in switches if each.get("multicast")),
+        tuple(switch["name"] for switch in switches if switch.get("multicast")),
         (
             *(f"assumed: {words}" for words in data["assumed"]),
             *(f"not public: {words}" for words in data["not_public"]),
         ),
-        limits=as_switch_limits([_limits(each) for each in switches], names),
+        limits=as_switch_limits([_limits(switch) for switch in switches], names),
     )
 
 
@@ -94,7 +94,7 @@ def _limits(switch: Fields) -> SwitchLimits:
 def _links(links: Fields, gpus: int) -> Iterator[Link]:
     latency = as_latency(links["latency"], "every link")
     if links["pattern"] == "torus":
-        bandwidths = [as_bandwidth(each, "every link") for each in links["bandwidths"]]
+        bandwidths = [as_bandwidth(value, "every link") for value in links["bandwidths"]]
         for one, other, axis in torus_links(links["shape"], [True] * len(bandwidths)).tolist():
             yield Link(f"gpu{one}", f"gpu{other}", bandwidths[axis], latency)
         return
@@ -117,11 +117,12 @@ def torus_links(
     places, sizes = np.indices(shape).reshape(len(shape), -1), np.array(shape)[:, None]
     rows, there = [], []
     for axis, size in enumerate(shape):
+        # The neighbor one step along this dimension; the last node steps round, and is shifted by the twist.
         last = places[axis] == size - 1
         steps = last * np.array(np.zeros(len(shape), dtype=np.int64) if twists is None else twists[axis])[:, None]
         steps[axis] = 1
-        others = np.ravel_multi_index(tuple((places + steps) % sizes), tuple(shape))
-        rows.append(np.column_stack([np.arange(len(last)), others, np.full(len(last), axis)]))
+        neighbors = np.ravel_multi_index(tuple((places + steps) % sizes), tuple(shape))
+        rows.append(np.column_stack([np.arange(len(last)), neighbors, np.full(len(last), axis)]))
         there.append(~last | (closed[axis] and size > 1))
     links: IntArray = np.stack(rows, axis=1)[np.stack(there, axis=1)]
     return links
@@ -132,7 +133,7 @@ def even_twists(shape: Sequence[int]) -> list[list[int]] | None:
     short = min(shape, default=0)
     if set(shape) != {short, 2 * short}:
         return None
-    return [[short * (size == short < along) for along in shape] for size in shape]
+    return [[short * (size == short < other) for other in shape] for size in shape]
 
 
 def stored_slice(name: str, shape: Sequence[int], *, twisted: bool = False) -> Topology:
@@ -142,8 +143,8 @@ def stored_slice(name: str, shape: Sequence[int], *, twisted: bool = False) -> T
     dimensions = len(links["bandwidths"])
     if len(shape) != dimensions:
         raise TopologyError(f"the shape of {name} is {shown(list(shape))}; expected {dimensions} sizes, such as 4x4")
-    most = min(chips, links.get("longest", chips))
-    sizes = [as_size(size, f"dimension {number} of {name}", most=most) for number, size in enumerate(shape)]
+    limit = min(chips, links.get("longest", chips))
+    sizes = [as_size(size, f"dimension {number} of {name}", most=limit) for number, size in enumerate(shape)]
     label = f"{name}-{'x'.join(map(str, sizes))}"
     if not 2 <= prod(sizes) <= chips:
         raise TopologyError(f"{label} has {prod(sizes)} chips; expected 2 to {chips}")
@@ -157,7 +158,7 @@ def stored_slice(name: str, shape: Sequence[int], *, twisted: bool = False) -> T
         label += "-twisted"
     check_links(2 * dimensions * prod(sizes), label)
     names = [f"gpu{'.'.join(map(str, place))}" for place in product(*map(range, sizes))]
-    rates, latency = [Fraction(each) for each in links["bandwidths"]], Fraction(links["latency"])
+    rates, latency = [Fraction(value) for value in links["bandwidths"]], Fraction(links["latency"])
     ends = torus_links(sizes, closed, twists).tolist()
     rows = [(names[one], names[other], rates[axis], latency) for one, other, axis in ends]
     return Topology.from_links(rows, compute=names, bidirectional=True, name=label)

@@ -95,9 +95,9 @@ class BoxDocument(Part):
         for switch in switches:
             if switch.multicast != switch.aggregation:
                 raise ValueError(f"{switch.name!r} has one of multicast and aggregation; expected both or neither")
-            if not switch.multicast and (given := list(switch.limits.given)):
+            if not switch.multicast and (stated := list(switch.limits.stated)):
                 raise ValueError(
-                    f"{switch.name!r} has {given[0]}, but neither multicast nor aggregation, which it is about; add "
+                    f"{switch.name!r} has {stated[0]}, but neither multicast nor aggregation, which it is about; add "
                     "these, or leave it out"
                 )
         return switches

@@ -114,7 +114,7 @@ def rail(
         links=tuple(Link(f"gpu{gpu}", "nvswitch", nvswitch, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
         nics=tuple(Nic((f"gpu{gpu}",), nic, nic) for gpu in range(gpus)),
         switches=("nvswitch",),
-        abilities=tuple(each.switch for each in nvls),
+        abilities=tuple(limit.switch for limit in nvls),
         limits=nvls,
     )
     rails = _numbered("rail", gpus)
@@ -123,8 +123,8 @@ def rail(
         uplink = nic * boxes / as_factor(oversubscription, "oversubscription")
         backbone = [Link(switch, "spine", uplink, FABRIC_LATENCY) for switch in rails]
     network = repeat_box(box, boxes, fabrics=rails, backbone=backbone)
-    able = network.multicast.union(rails if sharp and boxes > 1 else ())
-    return network.changed(multicast=able, aggregation=able)
+    reducing = network.multicast.union(rails if sharp and boxes > 1 else ())
+    return network.changed(multicast=reducing, aggregation=reducing)
 
 
 def fat_tree(
@@ -161,11 +161,12 @@ def fat_tree(
     down = as_bandwidth(bandwidth, "every host")
     up = down / as_factor(oversubscription, "oversubscription")
     hosts = half * k * half
-    pod, each, other = np.ix_(np.arange(k), np.arange(half), np.arange(half))
+    # Links pod by pod: hosts to edge, edge to aggregate, aggregate to core switches.
+    pod, number_in_pod, other = np.ix_(np.arange(k), np.arange(half), np.arange(half))
     edge, aggregate, core = (hosts + start + pod * k for start in (0, half, k * k))
-    to_edges = _rows((pod * half + each) * half + other, edge + each, 0)
-    to_aggregates = _rows(edge + each, aggregate + other, 1)
-    to_cores = _rows(aggregate + each, core - pod * k + each * half + other, 1)
+    to_edges = _rows((pod * half + number_in_pod) * half + other, edge + number_in_pod, 0)
+    to_aggregates = _rows(edge + number_in_pod, aggregate + other, 1)
+    to_cores = _rows(aggregate + number_in_pod, core - pod * k + number_in_pod * half + other, 1)
     below = np.concatenate([to_edges, to_aggregates], axis=2).reshape(k, -1, 3)
     pods = [f"pod{pod}/{role}{number}" for pod in range(k) for role in ("edge", "aggregate") for number in range(half)]
     return _two_way(
@@ -234,7 +235,8 @@ def dragonfly(
 
 def _group_links(groups: int, routers: int, hosts: int, ports: int) -> IntArray:
     """Links of a dragonfly group by group, int64 (links, 3) as of `_rows`: to hosts, among routers, to later groups."""
-    others, ranks = groups - 1, groups * routers * hosts
+    peers, ranks = groups - 1, groups * routers * hosts
+    # Links inside the first group; later groups repeat them with larger numbers.
     inside = [
         end
         for router in range(routers)
@@ -247,24 +249,24 @@ def _group_links(groups: int, routers: int, hosts: int, ports: int) -> IntArray:
     group = np.arange(groups)[:, None]
     # Port `others * turn + step` reaches the (step + 1)-st group after this one, from which this group is the
     # (others - step)-th after.
-    port = np.arange(ports // others * others)
-    step = port % others
-    peer, peer_port = (group + step + 1) % groups, port + others - 1 - 2 * step
+    port = np.arange(ports // peers * peers)
+    step = port % peers
+    peer, peer_port = (group + step + 1) % groups, port + peers - 1 - 2 * step
     router = ranks + group * routers
     outside = _rows(router + port * routers // ports, ranks + peer * routers + peer_port * routers // ports, 1)
     rows = np.concatenate([_rows(group * stride + start, router + near, 0), outside], axis=1)
     return rows[np.hstack([np.ones((groups, len(near)), dtype=np.bool_), group < peer])]
 
 
-def _rows(ends: IntArray, others: IntArray, kind: int) -> IntArray:
+def _rows(ends: IntArray, heads: IntArray, kind: int) -> IntArray:
     """Links of one kind between nodes, whose shapes are broadcast; int64 (..., 3)."""
-    return np.stack(np.broadcast_arrays(ends, others, np.int64(kind)), axis=-1)
+    return np.stack(np.broadcast_arrays(ends, heads, np.int64(kind)), axis=-1)
 
 
-def _two_way(rows: IntArray, rates: list[tuple[Fraction, Exact]], **others: Any) -> Topology:
+def _two_way(rows: IntArray, rates: list[tuple[Fraction, Exact]], **fields: Any) -> Topology:
     """Make a network of links in both directions, int64 (links, 3)."""
-    rates = [(bandwidth, as_latency(latency, others["name"])) for bandwidth, latency in rates]
-    return Topology.from_arrays(rows[:, :2].ravel(), rows[:, [1, 0]].ravel(), np.repeat(rows[:, 2], 2), rates, **others)
+    rates = [(bandwidth, as_latency(latency, fields["name"])) for bandwidth, latency in rates]
+    return Topology.from_arrays(rows[:, :2].ravel(), rows[:, [1, 0]].ravel(), np.repeat(rows[:, 2], 2), rates, **fields)
 
 
 def _numbered(prefix: str, count: int) -> list[str]:

@@ -23,7 +23,7 @@ class Share(NamedTuple):
     """Bandwidth of one NIC."""
 
     bandwidth: Fraction  # GB/s in each direction
-    each: Fraction  # GB/s of its link to each node near it
+    near_bandwidth: Fraction  # GB/s of its link to each node near it
     limit: SharedLink | None  # the link that limits it below its ports, if any
 
 
@@ -41,43 +41,46 @@ def attach_nics(
     """Make NICs with their max-min fair bandwidths. Units: `ports` in GB/s."""
     shares = max_min_shares([len(nodes) for nodes in near], ports, shared)
     notes = share_notes(shares, ports)
-    if any(share.each < share.bandwidth for share, port in zip(shares, ports, strict=True) if port is not None):
+    if any(
+        share.near_bandwidth < share.bandwidth for share, port in zip(shares, ports, strict=True) if port is not None
+    ):
         notes.append("network cards that share a GPU's PCIe link divide their bandwidth among the GPUs near to them")
     nics = []
     for nodes, port, share in zip(near, ports, shares, strict=True):
         bandwidth = None if port is None else share.bandwidth
-        nics.append(Nic(nodes, share.each, bandwidth, port=None if bandwidth == port else port))
+        nics.append(Nic(nodes, share.near_bandwidth, bandwidth, port=None if bandwidth == port else port))
     return AttachedNics(tuple(nics), tuple(shared), tuple(notes))
 
 
 def max_min_shares(near: Sequence[int], ports: Sequence[Fraction | None], shared: Sequence[SharedLink]) -> list[Share]:
     """Compute max-min fair bandwidths of NICs by progressive filling. Units: `ports` in GB/s."""
-    most = [UNLIMITED if port is None else port for port in ports]
-    found: list[tuple[Fraction, SharedLink | None]] = [(port, None) for port in most]
-    rising_nics = set(range(len(most)))
+    port_rates = [UNLIMITED if port is None else port for port in ports]
+    results: list[tuple[Fraction, SharedLink | None]] = [(port, None) for port in port_rates]
+    rising_nics = set(range(len(port_rates)))
     parts = [{nic: Fraction(count, near[nic]) for nic, count in link.paths} for link in shared]
-    # A link that suffices for all ports together is no limit.
+    # Links that suffice for all ports together are no limit.
     contended = [
         _ContendedLink(link, link.bandwidth, sum(part.values(), Fraction(0)), part)
         for link, part in zip(shared, parts, strict=True)
-        if sum(most[nic] * share for nic, share in part.items()) > link.bandwidth
+        if sum(port_rates[nic] * share for nic, share in part.items()) > link.bandwidth
     ]
     for nic in rising_nics - {nic for link in contended for nic in link.parts}:
         rising_nics.remove(nic)
+    # Raise all NICs until a port or a contended link is full, and stop the NICs that it holds.
     while rising_nics:
-        level = min(most[nic] for nic in rising_nics)
+        level = min(port_rates[nic] for nic in rising_nics)
         full = min((link for link in contended if link.rising), key=_ContendedLink.level, default=None)
         stopped: dict[int, tuple[Fraction, SharedLink | None]]
         if full is not None and full.level() < level:
             stopped = {nic: (full.level(), full.link) for nic in full.parts if nic in rising_nics}
         else:
-            stopped = {nic: (level, None) for nic in rising_nics if most[nic] == level}
+            stopped = {nic: (level, None) for nic in rising_nics if port_rates[nic] == level}
         for nic, result in stopped.items():
-            found[nic] = result
+            results[nic] = result
         for link in contended:
             link.stop(stopped)
         rising_nics -= stopped.keys()
-    return _with_link_bandwidths(found, near, shared)
+    return _with_link_bandwidths(results, near, shared)
 
 
 class _ContendedLink:
@@ -98,16 +101,16 @@ class _ContendedLink:
 
 
 def _with_link_bandwidths(
-    found: Sequence[tuple[Fraction, SharedLink | None]], near: Sequence[int], shared: Sequence[SharedLink]
+    results: Sequence[tuple[Fraction, SharedLink | None]], near: Sequence[int], shared: Sequence[SharedLink]
 ) -> list[Share]:
     overloaded: set[int] = set()
     for link in shared:
-        load = sum((found[nic][0] * min(1, count) for nic, count in link.paths), Fraction(0))
+        load = sum((results[nic][0] * min(1, count) for nic, count in link.paths), Fraction(0))
         if load > link.bandwidth:
             overloaded.update(nic for nic, count in link.paths if count < near[nic])
     return [
         Share(bandwidth, bandwidth / near[nic] if nic in overloaded else bandwidth, limit)
-        for nic, (bandwidth, limit) in enumerate(found)
+        for nic, (bandwidth, limit) in enumerate(results)
     ]
 
 
@@ -117,7 +120,7 @@ def with_port_bandwidth(box: Box, port: Fraction) -> tuple[Nic, ...]:
     shares = max_min_shares([len(nic.near) for nic in box.nics], [port] * len(box.nics), box.shared)
     return tuple(
         nic._replace(
-            near_bandwidth=share.each if number in limited else nic.near_bandwidth,
+            near_bandwidth=share.near_bandwidth if number in limited else nic.near_bandwidth,
             bandwidth=share.bandwidth,
             port=None if share.bandwidth == port else port,
         )
@@ -140,5 +143,5 @@ def share_notes(shares: Sequence[Share], ports: Sequence[Fraction | None]) -> li
 
 
 def _listed(nics: Sequence[str]) -> str:
-    more = f" and {len(nics) - MAX_NAMES} more" if len(nics) > MAX_NAMES else ""
-    return f"{', '.join(nics[:MAX_NAMES])}{more} {'is modeled' if len(nics) == 1 else 'are modeled'}"
+    remainder = f" and {len(nics) - MAX_NAMES} more" if len(nics) > MAX_NAMES else ""
+    return f"{', '.join(nics[:MAX_NAMES])}{remainder} {'is modeled' if len(nics) == 1 else 'are modeled'}"

@@ -84,9 +84,9 @@ class Box:
     notes : tuple of str
         Sentences on assumptions behind the numbers.
     shared : tuple of SharedLink
-        What `nic_shares.with_port_bandwidth` divides among `nics` once the speed of their ports is known.
+        Links that `nic_shares.with_port_bandwidth` divides among `nics` once the speed of their ports is known.
     limits : tuple of SwitchLimits
-        Of the switches in `abilities`.
+        Limits of the switches in `abilities`.
     """
 
     name: str
@@ -114,7 +114,10 @@ def join_boxes(
     joined = len(boxes) > 1
     count = sum(len(box.links) + joined * sum(len(nic.near) + 1 for nic in box.nics) for box in boxes)
     check_links(2 * (count + joined * len(backbone)), f"{boxes[0].name} with {len(boxes)} boxes", MAX_SWITCHED_LINKS)
-    ports = [tuple(fabric_switch(box, nic) for nic in range(joined * len(each.nics))) for box, each in enumerate(boxes)]
+    ports = [
+        tuple(fabric_switch(box, nic) for nic in range(joined * len(content.nics))) for box, content in enumerate(boxes)
+    ]
+    # Names and numbers of all nodes: GPUs, switches and NICs of each box, then the fabric.
     parts = {key: _parts(box, joined=joined) for key, box in {id(box): box for box in boxes}.items()}
     compute, inside, nics, capable = (
         [f"box{number}/{node}" for number, box in enumerate(boxes) for node in parts[id(box)][part]]
@@ -123,6 +126,7 @@ def join_boxes(
     network = chain(*dict.fromkeys(ports), *(link[:2] for link in backbone if joined))
     outside = {node: (3, number) for number, node in enumerate(dict.fromkeys(network))}
     counts = {key: tuple(map(len, part[:3])) for key, part in parts.items()}
+    # Boxes of one kind in a row share their links: made once, repeated as arrays.
     sizes = np.array([counts[id(box)] for box in boxes]).T
     first = np.cumsum([0, *sizes.sum(axis=1)])
     tiles = _Tiles(np.vstack([np.cumsum(sizes, axis=1) - sizes, np.zeros(len(boxes), dtype=np.int64)]) + first[:, None])
@@ -149,16 +153,16 @@ def join_boxes(
         multicast=capable,
         aggregation=capable,
         limits=[
-            each._replace(switch=f"box{number}/{each.switch}")
+            limit._replace(switch=f"box{number}/{limit.switch}")
             for number, box in enumerate(boxes)
-            for each in box.limits
+            for limit in box.limits
         ],
         name=name,
     )
 
 
 def _parts(box: Box, *, joined: bool) -> tuple[Sequence[str], ...]:
-    """Return the names of GPUs, switches, NICs and able switches of a box."""
+    """Return the names of GPUs, switches, NICs and switches that reduce of a box."""
     capable = [switch for switch in box.abilities if _has_two_ports(box, switch)]
     nics = [f"nic{nic}" for nic in range(joined * len(box.nics))]
     return [f"gpu{gpu}" for gpu in range(box.gpus)], box.switches, nics, capable
@@ -175,7 +179,7 @@ class _Tiles:
 
     def add(self, links: Iterable[Link], place: Mapping[str, tuple[int, int]], boxes: Sequence[int]) -> None:
         """Add links in both directions, for each of some boxes in a row; `place` has the part and number of a node."""
-        both = (each for link in links for each in (link, link._replace(tail=link.head, head=link.tail)))
+        both = (directed for link in links for directed in (link, link._replace(tail=link.head, head=link.tail)))
         merged = merged_links(both, place)
         codes = np.array([place[node] for link in merged for node in link[:2]], dtype=np.int64).reshape(-1, 2, 2)
         starts = self._starts[:, boxes[0] : boxes[-1] + 1]

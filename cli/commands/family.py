@@ -1,0 +1,184 @@
+"""``collopt family``: a folder of exported plans, of which a runtime picks the fastest by size."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from ...errors import TooLargeError, UnsupportedError
+from ...schedules import Collective
+from ...schedules.collective import as_collective
+from ...support.formatting import count_text, time_text
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners, size_option, takes_option
+from ..terminal.output import emit, emit_json, note, number_table
+from ..terminal.output_files import check_targets
+from ..terminal.parameters import UsageError
+from ..terminal.progress import computing, working
+from ..terminal.runtime_files import write_fitting
+from .lint import row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+    from ...planners import Plan
+    from ...topologies import Topology
+
+
+def family(
+    topology: str,
+    collective: str,
+    output: str,
+    described: NetworkOptions,
+    planners: str = "auto",
+    sizes: str = "1K-1G",
+    runtime: str = "msccl-executor-nccl",
+    root: str | None = None,
+    costs: str | None = None,
+    register: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """Export a folder of files from which a runtime picks the fastest plan by size."""
+    from ...runtime.mscclpp.registration import write_registration
+    from ...runtime.nccl.families import format_of, free_folder, loading_notes, write_family
+    from ..terminal.networks import find_network
+
+    format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
+    known = as_collective(collective)
+    check_planners(names)
+    if register and format != "mscclpp-json":
+        raise UsageError(f"--register {register} is for MSCCL++ plans; give --runtime mscclpp too")
+    check_targets({"--register": register})
+    free_folder(output)
+    network = find_network(topology, described)
+    with computing(f"planning {collective} on {network.name}"):
+        shards = ShardOptions(root).read() | ({} if costs is None else {"costs": costs})
+        made = {}
+        for name in names:
+            # In MSCCL XML no switch copies or adds.
+            plain = format == "msccl-xml" and takes_option(name, known, "in_network")
+            made[name] = _plans(network, known, name, ends, shards | ({"in_network": False} if plain else {}))
+    plans = [each for found in made.values() for each, _ in found]
+    with working(f"writing {output}"):
+        try:
+            frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
+        except TooLargeError:
+            plans = [_fitting(each, name, given, runtime) for name, found in made.items() for each, given in found]
+            frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
+    if register:
+        write_registration(frame["file"], register)
+    environment, loading = loading_notes(runtime, list(frame["file"]))
+    if as_json:
+        emit_json({"runtime": runtime, "files": frame.to_dict("records"), "environment": environment})
+    else:
+        _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks, for {runtime}")
+        for name, value in environment.items():
+            emit(row("environment", f"{name}={value}"))
+        for line in loading:
+            emit(row("loading", line))
+    note(f"wrote {count_text(len(frame), 'file')} to {output}")
+    if register:
+        note(f"wrote {register}")
+    for text in _notes(network, known, plans, frame, format):
+        note(f"collopt: note: {text}")
+    unused = list(dict.fromkeys(plan.planner for plan in plans if plan.planner not in set(frame["planner"])))
+    if unused:
+        verb, they_are = ("has", "it is") if len(unused) == 1 else ("have", "they are")
+        note(f"collopt: note: {', '.join(unused)} {verb} no file, as {they_are} not the fastest for any size")
+
+
+def _names(planners: str) -> list[str]:
+    names = [name.strip() for name in planners.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f"--planners is {planners!r}; expected distinct names separated by commas, such as auto,ring")
+    return names
+
+
+def _size_range(sizes: str) -> tuple[int, int]:
+    from ...runtime.nccl.families import size_range
+
+    low, between, high = sizes.partition("-")
+    if not between:
+        raise UsageError(f"--sizes is {sizes!r}; expected smallest-largest, such as 1K-1G")
+    return size_range((low, high))
+
+
+def _notes(network: Topology, collective: Collective, plans: list[Plan], frame: pd.DataFrame, form: str) -> list[str]:
+    """Say what the files make of switches that copy or add."""
+    from ...runtime.mscclpp.export import mscclpp_notes
+
+    if form == "msccl-xml":
+        able = network.multicast | network.aggregation
+        return ["no switch copies or adds in MSCCL XML"] if able and not collective.in_pairs else []
+    written = dict(zip(frame["planner"], frame["file"], strict=True))
+    found = [mscclpp_notes(plan, written[plan.planner]) for plan in plans if plan.planner in written]
+    return list(dict.fromkeys(text for texts in found for text in texts))
+
+
+def _plans(
+    network: Topology, collective: Collective, planner: str, ends: tuple[int, int], shards: dict[str, Any]
+) -> list[tuple[Plan, dict[str, Any]]]:
+    """Make a planner's plan, or several in the range of sizes if it plans for a size, each with its options."""
+    from ...planners import plan as make_plan
+    from ...planners.registry import as_planner
+
+    found: list[tuple[Plan, dict[str, Any]]] = []
+    for size in _sizes_between(*ends):
+        options = size_option(planner, collective, str(size))
+        if found and not options:
+            break
+        with _name_planner_in_errors(planner):
+            made = make_plan(network, collective, planner=as_planner(planner), **options, **shards)
+        if not any(_is_same(made, known) for known, _ in found):
+            found.append((made, options | shards))
+        if "planned_for" not in made.provenance:
+            break  # links of equal latency are used in the same way for all sizes
+    return found
+
+
+def _sizes_between(low: int, high: int) -> list[int]:
+    """Both ends of a range, and two powers of two between them, evenly apart; some runtimes load four files at most."""
+    least = max(low, 1)
+    apart = (high.bit_length() - least.bit_length()) / 3
+    between = (2 ** round(least.bit_length() - 1 + apart * part) for part in (1, 2))
+    return sorted({least, high, *(size for size in between if least < size < high)})
+
+
+def _is_same(plan: Plan, other: Plan) -> bool:
+    """Whether two plans of one planner put the same loads on all links in as many steps or trees."""
+    alike = (plan.planner, plan.schedule.size_text) == (other.planner, other.schedule.size_text)
+    return alike and plan.link_loads.tolist() == other.link_loads.tolist()
+
+
+def _fitting(made: Plan, planner: str, given: dict[str, Any], runtime: str) -> Plan:
+    """Return a plan, or a smaller one if it exceeds the runtime's limits."""
+    from ...runtime.mscclpp.lint import RUNTIME as MSCCLPP
+    from ...runtime.nccl.families import format_of
+
+    options = {} if runtime == MSCCLPP else {"runtime": runtime}
+    with TemporaryDirectory() as folder, _name_planner_in_errors(planner):
+        file = Path(folder) / "plan"
+        return write_fitting(made, lambda each: each.export(format_of(runtime), file, **options), planner, given)
+
+
+@contextmanager
+def _name_planner_in_errors(planner: str) -> Iterator[None]:
+    """Make errors name the planner."""
+    try:
+        yield
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{planner} has no plan for this: {error}") from None
+
+
+def _print(frame: pd.DataFrame, title: str) -> None:
+    text = "planner", "file"
+    table = number_table("min bytes", "max bytes", "estimate", "algbw GB/s", *text, text=text)
+    table.title, table.title_justify = title, "left"
+    for each in frame.to_dict("records"):
+        times = f"{time_text(each['us_at_min'])} to {time_text(each['us_at_max'])}"
+        bandwidth = f"{each['algbw']:.2f}"
+        table.add_row(str(each["min_bytes"]), str(each["max_bytes"]), times, bandwidth, each["planner"], each["file"])
+    emit(table)

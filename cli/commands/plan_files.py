@@ -1,0 +1,103 @@
+"""``collopt verify``, ``report`` and ``export``: what they do with plan files."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import CertificateError
+from ...schedules import as_bytes
+from ...support.validation import shown
+from ..terminal.options import NetworkOptions
+from ..terminal.output import emit_json, emit_rows, note
+from ..terminal.output_files import check_targets, name_errors_after
+from ..terminal.parameters import UsageError
+from ..terminal.plan_summary import plan_figures
+from ..terminal.progress import working
+
+
+def verify(plan: Path, described: NetworkOptions, topology: str | None = None, as_json: bool = False) -> None:
+    """Verify everything that a plan file claims; nothing in the file is trusted."""
+    from ...planners import load_plan
+    from ..terminal.networks import find_network
+
+    if topology is None and described.flags():
+        raise UsageError(f"{described.flags()[0]} describes a network; give --topology too, or leave it out")
+    network = None if topology is None else find_network(topology, described)
+    try:
+        with working(f"verifying {plan}"):
+            checked = load_plan(plan, network)
+    except CertificateError as error:
+        if as_json:
+            emit_json({"plan": str(plan), "verified": False, "reason": str(error)})
+        raise
+    if as_json:
+        emit_json({"plan": str(plan), "verified": True, "compared": network is not None} | plan_figures(checked))
+    else:
+        from ...report.summary import check_rows
+
+        title = f"{plan}: {checked.collective} on {checked.topology.name} by {checked.planner}, verified"
+        origin = "matches --topology" if network is not None else "read from the plan file; check it with --topology"
+        emit_rows(title, check_rows(checked, origin))
+
+
+def report(
+    plans: list[Path],
+    output: Path | None = None,
+    size: list[str] | None = None,
+    title: str | None = None,
+    failures: bool = False,
+) -> None:
+    """Write an HTML report on plans: the certificate of the bound, and the utilization of each link over time."""
+    from ...planners import load_plan
+    from ...report import write_report
+
+    if output is None and not plans[0].name:
+        raise UsageError(f"{str(plans[0])!r} is a folder; expected plan files")
+    target = plans[0].with_suffix(".html") if output is None else output
+    # Whatever can be refused is refused before the work.
+    for text in size or ():
+        as_bytes(text)
+    check_targets({"--output": target}, sources=plans)
+    names = [path.stem for path in plans]
+    # Files of the same name in different folders keep these.
+    named = names if len(set(names)) == len(names) else [str(path) for path in plans]
+    with working(f"verifying {', '.join(map(str, plans))}"):
+        loaded = {name: load_plan(path) for name, path in zip(named, plans, strict=True)}
+    with working(f"writing {target}"), name_errors_after(target):
+        shown = loaded if len(plans) > 1 else list(loaded.values())
+        write_report(shown, target, sizes=size, title=title, failures=failures)
+    note(f"wrote {target}")
+
+
+def export(plan: Path, form: str, output: Path, settings: list[str] | None = None) -> None:
+    """Export a plan file in a format that a runtime, a simulator or NCCL reads."""
+    from ...planners import load_plan
+    from ...planners.plans.plan import EXPORTERS
+    from ...runtime.mscclpp.export import mscclpp_notes
+    from ...support.views import call_registered
+
+    options = _options(settings or [])
+    check_targets({"--output": output}, sources=(plan,))
+    with working(f"verifying {plan}"):
+        loaded = load_plan(plan)
+    with working(f"writing {output}"), name_errors_after(output):
+        call_registered(EXPORTERS, "export format", form, (loaded, output), options)
+    note(f"wrote {output if output.exists() else f'{output}.*'}")
+    if form == "mscclpp-json":
+        for text in mscclpp_notes(loaded, output):
+            note(f"collopt: note: {text}")
+
+
+def _options(settings: Sequence[str]) -> dict[str, object]:
+    """Read options of a format; those that look like whole numbers are, also several with commas."""
+    options: dict[str, object] = {}
+    for setting in settings:
+        name, equals, value = (part.strip() for part in setting.partition("="))
+        name = name.replace("-", "_")
+        if not name.isidentifier() or not equals:
+            raise UsageError(f"--set {shown(setting)} is not of the form NAME=VALUE, such as boxes=2")
+        if name in options:
+            raise UsageError(f"--set {name} is given twice; keep one")
+        values = [int(word) if re.fullmatch(r"-?[0-9]{1,18}", word) else word for word in value.split(",")]
+        options[name] = None if value == "none" else values if len(values) > 1 else values[0]
+    return options

@@ -1,1 +1,0 @@
-"""Commands that show, check and convert files: show, report, verify, score, lint, export, import, topologies."""

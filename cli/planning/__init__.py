@@ -1,1 +1,0 @@
-"""Commands that plan: plan, bound, compare, family, find."""

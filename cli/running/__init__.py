@@ -1,1 +1,0 @@
-"""Commands that run plans or check the machine: run, bench, calibrate, doctor."""

@@ -1,0 +1,226 @@
+"""Candidates of a portfolio: planners with what their plans take at least, and an estimate of their work.
+
+Work is in CPU seconds of a common machine: fits to measured times by powers of the number of ranks, which are right
+within a factor of about 3.  It is an estimate so that plans do not depend on the machine.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from ...schedules.collective import EVERY_ROOT
+from ..catalogue import PLANNERS
+from .case import Case
+
+UNSUITED = 200.0
+"""Times that the work of a planner counts on networks on which its plans are hardly ever the fastest."""
+TREE_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Trees per root: rounding divides the links of boxes and rails evenly among numbers with many divisors."""
+TREE_PREDICTION, STEP_PREDICTION = 0.01, 0.003
+"""Seconds to predict the time of a plan of 32 ranks, of a tree per root or of any number, and in steps."""
+MOST_DEGREE = 10
+"""Links into a rank up to which breadth-first broadcasts look at all sets of them."""
+SPANNING = "strength-with-switches"
+"""The name of the candidate that plans as ``strength`` where trees gain by spanning switches."""
+UNLIKELY_AFTER = {"forestcoll": (SPANNING,), "allreduce-lp": ("strength", SPANNING)}
+"""Exact planners that hardly ever reach a higher rate than others have reached, by name."""
+EXACT_PLAN = "exact"
+"""The name of the candidate that is the portfolio for endless data."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A planner with options, and what is known of its plan before it is made.
+
+    Attributes
+    ----------
+    planner : str
+        Its name.
+    work : float
+        Estimate of the CPU seconds of planning and predicting.
+    cost : float
+        The same, times `UNSUITED` where the plan is hardly ever the fastest.
+    options : mapping
+        Options beside the user's.
+    messages, hops : int
+        Messages that some rank starts at least, and length of the longest chain of hops at least.
+    """
+
+    planner: str
+    work: float
+    cost: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+    messages: int = 0
+    hops: int = 1
+
+    @property
+    def name(self) -> str:
+        """The planner, with the options that it has beside the user's."""
+        return " ".join([self.planner, *(f"{name}={value}" for name, value in self.options.items())])
+
+
+def _always(_: Case) -> bool:
+    return True
+
+
+def _rarely(_: Case) -> bool:
+    return False
+
+
+def _irregular(case: Case) -> bool:
+    return case.is_irregular
+
+
+def _relaying(case: Case) -> bool:
+    return case.ranks_relay
+
+
+def _differing(case: Case) -> bool:
+    return case.ranks_differ or _one_root(case)
+
+
+def _one_root(case: Case) -> bool:
+    return case.collective not in EVERY_ROOT
+
+
+def _one_way(case: Case) -> bool:
+    return case.is_one_way
+
+
+def _direct(case: Case) -> bool:
+    return not case.topology.switch_nodes
+
+
+def _exchanging(case: Case) -> bool:
+    return _direct(case) and case.collective.has_two_phases
+
+
+def _branching(case: Case) -> bool:
+    return case.branches
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known of a planner: seconds of work on 32 ranks, how they grow, and the networks that it suits.
+
+    A plan whose gap is at most `enough` makes planners of more work than the effort allows needless.
+    """
+
+    seconds: float
+    exponent: float
+    suits: Callable[[Case], bool] = _rarely
+    has_tree_per_root: bool = False
+    enough: Fraction = Fraction(1)
+    by_links: bool = False  # whether it looks at all sets of links into a rank
+    in_steps: bool = False  # whether its plan is in steps
+    predicts: bool = False  # whether its work includes the predicted time
+    splits_switches: bool = False  # whether it replaces switches by links between ranks
+
+    def work(self, case: Case) -> float:
+        """Estimate the CPU seconds of planning."""
+        sets = 2 ** min(case.degree, MOST_DEGREE) if self.by_links else 1
+        splits = max(1.0, case.switch_links / 6) ** 2 if self.splits_switches else 1
+        return self.seconds * (case.num_ranks / 32) ** self.exponent * sets * splits
+
+
+PROFILES = {
+    "few-steps": Profile(0.04, 1.0, _always, predicts=True),
+    "forestcoll": Profile(0.03, 1.5, _always, has_tree_per_root=True, splits_switches=True),
+    "symmetric": Profile(0.01, 1.0, _always, has_tree_per_root=True, enough=Fraction(1, 1000)),
+    "strength": Profile(0.02, 2.0, _differing),
+    "allreduce-lp": Profile(0.5, 2.5, _one_way),
+    "multicommodity": Profile(0.88, 2.5, _always),
+    "shortest-paths": Profile(0.06, 1.0, _always),
+    "fast": Profile(0.01, 1.0, _always, enough=Fraction(1, 50)),
+    "multitree": Profile(0.015, 2.5, _irregular, has_tree_per_root=True),
+    "ring": Profile(0.2, 1.5, _irregular, has_tree_per_root=True),
+    "hierarchical-ring": Profile(0.15, 1.0, _relaying),
+    "ring-unwinding": Profile(0.03, 1.0, has_tree_per_root=True),
+    "blink": Profile(0.01, 2.5, _differing),
+    "greedy": Profile(0.4, 2.0, _one_way),
+    "nvls": Profile(0.01, 1.0, _branching),
+    "nvls-tree": Profile(0.01, 1.0),
+    "collnet": Profile(0.01, 1.0),
+    "steiner": Profile(41000.0, 10.0, _branching),
+    "bfb": Profile(0.002, 1.0, _direct, by_links=True, in_steps=True),
+    "trivance": Profile(0.005, 1.0, _direct, in_steps=True),
+    "swing": Profile(0.005, 1.0, _direct, in_steps=True),
+    "bine": Profile(0.005, 1.0, _one_root, in_steps=True),
+    "double-binary-tree": Profile(0.02, 1.0, _one_root),
+    "recursive-doubling": Profile(0.005, 1.0, _exchanging, in_steps=True),
+    "recursive-halving-doubling": Profile(0.01, 1.0),
+    "recursive-halving-doubling-steps": Profile(0.005, 1.0, in_steps=True),
+    "torus-2-phase": Profile(0.005, 1.0, in_steps=True),
+    "bruck": Profile(0.005, 1.0, in_steps=True),
+    "pat": Profile(0.005, 1.0, in_steps=True),
+}
+"""Profiles of planners.  ``nccl`` is left out, as its plans are those of others, and ``milp``, which the clock ends."""
+BRANCHING = ("nvls", "nvls-tree", "collnet", "steiner")
+"""Planners whose trees branch at switches."""
+
+
+def exact_candidates(case: Case) -> list[Candidate]:
+    """List the planners that reach the bound for endless data on many networks, in the order to run them."""
+    names: tuple[str, ...] = ("forestcoll", "symmetric")
+    if case.collective.in_pairs:
+        names = ("multicommodity", "fast") if "traffic" in case.options else ("multicommodity",)
+    elif case.collective.has_two_phases:
+        names = ("forestcoll", "strength", "allreduce-lp", "steiner", "symmetric")
+    candidates = [_exact_candidate(name, case) for name in names if _takes(name, case)]
+    if case.branches and case.collective.has_two_phases and "trees_per_root" not in case.options:
+        candidates.insert(0, replace(_exact_candidate("strength", case), planner=SPANNING))
+    return candidates
+
+
+def timed_candidates(case: Case, num_bytes: int) -> list[Candidate]:
+    """List the planners for a size in the order of the least times of their plans, and then of their costs."""
+    first = "multicommodity" if case.collective.in_pairs else "forestcoll"
+    exact = replace(_candidate(first, case), planner=EXACT_PLAN)
+    candidates = [exact, *(_candidate(name, case) for name in PROFILES if _takes(name, case))]
+    if "trees_per_root" not in case.options and _takes("forestcoll", case):
+        candidates += [_candidate("forestcoll", case, trees_per_root=count) for count in TREE_COUNTS]
+    return sorted(candidates, key=lambda candidate: (_least_time(candidate, case, num_bytes), candidate.cost))
+
+
+def _least_time(candidate: Candidate, case: Case, num_bytes: int) -> Fraction:
+    return case.least_time(num_bytes, case.intake, candidate.messages, candidate.hops)
+
+
+def _takes(name: str, case: Case) -> bool:
+    """Whether a planner plans the collective with the user's options."""
+    planner = PLANNERS[name]
+    if name in BRANCHING and not case.branches:
+        return False
+    return planner.plans(case.collective) and all(
+        planner.takes(case.collective, option) for option in planner_options(name, case)
+    )
+
+
+def planner_options(name: str, case: Case) -> dict[str, Any]:
+    """Return the user's options for a planner: one whose trees never branch at switches does as told anyway."""
+    options = dict(case.options)
+    if not PLANNERS[name].takes(case.collective, "in_network"):
+        options.pop("in_network", None)
+    return options
+
+
+def _exact_candidate(name: str, case: Case) -> Candidate:
+    """Estimate the work of a planner whose plan is not predicted."""
+    work = PROFILES[name].work(case)
+    return Candidate(name, work, work)
+
+
+def _candidate(name: str, case: Case, **options: Any) -> Candidate:
+    """Estimate the work of a planner and of predicting its plan, and what this takes at least."""
+    profile = PROFILES[name]
+    count = options.get("trees_per_root", 1)
+    work = profile.work(case)
+    if profile.in_steps:
+        work += STEP_PREDICTION * case.num_ranks / 32
+    elif not profile.predicts:
+        work += TREE_PREDICTION * (case.num_ranks / 32) ** 2 * (1 + count / 4)
+    messages = case.root_messages * count if profile.has_tree_per_root else 0
+    hops = (case.num_ranks - 1) * len(case.collective.phases) if name == "ring" else 1
+    cost = work if profile.suits(case) else UNSUITED * work
+    return Candidate(name, work, cost, options, messages, hops)

@@ -1,0 +1,315 @@
+"""Messages of one rank of a staged all-to-allv, step by step, in one compiled call.
+
+Step t balances stage t, sends stage t - 1 between servers and redistributes stage t - 2; local bytes go in parts beside
+them.  Nothing is packed: own bytes leave from the input, bytes for the receiver land in the output, and what is for
+others is in scratch in the order of streams, in two areas by turns for what a rank sends, and two for what it receives.
+
+Both ends of a message derive it from the schedule.  A run of bytes is one message if it is in one piece at both ends.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...schedules.stages.step_loads import local_shares, part_of
+from ...support.arrays import IntArray
+from ...support.kernels import kernel, runtime_kernel
+
+
+def as_int64(number: int) -> int:
+    """Return a constant as int64, not as a literal, for each of which numba would compile a function again."""
+    return np.int64(number)  # type: ignore[return-value]
+
+
+INPUT, OUTPUT, SCRATCH, LANDED = map(as_int64, (0, 1, 2, 4))  # Memories of a rank; while writing, areas from SCRATCH on
+RECV, SEND = map(as_int64, range(2))  # Messages to this rank, and from it
+PEER, IS_SEND, MEMORY, PLACE, LENGTH, STEP, BATCH = range(7)  # Columns of messages
+ORIGIN, FINAL, FIRST, BYTES = range(4)  # Columns of segments and pieces
+
+
+class Rank(NamedTuple):
+    """One rank, the schedule, and where it is in it."""
+
+    rank: int
+    first: int  # rank of its server,
+    size: int  # and how many there are
+    per_batch: int  # Messages that one batch may have each way
+    peers: int  # to which it sends in a step, at most, among these those in other servers
+    others: int
+    traffic: IntArray
+    starts: IntArray
+    segments: IntArray
+    input_begins: IntArray  # Where what is for each rank begins in the input
+    output_begins: IntArray  # Where what is from each rank begins in the output
+    at: IntArray  # Which segment of each stream comes next,
+    done: IntArray  # and how much of it is in earlier stages
+    pieces: IntArray  # The pieces of a stage that one stream has
+    rows: IntArray  # Messages, (most, 7)
+    written: IntArray  # of which there are so many
+    counted: IntArray  # Messages of a step modulo 3, each way, with each rank
+    held: IntArray  # Bytes that a stage's earlier lanes have in scratch, to send and received
+    areas: IntArray  # Bytes of the four areas of scratch
+
+
+@runtime_kernel
+def rank_messages(
+    rank: int,
+    traffic: IntArray,
+    firsts: IntArray,
+    lanes: IntArray,
+    starts: IntArray,
+    segments: IntArray,
+    stage_bytes: IntArray,
+    partners: IntArray,
+    begins: IntArray,
+    ends: IntArray,
+    per_batch: int,
+) -> tuple[IntArray, int]:
+    """Return one rank's messages, int64 (messages, 7), in the order of steps and batches, and the bytes of scratch.
+
+    Shapes: `firsts`, int64 (servers + 1,), has GPU 0 of each server; `lanes`, int64 (parts, lanes of a part).
+    """
+    stages, (parts, width) = len(partners), lanes.shape
+    own, part, after = _rank(rank, traffic, firsts, lanes, starts, segments, stages, per_batch)
+    shares = local_shares(stage_bytes)
+    for step in range(stages + 2):
+        if step < stages:
+            own.held[:] = 0
+            for mine in range(part, after):
+                other = partners[step, mine]
+                if other >= 0:
+                    left = ends[step, mine] - begins[step, mine]
+                    for lane in range(width):
+                        proxy = lanes[mine, lane]
+                        count = next_pieces(own, (mine * parts + other) * width + lane, left)
+                        _balance(own, step, proxy, count)
+                        if proxy == rank:
+                            _exchange(own, step, rank, lanes[other, lane], count)
+            for other in range(parts):
+                mine = partners[step, other]
+                if part <= mine < after:
+                    left = ends[step, other] - begins[step, other]
+                    for lane in range(width):
+                        peer = lanes[mine, lane]
+                        count = next_pieces(own, (other * parts + mine) * width + lane, left)
+                        _redistribute(own, step, peer, count)
+                        if peer == rank:
+                            _exchange(own, step, lanes[other, lane], rank, count)
+        if shares[step] < shares[step + 1]:
+            _send_local(own, step, shares[step], shares[step + 1])
+        own.counted[step % 3] = 0
+    return _sorted(own)
+
+
+@kernel
+def _rank(
+    rank: int,
+    traffic: IntArray,
+    firsts: IntArray,
+    lanes: IntArray,
+    starts: IntArray,
+    segments: IntArray,
+    stages: int,
+    per_batch: int,
+) -> tuple[Rank, int, int]:
+    """Allocate rows for all that a rank may have to do; return its server's first part and the one after, too."""
+    ranks, (parts, width) = len(traffic), lanes.shape
+    input_begins, output_begins = np.zeros(ranks, dtype=np.int64), np.zeros(ranks, dtype=np.int64)
+    for other in range(1, ranks):
+        input_begins[other] = input_begins[other - 1] + traffic[rank, other - 1]
+        output_begins[other] = output_begins[other - 1] + traffic[other - 1, rank]
+    server = np.searchsorted(firsts, rank, side="right") - 1
+    first, size = firsts[server], firsts[server + 1] - firsts[server]
+    part, after = np.searchsorted(lanes[:, 0], np.array([first, first + size]))
+    runs, longest = 0, 0
+    for mine in range(part, after):
+        for other in range(parts):
+            for tile in (mine * parts + other, other * parts + mine):
+                runs += starts[(tile + 1) * width] - starts[tile * width]
+                for stream in range(tile * width, (tile + 1) * width):
+                    longest = max(longest, starts[stream + 1] - starts[stream])
+    most = 2 * (runs + 2 * stages * (after - part) * width + (stages + 2) * size)
+    others = np.bincount(lanes.ravel() + 1)[1:].max()
+    own = Rank(
+        rank,
+        first,
+        size,
+        per_batch,
+        others + np.diff(firsts).max() - 1,
+        others,
+        traffic,
+        starts,
+        segments,
+        input_begins,
+        output_begins,
+        starts[:-1].copy(),
+        np.zeros(len(starts) - 1, dtype=np.int64),
+        np.empty((longest + 1, 4), dtype=np.int64),
+        np.empty((most, 7), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros((3, 2, ranks), dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
+    )
+    return own, part, after
+
+
+@kernel
+def next_pieces(own: Any, stream: int, left: int) -> int:
+    """Write the next pieces of a stream, of `left` bytes if it is so long, and return their number."""
+    count = 0
+    while left and own.at[stream] < own.starts[stream + 1]:
+        segment, done = own.segments[own.at[stream]], own.done[stream]
+        length = min(left, segment[BYTES] - done)
+        piece = own.pieces[count]
+        piece[:] = segment
+        piece[FIRST], piece[BYTES] = segment[FIRST] + done, length
+        left -= length
+        count += 1
+        own.done[stream] += length
+        if done + length == segment[BYTES]:
+            own.at[stream] += 1
+            own.done[stream] = 0
+    return count
+
+
+@kernel
+def _joins(cells: IntArray, place: int, end: int, other: int, first: int) -> bool:
+    """Whether byte `first` of cell `other` comes right after byte `end` of cell `place`, in the order of `cells`."""
+    if place == other:
+        return end == first
+    return place < other and first == 0 and end == cells[place] and not cells[place + 1 : other].any()
+
+
+@kernel
+def _input_joins(own: Rank, at: int) -> bool:
+    """Whether a piece follows the one before in the input of the same origin."""
+    one, two = own.pieces[at - 1], own.pieces[at]
+    if at == 0 or one[ORIGIN] != two[ORIGIN]:
+        return False
+    return _joins(own.traffic[one[ORIGIN]], one[FINAL], one[FIRST] + one[BYTES], two[FINAL], two[FIRST])
+
+
+@kernel
+def _output_joins(own: Rank, at: int) -> bool:
+    """Whether a piece follows the one before in the output of the same rank."""
+    one, two = own.pieces[at - 1], own.pieces[at]
+    if at == 0 or one[FINAL] != two[FINAL]:
+        return False
+    return _joins(own.traffic[:, one[FINAL]], one[ORIGIN], one[FIRST] + one[BYTES], two[ORIGIN], two[FIRST])
+
+
+@kernel
+def _input_place(own: Rank, piece: IntArray) -> int:
+    return int(own.input_begins[piece[FINAL]] + piece[FIRST])
+
+
+@kernel
+def _output_place(own: Rank, piece: IntArray) -> int:
+    return int(own.output_begins[piece[ORIGIN]] + piece[FIRST])
+
+
+@kernel
+def _balance(own: Rank, stage: int, proxy: int, count: int) -> None:
+    """Hand this rank's bytes in a proxy's stream to the proxy, or take what it sends as one."""
+    area, place = SCRATCH + stage % 2, own.held[0]
+    for at in range(count):
+        piece = own.pieces[at]
+        origin, length = piece[ORIGIN], piece[BYTES]
+        if origin != proxy:
+            if proxy == own.rank:
+                _post(own, stage, origin, RECV, area, place, length, _input_joins(own, at))
+            elif origin == own.rank:
+                _post(own, stage, proxy, SEND, INPUT, _input_place(own, piece), length, _input_joins(own, at))
+            place += length
+
+
+@kernel
+def _exchange(own: Rank, stage: int, proxy: int, peer: int, count: int) -> None:
+    """Send this rank's stream to its peer, or receive the peer's; its scratch is taken until the stage ends."""
+    sent, landed, joins = own.held[0], own.held[1], False
+    for at in range(count):
+        piece = own.pieces[at]
+        length, is_own, stays = piece[BYTES], piece[ORIGIN] == proxy, piece[FINAL] == peer
+        if at:
+            before = own.pieces[at - 1]
+            joins = (before[ORIGIN] == proxy) == is_own and (before[FINAL] == peer) == stays
+            joins = joins and (not is_own or _input_joins(own, at)) and (not stays or _output_joins(own, at))
+        if proxy == own.rank:
+            memory, place = (INPUT, _input_place(own, piece)) if is_own else (SCRATCH + stage % 2, sent)
+            _post(own, stage + 1, peer, SEND, memory, place, length, joins)
+        else:
+            memory, place = (OUTPUT, _output_place(own, piece)) if stays else (LANDED + stage % 2, landed)
+            _post(own, stage + 1, proxy, RECV, memory, place, length, joins)
+        sent += 0 if is_own else length
+        landed += 0 if stays else length
+    if proxy == own.rank:
+        own.held[0] = sent
+    else:
+        own.held[1] = landed
+
+
+@kernel
+def _redistribute(own: Rank, stage: int, peer: int, count: int) -> None:
+    """Hand on what this rank received for others, or take what a peer received for it."""
+    area, place = LANDED + stage % 2, own.held[1]
+    for at in range(count):
+        piece = own.pieces[at]
+        final, length = piece[FINAL], piece[BYTES]
+        if final != peer:
+            if peer == own.rank:
+                _post(own, stage + 2, final, SEND, area, place, length, _output_joins(own, at))
+            elif final == own.rank:
+                place_there = _output_place(own, piece)
+                _post(own, stage + 2, peer, RECV, OUTPUT, place_there, length, _output_joins(own, at))
+            place += length
+
+
+@kernel
+def _send_local(own: Rank, step: int, begin: int, end: int) -> None:
+    """Exchange some parts of what stays inside the server."""
+    rank, gpu = own.rank, own.rank - own.first
+    for shift in range(1, own.size):
+        ahead, behind = own.first + (gpu + shift) % own.size, own.first + (gpu - shift) % own.size
+        first, length = part_of(own.traffic[rank, ahead], begin), part_of(own.traffic[rank, ahead], end)
+        _post(own, step, ahead, SEND, INPUT, own.input_begins[ahead] + first, length - first, False)
+        first, length = part_of(own.traffic[behind, rank], begin), part_of(own.traffic[behind, rank], end)
+        _post(own, step, behind, RECV, OUTPUT, own.output_begins[behind] + first, length - first, False)
+
+
+@kernel
+def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int, length: int, joins: bool) -> None:
+    """Add a message, or make the last one longer; its batch follows from what both ends know."""
+    if length == 0:
+        return
+    if memory >= SCRATCH:
+        own.areas[memory - SCRATCH] = max(own.areas[memory - SCRATCH], place + length)
+    count = own.written[0]
+    if joins:
+        own.rows[count - 1, LENGTH] += length
+        return
+    number = own.counted[step % 3, is_send, peer]
+    own.counted[step % 3, is_send, peer] += 1
+    place_of_peer = 0
+    if own.first <= peer < own.first + own.size:
+        distance = ((peer - own.rank) if is_send else (own.rank - peer)) % own.size
+        place_of_peer = own.others - 1 + distance
+    groups = (own.peers - 1) // own.per_batch + 1
+    batch = number // max(1, own.per_batch // own.peers) * groups + place_of_peer // own.per_batch
+    for column, value in enumerate((peer, is_send, memory, place, length, step, batch)):
+        own.rows[count, column] = value
+    own.written[0] = count + 1
+
+
+@kernel
+def _sorted(own: Rank) -> tuple[IntArray, int]:
+    """Sort messages by step and batch, and lay out scratch."""
+    rows = own.rows[: own.written[0]]
+    begins = np.cumsum(own.areas) - own.areas
+    for row in rows:
+        if row[MEMORY] >= SCRATCH:
+            row[PLACE] += begins[row[MEMORY] - SCRATCH]
+            row[MEMORY] = SCRATCH
+    # Stable: messages between two ranks stay in the order that both know.
+    by_batch = np.argsort((rows[:, STEP] << 32) + rows[:, BATCH], kind="mergesort")
+    return rows[by_batch], int(own.areas.sum())

@@ -1,1 +1,0 @@
-"""Chakra execution traces: export, files, replay."""

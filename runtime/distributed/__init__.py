@@ -1,1 +1,0 @@
-"""Running plans with torch.distributed and JAX: processes, calls, rounds of messages, the backend, functions."""

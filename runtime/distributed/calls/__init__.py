@@ -1,1 +1,0 @@
-"""Arguments, agreement, asynchronous calls."""

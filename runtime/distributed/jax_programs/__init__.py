@@ -1,1 +1,0 @@
-"""Plans as functions of JAX: rounds of messages as permutations of ranks."""

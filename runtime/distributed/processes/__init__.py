@@ -1,1 +1,0 @@
-"""Processes of the ranks: local ones, and those of a launcher."""

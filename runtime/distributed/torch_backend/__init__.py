@@ -1,1 +1,0 @@
-"""The ``collopt`` backend of torch.distributed."""

@@ -1,0 +1,287 @@
+"""Agreement of all ranks on the arguments of a collective call.
+
+A rank that raised alone would leave the others waiting until the process group gives up.  So on the first call of its
+kind every rank tells the others what it is about to do, and all stop together if that does not fit; with the
+environment variable ``COLLOPT_DEBUG=calls`` on every call.
+
+Of calls that are agreed upon every time, such as an all-to-all(v), each rank tells a row of numbers: whether it refused
+its arguments, what has to be the same, and what else is to be known.  Rows have a fixed length, as Gloo aborts the
+process where sizes differ.
+"""
+
+import hashlib
+import os
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from threading import Thread
+from typing import Any, NoReturn, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+import numpy as np
+
+from ...errors import ColloptError, ProgramError, UnsupportedError
+from ...support.arrays import IntArray
+from .arguments import OPERATIONS, Call, agreement_device, argument_error, import_torch
+from .call_queue import join_at_exit, run_in_order
+
+ELEMENTS_NAME = "the number of elements"
+DIGEST_DIGITS = 15  # Hexadecimal digits of a program's digest that fit an int64 with its sign
+MAX_ELEMENTS = 2**62  # More than there are; who cannot tell agrees with everybody
+UNKNOWN = -1  # Stands for what is not given
+FIRST_TAG = 2**30  # Of as many, far from those of other code
+DEBUG_VARIABLE = "COLLOPT_DEBUG"
+MIN_TIMEOUT_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
+
+Terms = TypeVar("Terms")
+_connected: WeakSet[Any] = WeakSet()
+_agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
+
+
+def wait(work: Any, timeout: float | None) -> None:
+    """Wait for one torch work; with NCCL the current stream waits instead of the process."""
+    if timeout is None:
+        work.wait()
+    else:
+        work.wait(timedelta(seconds=max(timeout, MIN_TIMEOUT_S)))
+
+
+def post(group: Any, tag: int, messages: Iterable[tuple[int, bool | int, Any]]) -> list[Any]:
+    """Post messages, each with its peer, whether it is a send, and its tensor, as one batch, which NCCL needs."""
+    _, dist = import_torch()
+    ways = [(dist.isend if is_send else dist.irecv, peer, tensor) for peer, is_send, tensor in messages]
+    batch = [dist.P2POp(way, tensor, group=group, tag=tag, group_peer=peer) for way, peer, tensor in ways]
+    return dist.batch_isend_irecv(batch) if batch else []
+
+
+def wait_for_all(works: Sequence[Any], timeout: float | None) -> None:
+    """Wait for a batch of works within one timeout for all."""
+    until = None if timeout is None else time.monotonic() + timeout
+    for work in works:
+        wait(work, None if until is None else until - time.monotonic())
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error of torch, which often has many."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def agree(call: Call) -> int:
+    """Check this rank's arguments, and on the first call of its kind, and where sizes are not known, compare them."""
+    problem = argument_error(call)
+    if (known := _agreed_elements(call, problem)) is not None:
+        return known
+    try:
+        return run_in_order(call.group, partial(_compare_once, call, problem))
+    except ProgramError as error:
+        raise problem or error from None
+
+
+def _call_key(call: Call) -> tuple[object, ...]:
+    """Key of calls that are compared once."""
+    return call.program.digest, str(call.full_tensor.dtype), call.elements, call.slices, call.op
+
+
+def tag_of(call: Call, elements: int) -> int:
+    """Tag of a call's messages, so that those of different calls never match: a long one would end a Gloo process."""
+    key = f"{call.program.digest} {call.full_tensor.dtype} {elements} {call.slices} {call.op}"
+    return FIRST_TAG + zlib.crc32(key.encode()) % FIRST_TAG
+
+
+def description(call: Call) -> str:
+    """Describe a call in the words of the post-mortem."""
+    tensor = call.full_tensor
+    what = "" if tensor is None else f" of {tensor.numel()} elements of {str(tensor.dtype).removeprefix('torch.')}"
+    how = f" by {call.op}" if call.program.layout.reduces else ""
+    return f"in an {call.program.collective}{what}{how}, program {call.program.digest[:8]}, slices {call.slices}"
+
+
+def _agreed_elements(call: Call, problem: ColloptError | None) -> int | None:
+    """Return the elements of a call whose key has been compared before; None for others."""
+    if os.environ.get(DEBUG_VARIABLE) == "calls":
+        return None
+    known = _agreed.setdefault(call.group, set())
+    if problem is not None:
+        if (call.program.digest,) in known and call.is_size_known:
+            # The others are past the point where they could be told before their timeout.
+            leave_note(call.group, f"refused its arguments: {problem}")
+            raise problem
+        return None
+    return call.elements if call.is_size_known and _call_key(call) in known else None
+
+
+def _compare_once(call: Call, problem: ColloptError | None) -> int:
+    """Compare a call, unless a callback has compared its key meanwhile: other ranks may not compare it then either."""
+    if (known := _agreed_elements(call, problem)) is not None:
+        return known
+    found = _compare(call, problem, None if problem else call.elements)
+    connect(call.group, call.full_tensor.device, call.timeout)
+    _agreed.setdefault(call.group, set()).update({_call_key(call), (call.program.digest,)})
+    return found
+
+
+def connect(group: Any, device: Any, timeout: float | None) -> None:
+    """Run a first collective on GPUs, which NCCL needs before a batch of messages, unless the comparison was one."""
+    torch, dist = import_torch()
+    if device.type != "cuda" or group in _connected or agreement_device(group).type == "cuda":
+        return
+    if dist.get_backend(group) != "gloo":
+        wait(dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True), timeout)
+    _connected.add(group)
+
+
+def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> int:
+    """Compare this rank's call with the others'; return the elements, or raise on all ranks if they differ."""
+    torch, dist = import_torch()
+    names = ("a rank whose arguments are wrong", "the program", "the element type", ELEMENTS_NAME, "slices", "op")
+    values = [1, *[0] * (len(names) - 1)]
+    if problem is None:
+        program, kind = int(call.program.digest[:DIGEST_DIGITS], 16), zlib.crc32(str(call.full_tensor.dtype).encode())
+        values = [0, program, kind, elements or 0, call.slices, OPERATIONS.index(call.op)]
+    device = agreement_device(call.group)
+    # The largest negative is the smallest negated: one all-reduce gives both extremes.
+    negated = [-value for value in values]
+    if problem is None and elements is None:
+        negated[names.index(ELEMENTS_NAME)] = -MAX_ELEMENTS
+    extremes = torch.tensor([*values, *negated], dtype=torch.int64, device=device)
+    try:
+        wait(dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=call.group, async_op=True), call.timeout)
+    except RuntimeError as error:
+        why = "" if problem else explained(call.group, description(call))
+        raise problem or ProgramError(f"the ranks could not agree on the call: {first_line(error)}{why}") from error
+    if problem is not None:
+        raise problem
+    largest, smallest = extremes[: len(values)].tolist(), (-extremes[len(values) :]).tolist()
+    if largest[0]:
+        raise ProgramError("another rank refused its arguments, so this one stops too; that rank's message says why")
+    for name, most, least in zip(names, largest, smallest, strict=True):
+        if most != least:
+            why = explained(call.group, description(call))
+            raise ProgramError(f"the ranks disagree about {name}; all have to make the same call{why}")
+    return int(largest[names.index(ELEMENTS_NAME)])
+
+
+def digest(data: bytes) -> int:
+    """Return a hash that fits a signed int64, less than its maximum."""
+    return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest())
+
+
+def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: str) -> IntArray:
+    """All-gather the numbers of a call, such as "the dispatch"; shape (ranks, numbers)."""
+    torch, dist = import_torch()
+    device = agreement_device(group)
+    try:
+        mine = torch.tensor(numbers, dtype=torch.int64, device=device)
+        table = torch.empty((dist.get_world_size(group), len(numbers)), dtype=torch.int64, device=device)
+        wait(dist.all_gather(list(table.unbind()), mine, group=group, async_op=True), timeout)
+        rows: IntArray = table.cpu().numpy()
+    except RuntimeError as error:
+        why = explained(group, f"in {call}")
+        raise ProgramError(f"the ranks could not agree on {call}: {first_line(error)}{why}") from error
+    return rows
+
+
+def checked(check: Callable[[], Terms]) -> Terms | UnsupportedError:
+    """Return what a check of arguments returns; or its error, for this rank to raise when the others know of it."""
+    try:
+        return check()
+    except UnsupportedError as error:
+        return error
+
+
+def refuse(error: UnsupportedError, length: int, group: Any, timeout: float | None, call: str) -> NoReturn:
+    """Raise an error once the other ranks know that there is one, from a row of their `length`."""
+    try:
+        gathered([1] + [0] * (length - 1), group, timeout, call)
+    except ProgramError:
+        raise error from None
+    raise error
+
+
+def compare(
+    table: IntArray,
+    call: str,
+    names: Sequence[str],
+    digested: Sequence[str],
+    words: Mapping[str, Mapping[int, str]] | None = None,
+) -> None:
+    """Raise on all ranks alike if a rank refused, or if they differ in the columns after the first.
+
+    Values of `names` are told, by `words` for codes; those that are `digested` are not.
+    """
+    if table[:, 0].any():
+        raise UnsupportedError(
+            f"rank {int(table[:, 0].argmax())} refused its arguments of {call}, so all stop; that rank's message "
+            "says why"
+        )
+    for at, name in enumerate((*names, *digested)):
+        column = table[:, at + 1]
+        if (other := int(np.argmax(column != column[0]))) != 0:
+            known = {UNKNOWN: "not given", **(words or {}).get(name, {})}
+            one, two = (known.get(value, value) for value in column[[0, other]].tolist())
+            is_told = at < len(names)
+            values = f": {one} on rank 0, {two} on rank {other}" if is_told else f", such as ranks 0 and {other}"
+            raise UnsupportedError(f"the ranks disagree about {name}{values}; all have to make the same call")
+
+
+WAIT_S = 1.0  # For the notes of others, whose timeouts end about when this rank's does
+POLL_S = 0.02
+STORE_TIMEOUT_S = 3.0  # For all of it: the store's own process may be the one that hangs
+
+_failures: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
+
+
+def leave_note(group: Any, note: str) -> None:
+    """Leave a note for ranks that will fail for want of this one."""
+    _in_thread(lambda: _notes(group, note, wait_s=0))
+
+
+def explained(group: Any, note: str) -> str:
+    """Leave a note of what this rank was doing, and return what explains the failure, to be added to its message."""
+    notes: list[str | None] = []
+    _in_thread(lambda: notes.extend(_notes(group, note, WAIT_S)))
+    absent = [rank for rank, each in enumerate(notes) if each is None]
+    by_note: dict[str, list[int]] = {}
+    for rank, each in enumerate(notes):
+        if each is not None:
+            by_note.setdefault(each, []).append(rank)
+    words = f"; {_ranks(absent)} gave no sign: late, or ended" if absent else ""
+    if len(by_note) > 1:
+        words += "; the ranks differ: " + ", but ".join(f"{_ranks(ranks)} {text}" for text, ranks in by_note.items())
+    return words
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+def _in_thread(job: Any) -> None:
+    thread = Thread(target=job, name="collopt-diagnosis", daemon=True)
+    thread.start()
+    join_at_exit(thread)
+    thread.join(STORE_TIMEOUT_S)
+
+
+def _notes(group: Any, note: str, wait_s: float) -> list[str | None]:
+    """Write this rank's note, and return those of all ranks once they are there, or time is over."""
+    _, dist = import_torch()
+    size, own = dist.get_world_size(group), dist.get_rank(group)
+    found: list[str | None] = [None] * size
+    found[own] = note
+    counter = _failures.setdefault(group, Counter())
+    keys = [f"collopt-failure-{group.group_name}-{counter['failures']}-{rank}" for rank in range(size)]
+    counter["failures"] += 1
+    until = time.monotonic() + wait_s
+    with suppress(RuntimeError, KeyError, ValueError):  # Without a store there is nothing to tell.
+        store = dist.distributed_c10d._get_process_group_store(group)
+        store.set(keys[own], note)
+        while None in found and time.monotonic() < until:
+            for rank, each in enumerate(found):
+                if each is None and store.check([keys[rank]]):
+                    found[rank] = store.get(keys[rank]).decode()
+            time.sleep(POLL_S)
+    return found

@@ -1,0 +1,259 @@
+"""Execution of programs through torch.distributed: Gloo, NCCL and RCCL by one path.
+
+Facts about torch.distributed that the code below rests on (seen with torch 2.13 and Gloo, or read in its source):
+
+- Gloo cannot send to its own rank, so data that stays is copied.
+- A batch must not be empty, all its tensors must be contiguous and must live until the work is done.
+- Peers are global ranks even in a subgroup.  Tags are ignored by NCCL; messages between two ranks match in order.
+- The first batch on a group has to involve every rank; an all-reduce before it sees to that.
+- Waiting for NCCL work blocks the current stream, not the process.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+from ...errors import ProgramError, UnsupportedError
+from ...schedules import Collective, Schedule
+from ...schedules.collective import CollectiveName, as_collective
+from ...topologies import Topology
+from ..lowering.lower import lower
+from ..programs.program import Program
+from .agreement import agree, description, explained, first_line, post, tag_of, wait_for_all
+from .arguments import Call, combine, divide_average, import_torch, member_rank, p2p_group
+from .call_queue import AsyncWork, run_now, start
+from .local_ranks import count_call
+from .rank_rounds import MAX_ELEMENTS, Copy, Piece, RankRound, RankRounds, packed_rounds, rank_rounds
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+NO_LIMIT = 2**31 - 1
+
+MAX_KEPT_BYTES = 2**26
+
+_kept: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor] = WeakKeyDictionary()
+"""Memory for what is received, of the last call of each group."""
+
+_lowered: WeakKeyDictionary[Schedule, dict[Collective, tuple[Topology | None, Program]]] = WeakKeyDictionary()
+
+
+class PlanLike(Protocol):
+    """Protocol of what `execute` needs of a plan; its topology, if it has one, gives the order of sends."""
+
+    @property
+    def collective(self) -> CollectiveName | Collective:
+        """Collective of the plan."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """Schedule of the plan."""
+
+
+def program_of(plan: PlanLike | Program) -> Program:
+    """Lower a plan for execution in rounds, once; a program is returned as it is."""
+    if isinstance(plan, Program):
+        return plan
+    if not hasattr(plan, "collective") or not hasattr(plan, "schedule"):
+        raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan or a Program")
+    try:
+        known = _lowered.setdefault(plan.schedule, {})
+    except TypeError:
+        known = {}
+    collective, topology = as_collective(plan.collective), getattr(plan, "topology", None)
+    network, program = known.get(collective, (None, None))
+    if program is None or not (network is topology or network == topology):
+        # Without thread blocks there is nothing that limits steps or counts.
+        program = lower(plan.schedule, collective, max_steps=NO_LIMIT, max_count=NO_LIMIT, topology=topology)
+        known[collective] = topology, program
+    return program
+
+
+def execute(
+    plan: PlanLike | Program,
+    output: torch.Tensor | None,
+    input: torch.Tensor | None,  # noqa: A002 - torch.distributed's own name for it.
+    *,
+    group: dist.ProcessGroup | None = None,
+    timeout: float | None = None,
+    slices: int = 1,
+    op: str = "sum",
+    async_op: bool = False,
+) -> AsyncWork | None:
+    """Run a plan; every rank of the group calls this with its own tensors.
+
+    Like any collective, it has to be called by all ranks of the group with the same arguments.  The first call with a
+    plan and size checks the program, and compares the ranks' arguments.  If it raises, the outputs are undefined.
+
+    Later calls of the same kind are not compared, which saves a small all-reduce, unless the environment variable
+    ``COLLOPT_DEBUG`` is ``calls``.  If the arguments of one rank are wrong then, that rank raises at once and sends
+    nothing; the others raise when it ends or at the timeout.  If the ranks' arguments differ, such as in size or
+    operation, all raise at the timeout: on CPU tensors, messages of different calls never match.  The error says which
+    ranks are in which call, refused their arguments, or gave no sign, as far as the group's store can tell.
+
+    Raises `UnsupportedError` if the plan's schedule cannot be lowered, or the tensors, the operation or the group do
+    not fit it; `ProgramError` if the program is wrong, the ranks disagree, or the exchange fails; with `async_op`,
+    ``wait()`` raises what goes wrong in the exchange.
+
+    Parameters
+    ----------
+    plan : Plan or Program
+        Rank r of the group is compute node r of the plan's topology.
+    output, input : torch.Tensor or None
+        Contiguous, of one type on one device.  Any number of elements; it need not divide by the number of chunks.
+
+        As in torch.distributed: *all_gather_into_tensor*, *reduce_scatter_tensor*, *all_reduce*, *broadcast*, *reduce*
+        and *all_to_all_single*.  Shares are equal, or by the plan's weights as
+        `collopt.runtime.execution.rank_rounds.shard_elements` rounds them; parts of an all-to-all(v) are equal, or
+        multiples of the plan's traffic in lowest terms, the same multiple on all ranks, the part that stays included.
+        Of a broadcast the input, and of a reduce the output, counts on the root only and may be None elsewhere.
+
+        Both may be the same memory, the smaller being its own part of the larger; not in an all-to-all(v).
+    group : torch.distributed.ProcessGroup or None
+        None is the default group.  Of a group of the ``collopt`` backend, the call uses the connections that the
+        backend has for its own plans.
+    timeout : float or None
+        Seconds that one round may take; None leaves it to the process group.  If a rank dies, those that exchange data
+        with it raise at once, and all others when this time is over.
+    slices : int
+        Pieces of the data that follow each other through the network.  More pieces keep more links busy at once and
+        cost more batches.
+    op : {"sum", "prod", "min", "max", "avg"}
+        What adding means; see `collopt.runtime.execution.arguments`.  Of no meaning to collectives that only
+        move data.
+    async_op : bool
+        Return while the data is still on its way.  Each rank may choose for itself.
+
+    Returns
+    -------
+    AsyncWork or None
+        None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
+
+    Notes
+    -----
+    docs/how-to/run-plans.md says how calls with `async_op` wait for each other, and what becomes of their errors.
+    """
+    call, job = prepared(plan, output, input, group=group, timeout=timeout, slices=slices, op=op, async_op=async_op)
+    if async_op:
+        outputs, inputs = ([] if each is None else [each] for each in (call.output, call.input))
+        return start(call.group, job, outputs, inputs)
+    run_now(call.group, job)
+    return None
+
+
+def prepared(
+    plan: PlanLike | Program,
+    output: torch.Tensor | None,
+    input: torch.Tensor | None,  # noqa: A002 - torch.distributed's own name for it.
+    *,
+    group: dist.ProcessGroup | None,
+    timeout: float | None = None,
+    slices: int = 1,
+    op: str = "sum",
+    async_op: bool = False,
+) -> tuple[Call, Callable[[], None]]:
+    """Check the arguments of `execute` on all ranks; return the call and the job that runs it."""
+    rank = member_rank(group)
+    program = program_of(plan)
+    if program.collective.has_one_root and not program.layout.in_pairs and rank != program.layout.root:
+        output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
+    call = Call(program, output, input, p2p_group(group, output, input), timeout, slices, op, async_op)
+    elements = agree(call)
+    wanted = program, slices, rank, elements
+    if not _posts_singly(call):
+        work = rank_rounds(*wanted, areas=1)
+    else:
+        work = packed_rounds(*wanted) if elements <= MAX_ELEMENTS else rank_rounds(*wanted)
+    return call, partial(_run, call, rank, work, tag_of(call, elements))
+
+
+def _run(call: Call, rank: int, work: RankRounds, tag: int) -> None:
+    torch, _ = import_torch()
+    count_call()
+    made_so = any(tensor is not None and tensor.is_inference() for tensor in (call.output, call.input))
+    # Tensors that were made in inference mode can be written to in that mode alone; others are to notice that they are.
+    with torch.inference_mode() if made_so else torch.no_grad():
+        buffer, unused = _kept.pop(call.group, None), call.full_tensor.new_empty(0)
+        size = (work.scratch + work.staging) * unused.element_size()
+        if buffer is None or buffer.device != unused.device or len(buffer) < size:
+            buffer = torch.empty(size, dtype=torch.uint8, device=unused.device)
+        own = buffer[:size].view(unused.dtype)
+        memory = {"scratch": own[: work.scratch], "staging": own[work.scratch :]}
+        for name, tensor in (("output", call.output), ("input", call.input)):
+            memory[name] = unused if tensor is None else tensor.detach().view(-1)
+        poster = _Poster(call, memory, tag)
+        for number, rank_round in enumerate(work.rounds):
+            try:
+                poster.run(rank_round)
+            except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
+                peers = sorted({operation.peer for operation in rank_round.operations})
+                raise ProgramError(
+                    f"rank {rank} could not finish round {number + 1} of {len(work.rounds)}, in which it exchanges "
+                    f"data with ranks {peers}: {first_line(error)}{explained(call.group, description(call))}"
+                ) from error
+        if call.program.layout.reduces:
+            divide_average(call.op, memory["output"], call.program.num_ranks)
+    if _posts_singly(call) and not made_so and len(buffer) <= MAX_KEPT_BYTES:
+        # New memory takes the system as long as a tenth of the messages; after an error some may still come in here.
+        _kept[call.group] = buffer
+
+
+class _Poster:
+    """Posts the messages of rounds: one by one to the backend of a CPU, and in batches elsewhere."""
+
+    def __init__(self, call: Call, memory: dict[str, Any], tag: int) -> None:
+        self.call = call
+        self.tag = tag
+        self.memory = memory
+        self.torch, _ = import_torch()
+        # As bytes, because no backend carries all element types (Gloo and NCCL have no int16).
+        self.bytes = {name: tensor.view(self.torch.uint8) for name, tensor in memory.items()}
+        self.element_size = call.full_tensor.element_size()
+        self.receiving: dict[int, deque[Any]] = defaultdict(deque)  # Works of receives, by peer
+        # Torch's functions for a batch cost more than the messages, several times so where cores are scarce.
+        self.backend: Any = call.group._get_backend(call.full_tensor.device) if _posts_singly(call) else None
+
+    def run(self, rank_round: RankRound) -> None:
+        """Post a round's messages, run local copies meanwhile, wait, and reduce."""
+        self._copy(rank_round.packing)
+        if self.backend is None:
+            messages = ((each.peer, each.is_send, self._bytes(each.piece)) for each in rank_round.operations)
+            works = post(self.call.group, self.tag, messages)
+        else:
+            works = self._post(rank_round)
+        self._copy(rank_round.copies)
+        wait_for_all(works, self.call.timeout)
+        self._copy(rank_round.unpacking)
+        for each in rank_round.sums:
+            combine(self.call.op, self._view(each.one), self._view(each.other), self._view(each.target))
+
+    def _copy(self, copies: Iterable[Copy]) -> None:
+        for each in copies:
+            self._view(each.target).copy_(self._view(each.source))
+
+    def _view(self, piece: Piece) -> Any:
+        return self.memory[piece.memory][piece.begin : piece.end]
+
+    def _bytes(self, piece: Piece) -> Any:
+        return self.bytes[piece.memory][piece.begin * self.element_size : piece.end * self.element_size]
+
+    def _post(self, rank_round: RankRound) -> list[Any]:
+        """Post receives first, also of later rounds: a sender has to wait for a receiver that is not ready."""
+        for each in rank_round.receives:
+            self.receiving[each.peer].append(self.backend.recv([self._bytes(each.piece)], each.peer, self.tag))
+        return [
+            self.backend.send([self._bytes(each.piece)], each.peer, self.tag)
+            if each.is_send
+            else self.receiving[each.peer].popleft()
+            for each in rank_round.operations
+        ]
+
+
+def _posts_singly(call: Call) -> bool:
+    """Whether messages are posted one by one, and packed if they are small."""
+    return bool(call.full_tensor.device.type == "cpu")

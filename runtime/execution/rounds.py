@@ -1,0 +1,397 @@
+"""Division of a program into rounds of messages, for libraries that send and receive in batches.
+
+torch.distributed has no thread blocks: a rank posts a batch of sends and receives, waits for all of it, reduces what it
+received, and posts the next.  Every rank derives the same rounds from the same program.  A transfer goes into the first
+round after the data that it forwards has come in, and after earlier users of the memory that it fills, in which neither
+end has reached the limit of operations.  Explicit dependencies need no second look: in a program without races two
+steps are ordered wherever their order matters to the data.
+
+With several slices the whole program runs once for each slice of the data, one round apart.  A round begins with its
+sends and local copies; during it receives and copies fill memory; at its end sums are computed, stage by stage.  So
+moments are ordered like ``round * STAGES + stage``, with stage 0 for what sends read and receives fill.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import UnsupportedError
+from ..lowering.flow_transfers import ScratchAllocator
+from ..programs.checks import check_counts
+from ..programs.ordering import Order, Site, global_order
+from ..programs.program import ChunkRange, Program
+
+MAX_OPERATIONS = 64
+"""Sends and receives of one rank in one batch; NCCL has been seen to hang with some hundreds (pytorch#174288)."""
+
+
+class Message(NamedTuple):
+    """One slice of `chunks` chunks on its way from `source` at the sender to `target` at the receiver.
+
+    The chunks are consecutive ones of the collective, from number `first` on, and belong to one shard, so they are one
+    piece of memory at either end.  Places in scratch are numbered so that none is ever used for another chunk.  A
+    message with equal sender and receiver stays on its rank.  With an `operand` the receiver adds that to what comes,
+    at the end of the round; those of lower `stage` first, from 1 on.
+    """
+
+    sender: int
+    receiver: int
+    source: ChunkRange
+    target: ChunkRange
+    chunks: int
+    slice_number: int
+    first: int
+    operand: ChunkRange | None = None
+    stage: int = 0
+
+
+@dataclass(frozen=True)
+class Round:
+    """Messages that can be in flight at the same time.
+
+    The k-th messages of all ranks come before the (k + 1)-th ones, so that ranks post them in the program's order of
+    sends, in which they have different receivers where the network allows it.
+    """
+
+    messages: tuple[Message, ...]  # Between ranks.  Both ends post them in this order
+    copies: tuple[Message, ...]  # Inside ranks
+
+
+def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OPERATIONS) -> tuple[Round, ...]:
+    """Cut a checked program into rounds."""
+    check_counts({"slices": slices, "max_operations": max_operations})
+    order = global_order(program)
+    contents = _ChunkTracker(program)
+    # A receive is placed together with its send.
+    first_slice = [
+        message
+        for number in order.sequence
+        if not order.instructions[number].receives
+        for message in contents.messages(order, number)
+    ]
+    planner = RoundPlanner(program, contents.scratch_sizes, max_operations)
+    last = [-1] * len(first_slice)
+    placed: list[list[Message]] = []
+    for slice_number in range(slices):
+        planner.start_slice()
+        for number, message in enumerate(first_slice):
+            last[number], stage = planner.place(message, at_least=last[number] + 1)
+            placed.extend([] for _ in range(last[number] + 1 - len(placed)))
+            placed[last[number]].append(message._replace(slice_number=slice_number, stage=stage))
+    return tuple(
+        Round(
+            tuple(_in_turn(_joined([message for message in messages if message.sender != message.receiver], program))),
+            tuple(_joined([message for message in messages if message.sender == message.receiver], program)),
+        )
+        for messages in placed
+    )
+
+
+class _ChunkTracker:
+    """Tracks the chunk of the collective in each chunk of memory; scratch that is used again gets another number."""
+
+    def __init__(self, program: Program) -> None:
+        self.layout = program.layout
+        self.borders = frozenset(self.layout.blocks)
+        self.outputs = [self.layout.output_chunks(rank) for rank in range(program.num_ranks)]
+        self.scratch = [[-1] * rank.scratch_chunks for rank in program.ranks]
+        self.places = [list(range(rank.scratch_chunks)) for rank in program.ranks]
+        self.scratch_sizes = [rank.scratch_chunks for rank in program.ranks]
+
+    def messages(self, order: Order, number: int) -> Iterator[Message]:
+        """Yield the messages of a send, copy or reduce, cut where the chunks are not contiguous in memory."""
+        step, site = order.instructions[number], order.sites[number]
+        partner = order.partners[number] if step.kind == "send" else number
+        end, there = order.instructions[partner], order.sites[partner]
+        # check_program has made sure that sends have a source, receives a target, and everything else both.
+        assert step.source is not None
+        assert end.target is not None
+        operand = {"recv_reduce": end.source, "reduce": end.target}.get(end.kind)
+        chunks = self._chunks(site.rank, step.source, step.count)
+        sources = self._locations(site.rank, step.source, step.count)
+        operands: Sequence[int] = range(0)
+        if operand is not None:
+            self._check_placement(there, operand, chunks)
+            operands = self._locations(there.rank, operand, step.count)
+        self._write(there, end.target, chunks)
+        targets = self._locations(there.rank, end.target, step.count)
+        for begin, after in self._contiguous(chunks, sources, targets, operands):
+            source, target = (
+                ChunkRange(place.buffer, found[begin])
+                for place, found in ((step.source, sources), (end.target, targets))
+            )
+            summand = ChunkRange(operand.buffer, operands[begin]) if operand else None
+            yield Message(site.rank, there.rank, source, target, after - begin, 0, chunks[begin], summand)
+
+    def _chunks(self, rank: int, place: ChunkRange, count: int) -> Sequence[int]:
+        """Numbers in the collective of a range of chunks in memory."""
+        if place.buffer == "scratch":
+            return self.scratch[rank][place.start : place.start + count]
+        if place.buffer == "output":
+            return self.outputs[rank][place.start : place.start + count]
+        first = self.layout.input_range(rank)[0] + place.start
+        return range(first, first + count)
+
+    def _locations(self, rank: int, place: ChunkRange, count: int) -> Sequence[int]:
+        """Locations of a range of chunks, with reused scratch renumbered."""
+        if place.buffer == "scratch":
+            return self.places[rank][place.start : place.start + count]
+        return range(place.start, place.start + count)
+
+    def _write(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
+        """Record a write to scratch; in other buffers check that each chunk belongs there."""
+        if place.buffer != "scratch":
+            self._check_placement(site, place, chunks)
+            return
+        held, inside = self.scratch[site.rank], slice(place.start, place.start + len(chunks))
+        if any(there not in (-1, chunk) for there, chunk in zip(held[inside], chunks, strict=True)):
+            size = self.scratch_sizes[site.rank]
+            self.scratch_sizes[site.rank] = size + len(chunks)
+            self.places[site.rank][inside] = range(size, size + len(chunks))
+        held[inside] = chunks
+
+    def _check_placement(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
+        """Refuse chunks that are written or added to where other chunks belong."""
+        held = self._chunks(site.rank, place, len(chunks))
+        if held == chunks:
+            return
+        for offset, (there, chunk) in enumerate(zip(held, chunks, strict=True)):
+            if there != chunk:
+                raise UnsupportedError(
+                    f"{site} puts chunk {chunk} of the collective into {place.buffer} chunk {place.start + offset}, "
+                    f"where chunk {there} belongs; in rounds a chunk can only go where the same chunk of a shard "
+                    "belongs"
+                )
+
+    def _contiguous(self, chunks: Sequence[int], *places: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield begin and end of each contiguous piece of some chunks."""
+        cuts = {after for place in places for after in _breaks(place)}
+        if isinstance(chunks, range):
+            blocks = self.layout.blocks
+            inner = blocks[bisect_right(blocks, chunks.start) : bisect_left(blocks, chunks.stop)]
+            cuts.update(border - chunks.start for border in inner)
+        else:
+            cuts.update(_breaks(chunks))
+            cuts.update(after for after in range(1, len(chunks)) if chunks[after] in self.borders)
+        return pairwise([0, *sorted(cuts), len(chunks)])
+
+
+def _breaks(numbers: Sequence[int]) -> Iterator[int]:
+    """Yield the positions at which numbers are not consecutive."""
+    if not isinstance(numbers, range):
+        for after, (one, other) in enumerate(pairwise(numbers), 1):
+            if other != one + 1:
+                yield after
+
+
+def _shifted(place: ChunkRange, chunks: int) -> ChunkRange:
+    return ChunkRange(place.buffer, place.start + chunks)
+
+
+def _in_turn(messages: Sequence[Message]) -> list[Message]:
+    """Order messages by how many their sender sends before."""
+    sent: Counter[int] = Counter()
+    turns = []
+    for message in messages:
+        turns.append((sent[message.sender], message.sender))
+        sent[message.sender] += 1
+    return [messages[place] for place in sorted(range(len(messages)), key=turns.__getitem__)]
+
+
+def _joined(messages: Sequence[Message], program: Program) -> list[Message]:
+    """Merge messages that are adjacent at both ends in one shard; pairs of ranks stay in the order of first ones."""
+    joined: list[Message] = []
+    blocks = program.layout.blocks
+    places: dict[tuple[int, int], int] = {}
+    for message in messages:
+        places.setdefault((message.sender, message.receiver), len(places))
+
+    def key(message: Message) -> tuple[int, int, int, str, int]:
+        pair, source = places[message.sender, message.receiver], message.source
+        return pair, message.slice_number, message.stage, source.buffer, source.start
+
+    for message in sorted(messages, key=key):
+        inside = blocks[bisect_right(blocks, message.first) - 1] < message.first
+        if joined and inside and _continues(joined[-1], message):
+            joined[-1] = joined[-1]._replace(chunks=joined[-1].chunks + message.chunks)
+        else:
+            joined.append(message)
+    return joined
+
+
+def _continues(one: Message, other: Message) -> bool:
+    return (
+        one[:2] == other[:2]
+        and (one.slice_number, one.stage, one.first + one.chunks) == (other.slice_number, other.stage, other.first)
+        and other.source == _shifted(one.source, one.chunks)
+        and other.target == _shifted(one.target, one.chunks)
+        and other.operand == (_shifted(one.operand, one.chunks) if one.operand else None)
+    )
+
+
+AccessTimes = npt.NDArray[np.int64]
+
+STAGES = 2**20  # More than the contributions to one chunk, which are at most as many as ranks
+
+
+class RoundPlanner:
+    """Assigns messages to rounds by the last write and read of each chunk of memory, and the operations per round."""
+
+    def __init__(self, program: Program, scratch: Sequence[int], max_operations: int) -> None:
+        self.program = program
+        self.scratch = scratch
+        self.max_operations = max_operations
+        self.operations: Counter[tuple[int, int]] = Counter()
+        self.start_slice()
+
+    def start_slice(self) -> None:
+        """Start a new slice, which shares no memory with earlier ones."""
+        self.written = [self._empty_times(rank) for rank in range(self.program.num_ranks)]
+        self.read = [self._empty_times(rank) for rank in range(self.program.num_ranks)]
+
+    def _empty_times(self, rank: int) -> dict[str, AccessTimes]:
+        sizes = self.program.ranks[rank]
+        chunks = {"input": sizes.input_chunks, "output": sizes.output_chunks, "scratch": self.scratch[rank]}
+        if self.program.in_place:
+            chunks["both"] = self.program.layout.chunks
+        return {buffer: np.full(count, -1, dtype=np.int64) for buffer, count in chunks.items()}
+
+    def place(self, message: Message, at_least: int) -> tuple[int, int]:
+        """Assign a message to the first round possible; return the round and the stage."""
+        adds, stays = message.operand is not None, message.sender == message.receiver
+        read = list(self._access_times(self.written, message.sender, message.source, message))
+        touched = [
+            *self._access_times(self.written, message.receiver, message.target, message),
+            *self._access_times(self.read, message.receiver, message.target, message),
+        ]
+        if message.operand is not None:
+            touched += self._access_times(self.written, message.receiver, message.operand, message)
+        soonest = -1
+        if not adds:
+            at_least = max(at_least, _next_round(read), _next_round(touched))
+        elif stays:
+            soonest = _latest(touched + read) + 1
+        else:
+            at_least = max(at_least, _next_round(read))
+            soonest = _latest(touched) + 1
+        number = self._free_round(message, max(at_least, soonest // STAGES))
+        stage = int(adds)
+        if adds and number == soonest // STAGES:
+            stage = max(1, soonest % STAGES)
+        self._record(message, number, stage)
+        return number, stage
+
+    def _free_round(self, message: Message, number: int) -> int:
+        """Return the first round from `number` on in which both ends are below the limit, and reserve it."""
+        sender, receiver = message.sender, message.receiver
+        if sender == receiver:
+            return number
+        while max(self.operations[sender, number], self.operations[receiver, number]) >= self.max_operations:
+            number += 1
+        self.operations[sender, number] += 1
+        self.operations[receiver, number] += 1
+        return number
+
+    def _record(self, message: Message, number: int, stage: int) -> None:
+        time = number * STAGES + stage
+        reading = time if message.sender == message.receiver else number * STAGES
+        for held in self._access_times(self.read, message.sender, message.source, message):
+            np.maximum(held, reading, out=held)
+        if message.operand is not None:
+            for held in self._access_times(self.read, message.receiver, message.operand, message):
+                np.maximum(held, time, out=held)
+        for held in self._access_times(self.written, message.receiver, message.target, message):
+            held[...] = time
+
+    def _access_times(
+        self, times: list[dict[str, AccessTimes]], rank: int, place: ChunkRange, message: Message
+    ) -> Iterator[AccessTimes]:
+        """Yield the access times of a range: of its buffer, and of the memory that input and output share in place."""
+        yield times[rank][place.buffer][place.start : place.start + message.chunks]
+        ends = message.source.buffer, message.target.buffer
+        # In place, a local copy from input to output does nothing.
+        stays = message.sender == message.receiver and ends == ("input", "output")
+        if self.program.in_place and place.buffer != "scratch" and not stays:
+            yield times[rank]["both"][message.first : message.first + message.chunks]
+
+
+def _latest(times: list[AccessTimes]) -> int:
+    return max(int(held.max()) for held in times)
+
+
+def _next_round(times: list[AccessTimes]) -> int:
+    return _latest(times) // STAGES + 1
+
+
+class RoundScratch:
+    """The scratch of one rank, of `size` elements; what some message treats as one piece of memory stays one."""
+
+    def __init__(self, rounds: Sequence[Round], rank: int, slices: int, elements: Callable[[int, int], int]) -> None:
+        places = list(_locations(rounds, rank))
+        chunks = max((place.start + message.chunks for _, message, place in places), default=0)
+        self.held = np.full(chunks, -1, dtype=np.int64)
+        self.is_continued = np.zeros(chunks, dtype=np.bool_)
+        self.first = np.full((slices, chunks), len(rounds), dtype=np.int64)
+        self.last = np.full((slices, chunks), -1, dtype=np.int64)
+        for number, message, place in places:
+            self._record(number, message, place.start)
+        self.starts = np.zeros((slices, chunks), dtype=np.int64)
+        self.size = self._find_places(elements)
+
+    def start(self, slice_number: int, chunk: int) -> int:
+        """Where a slice of a chunk of scratch begins."""
+        return int(self.starts[slice_number, chunk])
+
+    def _record(self, number: int, message: Message, start: int) -> None:
+        """Record the lifetime of what a message reads or writes."""
+        touched = slice(start, start + message.chunks)
+        self.held[touched] = np.arange(message.first, message.first + message.chunks)
+        self.is_continued[start : start + message.chunks - 1] = True
+        first, last = self.first[message.slice_number], self.last[message.slice_number]
+        np.minimum(first[touched], number, out=first[touched])
+        np.maximum(last[touched], number, out=last[touched])
+
+    def _find_places(self, elements: Callable[[int, int], int]) -> int:
+        pieces = []
+        for slice_number in range(len(self.starts)):
+            for begin, end in self._pieces():
+                sizes = [elements(chunk, slice_number) for chunk in self.held[begin:end].tolist()]
+                self.starts[slice_number, begin:end] = np.cumsum([0, *sizes[:-1]])
+                first, last = self.first[slice_number, begin:end].min(), self.last[slice_number, begin:end].max()
+                pieces.append((int(first), int(last), slice_number, begin, end, sum(sizes)))
+        slots = ScratchAllocator()
+        taken: list[tuple[int, int, int]] = []
+        for first, last, slice_number, begin, end, size in sorted(pieces):
+            if not size:
+                continue
+            for over in [each for each in taken if each[0] < first]:
+                slots.free(*over[1:])
+                taken.remove(over)
+            place = slots.allocate(size)
+            taken.append((last, place, size))
+            self.starts[slice_number, begin:end] += place
+        return slots.size
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """Yield contiguous ranges of chunks in use."""
+        begin = 0
+        for end in (np.flatnonzero(~self.is_continued) + 1).tolist():
+            if self.held[begin] >= 0:
+                yield begin, end
+            begin = end
+
+
+def _locations(rounds: Sequence[Round], rank: int) -> Iterator[tuple[int, Message, ChunkRange]]:
+    """Yield the ranges of a rank's scratch that messages read or write, with the number of the round."""
+    for number, part in enumerate(rounds):
+        for message in (*part.messages, *part.copies):
+            ends = ((message.sender, message.source), (message.receiver, message.target))
+            for where, place in (*ends, (message.receiver, message.operand)):
+                if where == rank and place is not None and place.buffer == "scratch":
+                    yield number, message, place

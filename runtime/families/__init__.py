@@ -1,1 +1,0 @@
-"""Folders of runtime files for ranges of message sizes."""

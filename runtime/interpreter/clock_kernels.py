@@ -1,0 +1,70 @@
+"""Kernels of vector clocks: those of all events, and the waits of one rank that nothing else implies."""
+
+import numpy as np
+
+from ...support.arrays import BoolArray, IntArray, SmallArray
+from ...support.kernels import kernel
+
+
+@kernel
+def write_clocks(
+    clocks: SmallArray, processes: IntArray, steps: IntArray, starts: IntArray, before: IntArray, column_of: IntArray
+) -> None:
+    """Write the last known step of some processes at each event, (events, columns), -1 for none.
+
+    Shapes: `processes`, `steps`, `starts` and `before` as in `EventGraph`; `column_of` (processes + 1,), -1 for none.
+    """
+    for event in range(len(steps)):
+        clock = clocks[event]
+        clock[:] = -1
+        for place in range(starts[event], starts[event + 1]):
+            if before[place] >= 0:
+                _join(clock, clocks[before[place]])
+        column = column_of[processes[event]]
+        if column >= 0:
+            clock[column] = max(clock[column], steps[event])
+
+
+@kernel
+def _join(clock: SmallArray, other: SmallArray) -> None:
+    """Let one clock know what another one does."""
+    for column in range(len(clock)):
+        clock[column] = max(clock[column], other[column])
+
+
+@kernel
+def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before: IntArray, width: int) -> BoolArray:
+    """Which waits of events for earlier ones the others leave to be done (transitive reduction), (waits,).
+
+    Shapes: as in `EventGraph`, `width`: number of processes; an event waits for `before`, at most one of each process,
+    and for the event before it of its own process.
+    """
+    is_needed = np.zeros(len(before), dtype=np.bool_)
+    # A clock changes only at events that wait, so there is one for each of these, and one that knows of nothing.
+    clocks = np.empty((len(steps) + 1, width), dtype=np.int32)
+    clocks[0] = -1
+    current, clock_of, used = np.zeros(width, dtype=np.int64), np.zeros(len(steps), dtype=np.int64), 1
+    for event in range(len(steps)):
+        process = processes[event]
+        clock, joined, missing = clocks[current[process]], clocks[used], False
+        # What the process knows already, it need not wait for.
+        for place in range(starts[event], starts[event + 1]):
+            other = before[place]
+            is_needed[place] = processes[other] != process and clock[processes[other]] < steps[other]
+            if is_needed[place]:
+                if not missing:
+                    joined[:] = clock
+                missing = True
+                _join(joined, clocks[clock_of[other]])
+        if missing:
+            # Nor for what comes before others that it waits for.
+            for place in range(starts[event], starts[event + 1]):
+                other = before[place]
+                is_needed[place] = is_needed[place] and joined[processes[other]] < steps[other]
+            for place in range(starts[event], starts[event + 1]):
+                if is_needed[place]:
+                    joined[processes[before[place]]] = steps[before[place]]
+            current[process] = used
+            used += 1
+        clock_of[event] = current[process]
+    return is_needed

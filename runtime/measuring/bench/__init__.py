@@ -1,1 +1,0 @@
-"""Benchmark of plans beside the backend's own collectives."""

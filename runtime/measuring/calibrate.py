@@ -1,0 +1,371 @@
+"""Costs of the runtime on a network, fitted to measured times, and what explains times that beat the line rate."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import ColloptError, UnsupportedError
+from ...planners import plan
+from ...planners.registry import as_planner
+from ...schedules import Collective
+from ...support.arrays import FloatArray
+from ...support.formatting import count_text, percentage_text
+from ...support.views import Viewed
+from ...topologies import RuntimeCosts, Topology
+from ...topologies.network.link_costs import LinkClass, as_costs, link_classes, matching_classes
+from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Told, Unknown, fit_costs, fit_line
+from .measured_times import MeasuredTimes
+from .model_times import NS_PER_US, AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms, assumed_run, naming
+
+TOLERANCE = 1e-9
+ALGORITHMS = ("ring", "hierarchical-ring", "double-binary-tree", "nvls", "nvls-tree", "collnet", "auto")
+"""What libraries run, and the fastest plan."""
+
+
+def at_line_rate(inverse: Told | None) -> bool:
+    """Whether an inverse efficiency is at its bound of 1."""
+    return inverse is not None and inverse.value <= 1 + TOLERANCE
+
+
+def beyond_line_rate(groups: LinkGroups, fit: CostFit) -> dict[Group, float]:
+    """Find groups of links whose times are those of faster links, and how many times as fast."""
+    told = {group: fit.told.get(Unknown("inverse", group)) for group in groups.classes}
+    return {
+        group: 2 / (inverse.low + inverse.high)
+        for group, inverse in told.items()
+        if inverse is not None and at_line_rate(inverse) and inverse.high < 1
+    }
+
+
+def stated_too_low(groups: LinkGroups, group: Group, factor: float) -> str:
+    """Say what the times would make of the bandwidths of links."""
+    stated = [float(each.bandwidth) for each in groups.classes[group]]
+    rates, given = ", ".join(f"{each * factor:.3g}" for each in stated), ", ".join(f"{each:g}" for each in stated)
+    return f"the stated bandwidth may be too low: the times give {rates} GB/s instead of {given}"
+
+
+def other_plans(
+    groups: LinkGroups,
+    runs: Sequence[AssumedRun],
+    measured: Sequence[MeasuredTimes],
+    fit: CostFit,
+    fast: Mapping[Group, float],
+) -> str:
+    """Say whose plans are as fast as times that beat the modelled plan; empty if there are none."""
+    for run, times, terms in zip(runs, measured, fit.terms, strict=True):
+        if isinstance(run, PlanRun) and (beaten := [fast[group] for group in terms.loads if group in fast]):
+            reached = float(1 / sum(terms.loads.values()) / NS_PER_US)
+            rate = reached * max(beaten)
+            if plans := _as_fast(groups.topology, times.collective, rate):
+                return (
+                    f"{times.source}: its times give an algbw of {rate:.4g} GB/s, and {run.planner} has {reached:.4g} "
+                    f"at line rate; others reach that, in GB/s: {plans}"
+                )
+    return ""
+
+
+def _as_fast(topology: Topology, collective: Collective | str | None, rate: float) -> str:
+    """Name the pipelined plans that reach an algbw at line rate, the slowest first."""
+    assert isinstance(collective, Collective)  # A plan was made for it
+    found = {}
+    for name in ALGORITHMS:
+        with suppress(ColloptError):
+            made = plan(topology, collective, planner=as_planner(name), root=0 if collective.has_one_root else None)
+            if made.schedule.pipelined and made.algbw >= rate * (1 - TOLERANCE):
+                found[made.planner] = made.algbw
+    return ", ".join(f"{name} {float(algbw):.4g}" for name, algbw in sorted(found.items(), key=lambda each: each[1]))
+
+
+MAX_DIGITS = 4  # Measured times have no more
+CALIBRATED = ", calibrated"  # At the end of names
+MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
+
+
+class Measurement(NamedTuple):
+    """Measured `times` of one collective, and the link `classes` that data cross between two ranks; none for all."""
+
+    times: MeasuredTimes
+    classes: tuple[str, ...] = ()
+
+
+class FittedCost(NamedTuple):
+    """One cost before and after."""
+
+    name: str  # "launch", "alpha" in µs, "reduction" in µs per MB; "efficiency", "latency" in µs, of a link class
+    links: LinkClass | None  # That class; None for costs of ranks
+    before: Fraction
+    value: Fraction  # As before where the times do not tell it
+    low: float | None = None  # 95 % confidence interval; None likewise, and where 0 fits best
+    high: float | None = None
+    together: Group = ()  # Classes that have the efficiency, or the factor of latencies, in common
+    reason: str = ""  # Why the times do not tell it; empty where they do
+
+    @property
+    def title(self) -> str:
+        """Name of the cost, and of its link class."""
+        return self.name if self.links is None else f"{self.name} {self.links.name}"
+
+
+class RunFit(NamedTuple):
+    """How the costs describe a measurement, of which `model` says what was assumed, by relative errors of its times."""
+
+    model: str
+    num_points: int
+    median_residual: float
+    worst_residual: float
+    sizes: tuple[int, ...]  # Bytes of each time
+    residuals: tuple[float, ...]  # Of each time: how much of it the model has in excess
+
+
+@dataclass(frozen=True)
+class Calibration(Viewed):
+    """Result of `calibrate`: a network whose costs agree with measured times.
+
+    Attributes
+    ----------
+    topology : Topology
+        With the fitted `Topology.costs`, and bandwidths as they were.
+    costs : tuple of FittedCost
+        In the order of `RuntimeCosts`; of efficiencies, one for each link class of the network, measured or not.
+    runs : tuple of RunFit
+        What was assumed of each measurement, in their order.
+    notes : tuple of str
+        What limits the result.
+    """
+
+    topology: Topology
+    costs: tuple[FittedCost, ...]
+    runs: tuple[RunFit, ...]
+    notes: tuple[str, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return plain values, one row per cost."""
+        return [
+            {
+                "cost": each.name,
+                "class": None if each.links is None else each.links.name,
+                "before": float(each.before),
+                "value": float(each.value),
+                "low": each.low,
+                "high": each.high,
+                "together": list(each.together),
+                "reason": each.reason or None,
+            }
+            for each in self.costs
+        ]
+
+
+def calibrate(
+    topology: Topology, measurements: Iterable[Measurement | MeasuredTimes], *, planner: str | None = None
+) -> Calibration:
+    """Fit the costs of the runtime so that modelled times agree with measured ones.
+
+    Raises `UnsupportedError` if a measurement does not go with the network, or its times do not tell latency from
+    bandwidth; `TopologyError` if there is no such link class.
+
+    Parameters
+    ----------
+    topology : Topology
+        The network at line rate: left alone.  Where times do not tell a cost, its `costs` stay, by default none.
+    measurements : iterable of Measurement or MeasuredTimes
+        Classes of two measurements are either the same or have none in common.  Measurements of two ranks are about
+        the shortest path over links of their classes, others about all ranks.
+    planner : str, optional
+        Whose plan stands for what all ranks did; if left out, ``ring``, and ``shortest-paths`` for an all-to-all.
+
+    Notes
+    -----
+    docs/how-to/calibrate.md has the model and what is fitted.  Figures have as few decimal digits, four at most, as
+    change them by no more than a tenth of the uncertainty.
+    """
+    given = [each if isinstance(each, Measurement) else Measurement(each) for each in measurements]
+    if not given:
+        raise UnsupportedError("there are no measurements to calibrate with; give at least one")
+    classes = link_classes(topology)
+    about = [matching_classes(classes, each.classes) for each in given]
+    groups = LinkGroups(topology, _grouped(classes, given, about))
+    measured = [each.times.right() for each in given]
+    runs = [assumed_run(groups, times, group, planner) for times, group in zip(measured, about, strict=True)]
+    sources = ", ".join(times.source for times in measured)
+    start = as_costs(None, topology)
+    known = _unknowns(groups, start, runs, measured)
+    with naming(sources):
+        fit = fit_costs(runs, measured, known, start.send)
+    fast = beyond_line_rate(groups, fit)
+    others = other_plans(groups, runs, measured, fit, fast)
+    if others and planner is None:
+        raise UnsupportedError(f"{others}; name the planner that stands for what ran, ring too if links are faster")
+    _check(sources, groups, fit, fast)
+    costs = _fitted_costs(classes, groups, start, fit)
+    return Calibration(
+        _calibrated(topology, groups, start, costs, fit),
+        costs,
+        tuple(_run_fit(*each, groups) for each in zip(runs, measured, fit.terms, fit.residuals, strict=True)),
+        tuple(_notes(groups, runs, fit, fast, others)),
+    )
+
+
+def _check(sources: str, groups: LinkGroups, fit: CostFit, fast: Mapping[Group, float]) -> None:
+    """Refuse costs that do not describe the times at all."""
+    median = float(np.median(np.abs(np.concatenate(fit.residuals))))
+    off = percentage_text(median)
+    if median > MAX_MEDIAN and fast:
+        text = stated_too_low(groups, *next(iter(fast.items())))
+        raise UnsupportedError(f"{sources}: {text}; half of them differ by more than {off} from the model")
+    if median > MAX_MEDIAN or not any(each.kind in ("alpha", "inverse") for each in fit.told):
+        raise UnsupportedError(
+            f"{sources}: the times determine neither latency nor bandwidth, as half of them differ by more than {off} "
+            "from any line; measure again while nothing else runs"
+        )
+
+
+def _grouped(
+    classes: Sequence[LinkClass], given: Sequence[Measurement], about: Sequence[Sequence[LinkClass]]
+) -> list[Sequence[LinkClass]]:
+    """Group classes that are named together, and those that are not named; groups must not share a class."""
+    groups: dict[Group, tuple[str, Sequence[LinkClass]]] = {}
+    for each, named in zip(given, about, strict=True):
+        names = tuple(found.name for found in named)
+        for other, (source, _) in groups.items():
+            if other != names and (shared := [name for name in names if name in other]):
+                raise UnsupportedError(
+                    f"{source} and {each.times.source} are both about {shared[0]}, but not about the same classes; "
+                    "leave one out, or name the same classes for both"
+                )
+        if named:
+            groups.setdefault(names, (each.times.source, named))
+    known = {name for names in groups for name in names}
+    rest = [each for each in classes if each.name not in known]
+    return [*(group for _, group in groups.values()), *([rest] if rest else [])]
+
+
+def _unknowns(
+    groups: LinkGroups, start: RuntimeCosts, runs: Sequence[AssumedRun], measured: Sequence[MeasuredTimes]
+) -> dict[Unknown, Fraction]:
+    """Return all costs that may be fitted, in the order of `fit_costs`, and their values so far."""
+    inverse = {
+        Unknown("inverse", group): 1 / min(_share(each, start) for each in members)
+        for group, members in groups.classes.items()
+    }
+    latencies: dict[Group, float] = {}
+    for run, times in zip(runs, measured, strict=True):
+        if isinstance(run, PathRun) and len(crossed := {groups.of[link[:2]] for link in run.path}) == 1:
+            latencies.setdefault(crossed.pop(), float(fit_line(times).values[0]) / run.messages)
+    # The fastest last, as it cannot be told from alpha.
+    slowest = sorted(latencies, key=lambda group: -latencies[group])
+    extra = {Unknown("extra", group): Fraction(0) for group in slowest} if len(slowest) > 1 else {}
+    reduction = {REDUCTION: start.reduction} if any(run.added for run in runs) else {}
+    return {**inverse, ALPHA: start.alpha, LAUNCH: start.launch, **extra, **reduction}
+
+
+def _share(links: LinkClass, costs: RuntimeCosts) -> Fraction:
+    shares = dict(costs.efficiency)
+    return shares.get(links.name, shares.get(links.kinds, Fraction(1)))
+
+
+def _fitted_costs(
+    classes: Sequence[LinkClass], groups: LinkGroups, start: RuntimeCosts, fit: CostFit
+) -> tuple[FittedCost, ...]:
+    found = []
+    for name, unknown in (("launch", LAUNCH), ("alpha", ALPHA), ("reduction", REDUCTION)):
+        if unknown in fit.told or unknown in fit.untold:
+            found.append(_fitted(name, None, getattr(start, name), unknown, fit))
+    for each in classes:
+        group = groups.of[each.links[0][:2]]
+        found.append(_fitted("efficiency", each, _share(each, start), Unknown("inverse", group), fit))
+    for each in classes:
+        unknown = Unknown("extra", groups.of[each.links[0][:2]])
+        if unknown in fit.told:
+            found.append(_fitted("latency", each, each.latency, unknown, fit))
+    return tuple(found)
+
+
+def _fitted(name: str, links: LinkClass | None, before: Fraction, unknown: Unknown, fit: CostFit) -> FittedCost:
+    """Round a cost to what its interval justifies."""
+    if (told := fit.told.get(unknown)) is None:
+        crossed = any(unknown.group in terms.waits for terms in fit.terms)
+        reason = fit.untold[unknown] or ("never the busiest links" if crossed else "not measured")
+        return FittedCost(name, links, before, before, together=unknown.group, reason=reason)
+    value, low, high = told.value, told.low, told.high
+    if unknown.kind == "inverse":
+        value, low, high = 1 / value, 1 / max(high, value), 1 / max(low, 1)
+    elif unknown.kind == "extra":
+        # A group that states no latencies has 1 µs in their place.
+        unit = before or Fraction(1)
+        value, low, high = (float(before + unit * Fraction(each)) for each in told[:3])
+    if not value:
+        return FittedCost(name, links, before, Fraction(0), together=unknown.group, reason="0 fits best")
+    low, high = min(max(low, 0), value), max(high, value)
+    error = (high - low) / 2 / value
+    return FittedCost(name, links, before, _rounded(Fraction(value), error), low, high, unknown.group)
+
+
+def _rounded(value: Fraction, error: float) -> Fraction:
+    """Round by a tenth of the relative error at most, or to four digits."""
+    rounded = Fraction(0)
+    for digits in range(MAX_DIGITS):
+        rounded = Fraction(f"{float(value):.{digits}e}")
+        if abs(rounded - value) <= value * Fraction(error / 10):
+            break
+    return rounded
+
+
+def _calibrated(
+    topology: Topology, groups: LinkGroups, start: RuntimeCosts, costs: Sequence[FittedCost], fit: CostFit
+) -> Topology:
+    fitted = {each.name: each.value for each in costs if each.links is None}
+    shares = {
+        each.links.name: each.value for each in costs if each.links and each.name == "efficiency" and not each.reason
+    }
+    found = RuntimeCosts(
+        **{name: fitted.get(name, getattr(start, name)) for name in ("alpha", "launch", "reduction")},
+        send=start.send,
+        efficiency={**dict(start.efficiency), **shares},
+        calibrated=True,
+    )
+    extra = {unknown.group: told for unknown, told in fit.told.items() if unknown.kind == "extra"}
+    links = tuple(
+        link._replace(latency=_rounded(link.latency + groups.waits[link[:2]] * Fraction(told.value), told.error))
+        if (told := extra.get(groups.of[link[:2]]))
+        else link
+        for link in topology.links
+    )
+    name = f"{topology.name.removesuffix(CALIBRATED)}{CALIBRATED}"
+    return replace(topology, links=links, costs=found, name=name)
+
+
+def _run_fit(run: AssumedRun, times: MeasuredTimes, terms: Terms, residuals: FloatArray, groups: LinkGroups) -> RunFit:
+    ranks = times.num_ranks or (2 if isinstance(run, PathRun) else groups.topology.num_ranks)
+    text = f"{times.source}: {times.collective} of {ranks} ranks, {run.text}, {count_text(terms.hops, 'hop')}"
+    off = np.abs(residuals)
+    sizes = tuple(row.size for row in times.rows)
+    return RunFit(text, len(off), float(np.median(off)), float(off.max()), sizes, tuple(residuals.tolist()))
+
+
+def _notes(
+    groups: LinkGroups, runs: Sequence[AssumedRun], fit: CostFit, fast: Mapping[Group, float], others: str
+) -> Iterator[str]:
+    if len(hops := {terms.hops for terms in fit.terms}) == 1:
+        yield (
+            f"launch and alpha cannot be told apart, as every measurement has {count_text(hops.pop(), 'hop')}: alpha "
+            "has both; measure two ranks and all ranks to tell them"
+        )
+    if (alpha := fit.told.get(ALPHA)) and alpha.high < 0:
+        yield "times are shorter than the stated latencies of links, which may be too high"
+    for group in groups.classes:
+        if at_line_rate(fit.told.get(Unknown("inverse", group))):
+            yield f"{', '.join(group)}: line rate reached" + (
+                f"; {stated_too_low(groups, group, fast[group])}" if group in fast else ""
+            )
+    if others:
+        yield others
+    plans = dict.fromkeys(run.planner for run in runs if isinstance(run, PlanRun))
+    if plans:
+        yield (
+            f"fitted to {' and '.join(plans)} on {groups.topology.num_ranks} ranks; other sets of ranks and other "
+            "algorithms take measurements of their own"
+        )

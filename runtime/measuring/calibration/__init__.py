@@ -1,1 +1,0 @@
-"""Calibration: costs of the runtime from measured times."""

@@ -1,0 +1,311 @@
+"""Costs of a runtime that describe measured times, each only where the times tell it.
+
+They are fitted by bounded robust regression on relative errors, with intervals from resampled points.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...support.arrays import FloatArray, IntArray
+from .measured_times import MeasuredTimes
+from .model_times import AssumedRun, Group, Terms, naming
+
+MIN_POINTS = 3
+NORMAL_MAD = 1.4826  # Standard deviation over median absolute deviation of normal errors
+HUBER = 1.345  # Standard deviations from which errors count in proportion
+LEAST_SCALE = 1e-9  # Of errors that count by their squares, where most errors are zero
+REWEIGHTINGS = 60
+RESAMPLES, RESAMPLED_REWEIGHTINGS, SEED = 400, 8, 0
+PERCENTILES = (2.5, 97.5)
+
+
+class RelativeFit(NamedTuple):
+    """Values of unknowns that describe measured times."""
+
+    values: FloatArray  # Each at least at its bound
+    low: FloatArray  # 95 % confidence intervals; of a value at its bound what the times alone say, which may be below
+    high: FloatArray
+    residuals: FloatArray  # How much of each time the values have in excess
+
+    @property
+    def reach(self) -> FloatArray:
+        """How far the intervals reach at most."""
+        return np.maximum(self.values - self.low, self.high - self.values)
+
+
+def independent_columns(columns: FloatArray) -> list[int]:
+    """Choose columns from the left, each unless those chosen before it say the same."""
+    chosen: list[int] = []
+    scale = np.linalg.norm(columns, axis=0)
+    for column in np.flatnonzero(scale).tolist():
+        wanted = [*chosen, column]
+        if len(wanted) < len(columns) and np.linalg.matrix_rank(
+            columns[:, wanted] / scale[wanted], tol=1e-6
+        ) == len(wanted):  # fmt: skip
+            chosen = wanted
+    return chosen
+
+
+def fit_relative(
+    columns: FloatArray,
+    times: FloatArray,
+    lower: FloatArray,
+    *,
+    offsets: FloatArray | None = None,
+    runs: IntArray | None = None,
+    roundings: FloatArray | None = None,
+) -> RelativeFit:
+    """Fit ``times = offsets + columns @ values`` with ``values >= lower``.
+
+    Minimises the sum of w r^2 over the relative errors r, where w is Huber's weight.  Intervals are percentiles over
+    fits of resampled points, without the bounds; a point is only replaced by one of its own run.  Rounding is no noise,
+    as equal times are rounded alike: what it does at worst widens the intervals.
+
+    Shapes: `columns` float64 (points, unknowns), independent; `lower` (unknowns,); all others (points,).
+    """
+    count, unknowns = columns.shape
+    if count < MIN_POINTS:
+        raise UnsupportedError(f"there are {count} measured times; expected at least {MIN_POINTS}")
+    wanted = np.ones(count) if offsets is None else 1 - offsets / times
+    relative = columns / times[:, None]
+    # Every column in units of its own length, for the accuracy of the solutions.
+    scale = np.linalg.norm(relative, axis=0)
+    relative, bounds = relative / scale, lower * scale
+    values = _bounded(relative, wanted, bounds)
+    residuals = relative @ values - wanted
+    limit = _limit(np.abs(residuals), unknowns)
+    runs = np.zeros(count, dtype=np.int64) if runs is None else runs
+    errors = np.zeros(count) if roundings is None else roundings / times
+    low, high = _intervals(relative, wanted, limit, runs, errors)
+    free = values > bounds * (1 + 1e-9) + 1e-12
+    if free.any() and not free.all():
+        # The others are known to be at their bounds.
+        rest = wanted - relative[:, ~free] @ bounds[~free]
+        low[free], high[free] = _intervals(relative[:, free], rest, limit, runs, errors)
+    low[free], high[free] = np.minimum(low, values)[free], np.maximum(high, values)[free]
+    return RelativeFit(values / scale, low / scale, high / scale, residuals)
+
+
+def _limit(residuals: FloatArray, unknowns: int) -> float:
+    spread = float(np.median(residuals)) * float(np.sqrt(len(residuals) / max(1, len(residuals) - unknowns)))
+    return max(HUBER * NORMAL_MAD * spread, LEAST_SCALE)
+
+
+def _weights(residuals: FloatArray, limit: float) -> FloatArray:
+    weights: FloatArray = limit / np.maximum(np.abs(residuals), limit)
+    return weights
+
+
+def _bounded(relative: FloatArray, wanted: FloatArray, bounds: FloatArray) -> FloatArray:
+    """Reweight least squares until the weights stay."""
+    from scipy.optimize import nnls
+
+    above = wanted - relative @ bounds
+    weights = np.ones(len(wanted))
+    values = bounds
+    for _ in range(REWEIGHTINGS):
+        roots = np.sqrt(weights)
+        values = bounds + nnls(relative * roots[:, None], above * roots)[0]
+        residuals = relative @ values - wanted
+        following = _weights(residuals, _limit(np.abs(residuals), len(bounds)))
+        if np.allclose(weights, following, rtol=1e-9, atol=0):
+            break
+        weights = following
+    return values
+
+
+def _intervals(
+    relative: FloatArray, wanted: FloatArray, limit: float, runs: IntArray, errors: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return percentiles over resampled points, all solved at once."""
+    count, unknowns = relative.shape
+    generator = np.random.default_rng(SEED)
+    drawn = np.zeros((RESAMPLES + 1, count))
+    drawn[0] = 1  # The points themselves, as the middle
+    for run in np.unique(runs):
+        members = np.flatnonzero(runs == run)
+        drawn[1:, members] = generator.multinomial(len(members), np.full(len(members), 1 / len(members)), RESAMPLES)
+    weights, values = drawn, np.zeros((RESAMPLES + 1, unknowns))
+    for _ in range(RESAMPLED_REWEIGHTINGS):
+        normal = np.einsum("sn,ni,nj->sij", weights, relative, relative, optimize=True)
+        right = np.einsum("sn,ni,n->si", weights, relative, wanted, optimize=True)
+        # Draws may lack what tells two unknowns apart.
+        values = np.einsum("sij,sj->si", np.linalg.pinv(normal, hermitian=True), right)
+        weights = drawn * _weights(values @ relative.T - wanted, limit)
+    middle = values[0]
+    widened = middle + (values[1:] - middle) * np.sqrt(count / max(1, count - unknowns))
+    low, high = np.percentile(widened, PERCENTILES, axis=0)
+    rounding = np.abs(np.linalg.pinv(relative)) @ errors
+    return low - rounding, high + rounding
+
+
+BYTES_PER_MB = 1_000_000
+BYTES_PER_US = 1000  # At 1 GB/s
+LINEARISATIONS = 10
+DECIMALS = 4  # Of the costs near which the terms are taken
+NOT_TOLD = "not identifiable from these sizes"
+MAY_BE_ZERO = "0 is in its 95 % interval"
+CANNOT_SEPARATE = (
+    "the measured sizes cannot separate latency from bandwidth; measure at least two that are far apart, such as "
+    "-b 1K -e 1G -f 4"
+)
+
+Kind = Literal["inverse", "alpha", "launch", "extra", "reduction"]
+
+
+class Unknown(NamedTuple):
+    """A fitted cost: ``"inverse"`` of efficiency, ``"extra"`` multiples of latencies, or a time of `RuntimeCosts`."""
+
+    kind: Kind
+    group: Group = ()
+
+
+ALPHA, LAUNCH, REDUCTION = Unknown("alpha"), Unknown("launch"), Unknown("reduction")
+SAME_AS = {"launch": "not told apart from alpha", "reduction": "not told apart from the efficiency"}
+
+
+class Told(NamedTuple):
+    """What the times say about a cost; `low` and `high` are 95 %, of which a bound may cut off the value."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Half the width of the interval, relative."""
+        return (self.high - self.low) / 2 / self.value if self.value else 0.0
+
+
+@dataclass
+class CostFit:
+    """What times tell of costs, reasons why not, and of each run the terms near these costs and the relative errors."""
+
+    told: dict[Unknown, Told] = field(default_factory=dict)
+    untold: dict[Unknown, str] = field(default_factory=dict)
+    terms: list[Terms] = field(default_factory=list)
+    residuals: list[FloatArray] = field(default_factory=list)
+
+
+def fit_line(times: MeasuredTimes) -> RelativeFit:
+    """Fit latency in µs, and µs per kB, to the right times of one measurement, without a network."""
+    rows = times.right().rows
+    measured = np.array([row.microseconds for row in rows])
+    columns = np.array([(1.0, row.size / BYTES_PER_US) for row in rows])
+    with naming(times.source):
+        if len(rows) > 2 and len(independent_columns(columns / measured[:, None])) < 2:
+            raise UnsupportedError(CANNOT_SEPARATE)
+        return fit_relative(columns, measured, np.zeros(2), roundings=np.array([row.rounding for row in rows]))
+
+
+class _Points(NamedTuple):
+    sizes: FloatArray
+    times: FloatArray
+    roundings: FloatArray
+    runs: IntArray
+
+
+def fit_costs(
+    runs: Sequence[AssumedRun],
+    measured: Sequence[MeasuredTimes],
+    known: Mapping[Unknown, Fraction],
+    send: Fraction = Fraction(0),
+) -> CostFit:
+    """Fit costs to the right times of runs.
+
+    Which path is the deepest and which links are the busiest depends on the costs: the terms of the runs are taken near
+    the costs that were found last, until they stay.  `known`: unknowns with their values where the times do not tell
+    them, the first to be told first; `send`: µs that starting a message adds to each hop.
+    """
+    rows = [(number, row) for number, times in enumerate(measured) for row in times.rows]
+    points = _Points(
+        np.array([row.size for _, row in rows], dtype=float),
+        np.array([row.microseconds for _, row in rows]),
+        np.array([row.rounding for _, row in rows]),
+        np.array([number for number, _ in rows]),
+    )
+    values = dict(known)
+    found = CostFit()
+    for _ in range(LINEARISATIONS):
+        terms = [_near(run, values, send) for run in runs]
+        if terms == found.terms:
+            break
+        found = _fit(points, terms, known)
+        values = {**known, **{each: round(Fraction(told.value), DECIMALS) for each, told in found.told.items()}}
+    return found
+
+
+def _near(run: AssumedRun, values: Mapping[Unknown, Fraction], send: Fraction) -> Terms:
+    extra = {unknown.group: value for unknown, value in values.items() if unknown.kind == "extra"}
+    shares = {unknown.group: 1 / value for unknown, value in values.items() if unknown.kind == "inverse"}
+    terms = run.terms(values[ALPHA] + send, extra, shares)
+    return terms._replace(stated=terms.stated + terms.hops * send)
+
+
+def _column(unknown: Unknown, terms: Sequence[Terms], points: _Points) -> FloatArray:
+    if unknown.kind == "inverse":
+        return np.array([float(each.loads.get(unknown.group, 0)) for each in terms])[points.runs] * points.sizes
+    if unknown.kind == "reduction":
+        return np.array([float(each.added) for each in terms])[points.runs] * points.sizes / BYTES_PER_MB
+    if unknown.kind == "launch":
+        return np.ones(len(points.sizes))
+    if unknown.kind == "alpha":
+        return np.array([float(each.hops) for each in terms])[points.runs]
+    return np.array([float(each.waits.get(unknown.group, 0)) for each in terms])[points.runs]
+
+
+def _fit(points: _Points, terms: list[Terms], known: Mapping[Unknown, Fraction]) -> CostFit:
+    """Fit, and leave out one by one what the times do not tell."""
+    if len(points.times) < MIN_POINTS:
+        raise UnsupportedError(f"there are {len(points.times)} measured times; expected at least {MIN_POINTS}")
+    unknowns = list(known)
+    columns = np.column_stack([_column(each, terms, points) for each in unknowns])
+    start = np.array([float(value) for value in known.values()])
+    stated = np.array([float(each.stated) for each in terms])[points.runs]
+    chosen = independent_columns(columns / points.times[:, None])
+    if unknowns.index(ALPHA) not in chosen:
+        raise UnsupportedError(CANNOT_SEPARATE)
+    found = CostFit(terms=terms)
+    for place, each in enumerate(unknowns):
+        if place not in chosen:
+            found.untold[each] = SAME_AS.get(each.kind, NOT_TOLD) if columns[:, place].any() else ""
+    while True:
+        rest = [place for place in range(len(unknowns)) if place not in chosen]
+        lower = np.array([float(unknowns[place].kind == "inverse") for place in chosen])
+        offsets = stated + columns[:, rest] @ start[rest]
+        fit = fit_relative(
+            columns[:, chosen], points.times, lower, offsets=offsets, runs=points.runs, roundings=points.roundings
+        )
+        worst = _least_told([unknowns[place] for place in chosen], fit, known)
+        if worst is None:
+            break
+        unknown = unknowns[chosen[worst]]
+        reason = NOT_TOLD if unknown.kind == "inverse" else MAY_BE_ZERO
+        if unknown == ALPHA and unknowns.index(LAUNCH) in chosen:
+            # Of the two, hops explain times that hardly tell them apart.
+            unknown, reason = LAUNCH, SAME_AS["launch"]
+        chosen.remove(unknowns.index(unknown))
+        found.untold[unknown] = reason
+        if not chosen:
+            found.residuals = [fit.residuals]
+            return found
+    found.told = {
+        unknowns[place]: Told(*map(float, each)) for place, each in zip(chosen, zip(*fit[:3], strict=True), strict=True)
+    }
+    found.residuals = [fit.residuals[points.runs == run] for run in range(len(terms))]
+    return found
+
+
+def _least_told(unknowns: Sequence[Unknown], fit: RelativeFit, known: Mapping[Unknown, Fraction]) -> int | None:
+    """Find the last unknown whose interval does not tell it: those that come later are the first to go."""
+    for place in reversed(range(len(unknowns))):
+        unknown, value, low, high = unknowns[place], *(float(each[place]) for each in fit[:3])
+        is_inverse = unknown.kind == "inverse"
+        if (high - low) / 2 >= value if is_inverse else low <= 0 and low <= known[unknown] <= high:
+            return place
+    return None

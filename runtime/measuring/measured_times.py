@@ -1,0 +1,364 @@
+"""Measured times of a collective, and the reader of what nccl-tests, rccl-tests and `collopt bench` print.
+
+The text is a table whose columns a comment names, beneath other comments and whatever launchers and libraries print in
+between.  Versions differ in their columns, so they are taken from that comment.  The JSON of ``-J`` and of
+``collopt bench --json`` goes by keys.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+from ...errors import FileFormatError, UnsupportedError
+from ...schedules import COLLECTIVES, Collective
+from ...schedules.collective import collective_or_given
+from ...support.json_files import decode_json
+from ...support.reading import name_of, read_text
+from ...support.validation import as_whole, is_int, shown
+
+UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")  # Benchmarks of nccl-tests that no planner covers
+MEASURED: dict[str, Collective | str] = {
+    **{each.nccl_name: each for each in COLLECTIVES.values() if each.traffic is None},
+    **{name: name for name in UNPLANNED},
+}
+"""By the names of nccl-tests, of its programs and of rccl-tests' JSON, without what these differ in."""
+
+
+MAX_EXPONENT = 300  # Of numbers in files; more is no time
+
+
+class MeasuredRow(NamedTuple):
+    """One measured time."""
+
+    size: int  # Bytes as nccl-tests counts them
+    microseconds: float  # More than 0
+    in_place: bool = False
+    by: str = ""  # Who did it, where a file has several; else empty
+    wrong: float | None = None  # Elements that were not as they have to be; None where nothing was checked
+    rounding: float = 0.0  # Microseconds that the time may be off because it was printed with so many digits
+
+
+@dataclass(frozen=True)
+class MeasuredTimes:
+    """Measured times of a file.
+
+    Attributes
+    ----------
+    source : str
+        The file, for messages.
+    collective : Collective, str or None
+        ``sendrecv``, ``gather``, ``scatter`` and ``hypercube`` by their names; None where the file does not say.
+    num_ranks : int or None
+        None likewise.
+    rows : tuple of MeasuredRow
+    """
+
+    source: str
+    collective: Collective | str | None
+    num_ranks: int | None
+    rows: tuple[MeasuredRow, ...]
+
+    def __post_init__(self) -> None:
+        """Look up the collective by its name."""
+        object.__setattr__(self, "collective", collective_or_given(self.collective))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the measured libraries."""
+        return tuple(dict.fromkeys(row.by for row in self.rows))
+
+    def of(self, by: str | None) -> MeasuredTimes:
+        """Keep the rows of one of `names`; it may be None if there is only one.
+
+        Raises `UnsupportedError` if there is none of that name, or it has to be chosen.
+        """
+        names = self.names
+        if by is None and len(names) == 1:
+            return self
+        if by is not None and names == ("",):
+            raise UnsupportedError(f"{self.source} does not say whose times it has; leave {shown(by)} out")
+        if by not in names:
+            asked = "measures several" if by is None else f"measures nothing of {shown(by)}"
+            raise UnsupportedError(f"{self.source} {asked}; choose one of {', '.join(map(shown, names))}")
+        return replace(self, rows=tuple(row for row in self.rows if row.by == by))
+
+    def right(self) -> MeasuredTimes:
+        """Leave out runs with wrong results.
+
+        Raises `UnsupportedError` if nothing is left.
+        """
+        rows = tuple(row for row in self.rows if not row.wrong)
+        if not rows:
+            raise UnsupportedError(f"{self.source} has only wrong results; fix that before using its times")
+        return replace(self, rows=rows)
+
+
+def collective_by_name(name: str) -> Collective | str | None:
+    """Look up a collective by another library's name, or that of a benchmark program.
+
+    >>> collective_by_name("all_reduce_perf"), collective_by_name("AllGather"), collective_by_name("mpirun")
+    (<Collective allreduce>, <Collective allgather>, None)
+    """
+    plain = re.sub(r"(_perf)?(\.exe)?$", "", name.lower())
+    return MEASURED.get(re.sub(r"[^a-z]", "", plain))
+
+
+def rounding_error(text: str) -> float:
+    """Return the largest rounding error of a printed number.
+
+    >>> rounding_error("4.00"), rounding_error("1234.5"), rounding_error("1.25e+03"), rounding_error("17")
+    (0.005, 0.05, 5.0, 0.5)
+    """
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    # The power as text, which rounds once.
+    return float(f"5e{min(int(exponent or 0), MAX_EXPONENT) - digits - 1}")
+
+
+MAX_BYTES = 64 * 2**20
+MAX_COLUMNS = 64
+READING_COLUMNS = ("time", "algbw", "busbw", "#wrong")
+DEFAULT_COLUMNS = ("size", "count", "type", "redop", "root", *READING_COLUMNS, *READING_COLUMNS)
+"""Columns of a table without the comment that names them."""
+TIME_COLUMNS = ("time", "cputime", "cpu_time")
+TIME_KEYS, WRONG_KEYS = ("time", "cpu_time"), ("nwrong", "wrong")  # In JSON
+MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
+"""Microseconds per unit of time."""
+
+_LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
+"""What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
+_STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
+_BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
+_RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
+_UNIT = re.compile(r"\([^()\s]{1,16}\)")
+_JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
+
+
+class _Place(NamedTuple):
+    """Columns of one of the two readings of a row."""
+
+    time: int
+    wrong: int | None
+    in_place: bool
+
+
+def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
+    """Read the text or the JSON of nccl-tests or rccl-tests, or of ``collopt bench``.
+
+    Rows of zero bytes and readings that are N/A are left out; times in ns, ms or s come in µs.  The file is what the
+    program printed, log lines and all, or what it wrote with ``-J``.  Raises `FileFormatError` if it cannot be read or
+    is none of these, holds more than one collective, has units of its own, is cut short, or measured nothing; the
+    message names the file and the line.
+    """
+    text, where = read_text(path, MAX_BYTES), name_of(path)
+    if not text.strip():
+        raise FileFormatError(f"{where} is empty; expected the output of nccl-tests")
+    found = read_results(text, where) if _JSON.match(text) else _Table(where).read(text)
+    if not found.rows:
+        raise FileFormatError(f"{where} has no measured times; expected the output of nccl-tests, as text or JSON")
+    return found
+
+
+class _Table:
+    """Reads the table of nccl-tests line by line."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._columns: tuple[str, ...] = DEFAULT_COLUMNS
+        self._places = _places(DEFAULT_COLUMNS)
+        self._unit = 1.0
+        self._collective: tuple[Collective | str, int] | None = None
+        self._ranks: set[int] = set()
+        self._num_ranks: int | None = None
+        self._line = 0
+
+    def read(self, text: str) -> MeasuredTimes:
+        rows: list[MeasuredRow] = []
+        for number, line in enumerate(text.splitlines(), 1):
+            self._line = number
+            unlabeled = _LABEL.sub("", line, count=1) if _LABEL.match(line) else line
+            words = unlabeled.split(maxsplit=MAX_COLUMNS)
+            # Before a comment names the columns, lines of other programs may begin with a number.
+            known = self._columns is not DEFAULT_COLUMNS
+            if words and words[0].startswith("#"):
+                self._comment(unlabeled.strip(), words)
+            elif words and re.fullmatch(r"\d{1,18}", words[0]) and (known or len(words) == len(DEFAULT_COLUMNS)):
+                rows += self._row(words)
+        return MeasuredTimes(
+            self._where,
+            None if self._collective is None else self._collective[0],
+            self._num_ranks or (max(self._ranks) + 1 if self._ranks else None),
+            tuple(rows),
+        )
+
+    def _comment(self, line: str, words: list[str]) -> None:
+        if found := _STARTS.match(line):
+            self._measures(found[1])
+        elif found := _BENCH.match(line):
+            self._measures(found[1])
+            self._num_ranks = int(found[2])
+        elif found := _RANK.match(line):
+            self._ranks.add(int(found[1]))
+        # The first word may be "#" alone or hold the first column, and the last row of names has units.
+        names = [word for word in (words[0].lstrip("#"), *words[1:]) if word]
+        if names and names[0] == "size" and any(name in TIME_COLUMNS for name in names):
+            self._columns, self._places, self._unit = tuple(names), _places(tuple(names)), 1.0
+        elif names[:2] == ["size", "count"]:
+            raise FileFormatError(f"{self._place()} names columns, but no 'time' in µs; expected those of nccl-tests")
+        elif names and all(_UNIT.fullmatch(name) for name in names):
+            self._units(names)
+
+    def _units(self, units: list[str]) -> None:
+        """Read the unit of times from the row below the names; units of rates contain a slash."""
+        size, *rest = units
+        found = {unit for unit in rest if "/" not in unit and unit != "(elements)"}
+        if size != "(B)" or len(found) > 1 or not found <= MICROSECONDS.keys():
+            told = ", ".join(dict.fromkeys([size, *sorted(found)]))
+            raise FileFormatError(
+                f"{self._place()} gives sizes and times in {told}; expected (B), and one of {', '.join(MICROSECONDS)}"
+            )
+        self._unit = MICROSECONDS[found.pop()] if found else 1.0
+
+    def _measures(self, program: str) -> None:
+        name = collective_by_name(program.rpartition("/")[2])
+        if name is None:
+            raise FileFormatError(f"{self._place()} measures {shown(program)}; expected a program of nccl-tests")
+        if self._collective is not None and self._collective[0] != name:
+            first, line = self._collective
+            raise FileFormatError(
+                f"{self._place()} starts {name} after the {first} of line {line}; put each into a file of its own"
+            )
+        self._collective = (name, self._line)
+
+    def _row(self, words: list[str]) -> Iterator[MeasuredRow]:
+        by = "by" in self._columns
+        expected = len(self._columns) - by
+        places = self._places
+        if len(words) < expected and len(places) == 2 and len(words) == expected - (places[1].time - places[0].time):
+            # Without a reading out of place, its columns are blank.
+            places = (places[1]._replace(time=places[0].time, wrong=places[0].wrong),)
+        elif len(words) < expected:
+            raise FileFormatError(f"{self._place()} has {len(words)} columns; expected {expected}: is it cut short?")
+        for place in places:
+            time = _number(words[place.time], f"{self._place()}: time")
+            wrong = None if place.wrong is None else _number(words[place.wrong], f"{self._place()}: #wrong")
+            if time and (size := int(words[0])):
+                name = " ".join(words[expected:]) if by else ""
+                rounding = rounding_error(words[place.time]) * self._unit
+                yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong, rounding)
+
+    def _place(self) -> str:
+        return f"{self._where}, line {self._line}"
+
+
+def _places(columns: tuple[str, ...]) -> tuple[_Place, ...]:
+    """Find the columns of times and wrong elements; `error` of old versions is no count."""
+    times = [number for number, name in enumerate(columns) if name in TIME_COLUMNS][:2]
+    ends = [*times[1:], len(columns)]
+    return tuple(
+        _Place(time, columns.index("#wrong", time, end) if "#wrong" in columns[time:end] else None, place == 1)
+        for place, (time, end) in enumerate(zip(times, ends, strict=True))
+    )
+
+
+ROUNDING = 0.005
+"""Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
+
+
+class _PrintedNumber(float):
+    """A number with its rounding error as printed."""
+
+    rounding: float
+
+    def __new__(cls, text: str) -> Self:
+        number = super().__new__(cls, text)
+        number.rounding = rounding_error(text)
+        return number
+
+
+def read_results(text: str, where: str) -> MeasuredTimes:
+    """Read measured times from JSON; sizes in bytes."""
+    data = decode_json(text, where, parse_float=_PrintedNumber)
+    if isinstance(data, list):
+        return _flat_results(data, where)
+    if not isinstance(data, Mapping) or not isinstance(data.get("results"), list):
+        raise FileFormatError(f"{where} has no list 'results'; expected the JSON that nccl-tests writes with -J")
+    rows: list[MeasuredRow] = []
+    for number, result in enumerate(data["results"]):
+        at = f"{where}, results[{number}]"
+        entry = _mapping(result, at)
+        for key, in_place in (("out_of_place", False), ("in_place", True)):
+            if entry.get(key) is not None:
+                rows += _json_row(entry, _mapping(entry[key], f"{at}.{key}"), in_place, f"{at}.{key}")
+    return MeasuredTimes(where, _collective(data, where), _num_ranks(data), tuple(rows))
+
+
+def _flat_results(data: Sequence[object], where: str) -> MeasuredTimes:
+    rows: list[MeasuredRow] = []
+    names: dict[Collective | str | None, None] = {}
+    ranks = 0
+    for number, result in enumerate(data):
+        at = f"{where}, entry {number}"
+        entry = _mapping(result, at)
+        names[collective_by_name(str(entry.get("name", "")))] = None
+        ranks = max(ranks, _integer(entry.get("ranks", 0), f"{at}: ranks"))
+        rows += _json_row(entry, entry, bool(entry.get("inPlace")), at)
+    if len(names) > 1:
+        raise FileFormatError(f"{where} holds {', '.join(map(str, names))}; put each into a file of its own")
+    return MeasuredTimes(where, next(iter(names), None), ranks or None, tuple(rows))
+
+
+def _mapping(value: object, at: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise FileFormatError(f"{at} is {shown(value)}; expected an object")
+    return value
+
+
+def _json_row(entry: Mapping[str, Any], reading: Mapping[str, Any], in_place: bool, at: str) -> Iterator[MeasuredRow]:
+    """Yield one row, or none if nothing was measured."""
+    size = _integer(entry.get("size"), f"{at}: size")
+    time, wrong = (next((key for key in keys if key in reading), keys[0]) for keys in (TIME_KEYS, WRONG_KEYS))
+    microseconds, count = (_number(reading.get(key), f"{at}: {key}") for key in (time, wrong))
+    # nccl-tests leaves the name empty where there is nothing to tell apart.
+    by = entry.get("experiment_name")
+    if size and microseconds:
+        rounding = min(ROUNDING, getattr(reading[time], "rounding", ROUNDING))
+        yield MeasuredRow(size, microseconds, in_place, by if isinstance(by, str) else "", count, rounding)
+
+
+def _integer(value: object, at: str) -> int:
+    return as_whole(value, at, least=0, most=10**18, error=FileFormatError)
+
+
+def _number(value: object, at: str) -> float | None:
+    """Read a number, or None for null and the placeholders of nccl-tests and rccl-tests."""
+    if value is None or (isinstance(value, str) and value.upper() in ("N/A", "NAN", "-NAN")):
+        return None
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise FileFormatError(f"{at} is {shown(value)}; expected a number of at least 0, or N/A")
+    return number
+
+
+def _collective(data: Mapping[str, Any], where: str) -> Collective | str | None:
+    if "collective" in data:
+        if name := collective_by_name(str(data["collective"])):
+            return name
+        raise FileFormatError(f"{where}: collective is {shown(data['collective'])}; expected one of nccl-tests")
+    words = data.get("args")
+    program = words[0] if isinstance(words, list) and words else ""
+    return collective_by_name(program.rpartition("/")[2]) if isinstance(program, str) else None
+
+
+def _num_ranks(data: Mapping[str, Any]) -> int | None:
+    devices = data.get("devices")
+    count = data.get("num_ranks", len(devices) if isinstance(devices, list) else 0)
+    return count if is_int(count) and 0 < count < 10**9 else None

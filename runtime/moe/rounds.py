@@ -1,0 +1,216 @@
+"""Rounds and hops of a dispatch on one rank: which rows it sends to which peers, of its own and of those it relays.
+
+A token goes from its rank to the proxy that sends it, then to the GPU of the proxy's number in the server that wants
+it, and from there to all GPUs of that server which do.  These three hops of a stage are one step behind each other, so
+that links inside servers are busy beside those between them.  The combine takes the hops backwards and adds up.  All
+ranks work out the same order from counts, as tokens of a rank for a server are sorted by the GPUs that want them.
+
+A row begins with the token's number among those of all ranks, and above that its chief, the server that sends it on;
+then come its experts.  In the chief's server a relayed row goes to the GPU of the number of the token's rank, besides
+those that want it, and from there in the next round to all other servers that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...errors import ProgramError
+from ...planners.pairs.dispatch import DispatchPlan
+from ...planners.pairs.dispatch_counts import class_numbers
+from ...schedules.stages.schedule import AllToAllvSchedule
+from ...support.arrays import IntArray
+from ..execution.agreement import first_line, post, wait_for_all
+from ..execution.arguments import import_torch
+from ..execution.call_queue import TAG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
+
+    from ...solvers.fast.routing_counts import MaskArray
+
+
+OWN, ARRIVED = 0, 1
+"""Areas of rows: those that a rank has, and what arrives; 2 s + 2 and 2 s + 3 are what it sends and gets in stage s."""
+
+
+class HopList(NamedTuple):
+    """Rows of an area that a peer gets in one step, or that come from it for another area."""
+
+    source: int
+    target: int
+    is_send: int
+    peer: int
+    begin: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return self.end - max(self.begin, -1 - self.begin)
+
+    def of(self, rows: Any) -> Any:
+        """Index of the rows: some of all lists' `rows`, or the numbers from ``-1 - begin`` to the end."""
+        return rows[self.begin : self.end] if self.begin >= 0 else slice(-1 - self.begin, self.end)
+
+
+class RankHops(NamedTuple):
+    """Hops of one rank: lists by step, int64 (lists, 7), with the rows of all, and the number of rows of each area."""
+
+    lists: IntArray
+    rows: IntArray
+    sizes: IntArray
+
+    def steps(self, backwards: bool = False) -> Iterator[tuple[int, list[HopList]]]:
+        """Lists of each step; both ends of a message have it in the same order among those of a step."""
+        by_step = groupby(self.lists.tolist(), key=itemgetter(0))
+        steps = [(step, [HopList(*each[1:]) for each in some]) for step, some in by_step]
+        return reversed(steps) if backwards else iter(steps)
+
+
+def rank_hops(schedule: AllToAllvSchedule, rank: int, rows: IntArray, begins: IntArray, kinds: IntArray) -> RankHops:
+    """List the hops of a rank, of `rows` for each server by mask, from `begins` on.
+
+    `kinds` counts the tokens of each rank for its server by mask, (ranks, 2^GPUs).
+    """
+    from .hop_kernel import hop_lists
+
+    stages = schedule.partners, schedule.begins, schedule.ends
+    streams = schedule.gpus_per_server, schedule.stream_starts, schedule.segments
+    return RankHops(*hop_lists(rank, *streams, *stages, rows, begins, kinds))
+
+
+NUMBER_BITS = 28
+MAX_TOKENS = 2**NUMBER_BITS
+MAX_RELAY_SERVERS = 8
+"""The bits above a number, but for the sign, tell so many chiefs."""
+
+
+class OwnRows(NamedTuple):
+    """The GPUs that each token of a rank is sent to itself, by server; its chief, and its round."""
+
+    masks: MaskArray
+    chiefs: IntArray
+    rounds: IntArray
+
+
+def own_rows(plan: DispatchPlan, rank: int, masks: MaskArray) -> OwnRows:
+    """Assign tokens to chiefs and rounds, from the GPUs that want them; uint8 (tokens, servers)."""
+    server, gpu = divmod(rank, plan.counts.gpus_per_server)
+    chiefs, rounds = np.zeros((2, len(masks)), dtype=np.int64)
+    if plan.chiefs is not None:
+        elsewhere = masks > 0
+        elsewhere[:, server] = False
+        numbers = class_numbers(elsewhere)
+        by_class = np.argsort(numbers, kind="stable")[(numbers == 0).sum() :]
+        routes = plan.routes[plan.routes[:, 0] == rank]
+        chiefs[:] = server
+        chiefs[by_class], rounds[by_class] = np.repeat(routes[:, 2:4], routes[:, 4], axis=0).T
+        relayed = chiefs != server
+        keep = (np.arange(masks.shape[1]) == chiefs[:, None]) | (np.arange(masks.shape[1]) == server)
+        masks = np.where(relayed[:, None] & ~keep, 0, masks).astype(np.uint8)
+        masks[relayed, chiefs[relayed]] |= np.uint8(1 << gpu)
+    return OwnRows(masks, chiefs, rounds)
+
+
+@dataclass
+class Route:
+    """One rank's part in a dispatch, and the hops of its rounds, of which later ones follow from rows that arrived."""
+
+    plan: DispatchPlan
+    rank: int
+    own: OwnRows
+    homes: IntArray  # ranks of experts
+    first_numbers: IntArray  # of each rank's tokens
+    choices: int
+    peers: Peers
+    hops: list[RankHops] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of own tokens."""
+        return len(self.own.masks)
+
+    def hops_of(self, number: int, rows: torch.Tensor) -> RankHops:
+        """Hops of a round; `rows` are bytes of own rows and of all that have arrived before."""
+        if number == len(self.hops):
+            first = len(rows) - int(self.hops[-1].sizes[ARRIVED])
+            header = rows[first:, : 4 * (1 + self.choices)].cpu().contiguous().numpy().view(np.int32)
+            held, masks = self._to_relay(header.astype(np.int64))
+            self.add_hops(lambda counts: self.peers.swap(counts, rows.device), first + held, masks)
+        return self.hops[number]
+
+    def add_hops(self, swap: Callable[[IntArray], IntArray], held: IntArray, masks: MaskArray) -> None:
+        """Add the hops of the next round, with own rows and those held, by masks; `swap` tells ranks their counts."""
+        from ...solvers.fast.routing_counts import sorted_by_mask
+
+        number, gpus = len(self.hops), self.plan.counts.gpus_per_server
+        mine = np.flatnonzero(self.own.rounds == number)
+        histogram, order, begins = sorted_by_mask(np.concatenate([self.own.masks[mine], masks]), gpus)
+        kinds = swap(np.repeat(histogram, gpus, axis=0))
+        rows = np.concatenate([mine, held])[order]
+        self.hops.append(rank_hops(self.plan.rounds[number], self.rank, rows, begins, kinds))
+
+    def _to_relay(self, header: IntArray) -> tuple[IntArray, MaskArray]:
+        """Find which rows that arrived last this rank sends on, and to which GPUs; int64 (rows, 1 + choices)."""
+        from ...solvers.fast.routing_counts import destination_masks
+
+        servers, gpus = self.plan.counts.servers, self.plan.counts.gpus_per_server
+        server, gpu = divmod(self.rank, gpus)
+        numbers, chiefs = header[:, 0] % MAX_TOKENS, header[:, 0] // MAX_TOKENS
+        homes, gpu_numbers = np.divmod(np.searchsorted(self.first_numbers, numbers, side="right") - 1, gpus)
+        held = np.flatnonzero((chiefs == server) & (homes != server) & (gpu_numbers == gpu))
+        masks = destination_masks(np.ascontiguousarray(header[held, 1:]), self.homes, servers, gpus)
+        masks[:, server] = 0
+        masks[np.arange(len(held)), homes[held]] = 0
+        return held, masks
+
+
+class Peers(NamedTuple):
+    """A group, how long messages may take, and the bytes of rows that this rank has sent to each so far."""
+
+    group: Any
+    timeout: float | None
+    sent: IntArray
+
+    def exchange(
+        self, like: torch.Tensor, sends: Iterable[tuple[int, torch.Tensor]], takes: Iterable[tuple[int, int]], what: str
+    ) -> list[torch.Tensor]:
+        """Send rows to peers, and return so many of others, of the width of `like`; own ones stay as they are."""
+        rank = self.group.rank()
+        messages: list[tuple[int, bool, torch.Tensor]] = []
+        own, contents = [], []
+        for peer, rows in sends:
+            if peer == rank:
+                own.append(rows)
+            else:
+                messages.append((peer, True, rows))
+                self.sent[peer] += rows.numel() * rows.element_size()
+        for peer, count in takes:
+            if peer == rank:
+                contents.append(own.pop(0))
+            else:
+                contents.append(like.new_empty(count, like.shape[1]))
+                messages.append((peer, False, contents[-1]))
+        try:
+            wait_for_all(post(self.group, TAG, messages), self.timeout)
+        except (RuntimeError, ValueError) as error:
+            raise ProgramError(f"rank {rank} could not finish {what}: {first_line(error)}") from error
+        return contents
+
+    def swap(self, rows: IntArray, device: torch.device) -> IntArray:
+        """Send row r to rank r, and return the rows for this rank; they do not count as sent."""
+        torch, _ = import_torch()
+        given = torch.from_numpy(rows).to(device)
+        others = range(len(rows))
+        uncounted = self._replace(sent=self.sent.copy())
+        sends, takes = [(peer, given[peer : peer + 1]) for peer in others], [(peer, 1) for peer in others]
+        found: IntArray = torch.cat(uncounted.exchange(given, sends, takes, "counts of relays")).cpu().numpy()
+        return found

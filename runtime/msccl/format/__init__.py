@@ -1,1 +1,0 @@
-"""MSCCL XML: limits and dialects of the runtimes, reader, writer."""

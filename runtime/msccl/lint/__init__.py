@@ -1,1 +1,0 @@
-"""Lint of MSCCL XML files."""

@@ -1,0 +1,337 @@
+"""Consistency checks of an MSCCL++ execution plan: limits, sizes, matching signals and semaphores, switch channels.
+
+The executor checks the number of operations of a thread block and the alignment of buffers.  Exceeding its other limits
+overwrites memory, and signals without waits hang this call or the next.  Of switch channels the loader checks nothing:
+it binds the buffer of every GPU to the group's multicast object (``executor.cc`` of 0.9.0, line 383) and adds the same
+offset to it wherever it is (``execution_plan.cc``, line 531).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import NoReturn
+
+from ...errors import UnsupportedError
+from ...schedules import ALL_TO_ALL, REDUCE_SCATTER
+from ..interpreter.findings import Severity
+from . import executor
+from .execution_plan import CHANNEL_TYPES, ChannelType, ExecutionPlan, Gpu, Operation, Place, SwitchGroup, flat
+from .operations import PlanError
+
+Fail = Callable[[str], NoReturn]
+
+
+def check_switch_groups(plan: ExecutionPlan, fail: Fail) -> None:
+    """Refuse groups on buffers that cannot be one memory at one offset, and groups that would wait for each other."""
+    for rank, gpu in enumerate(plan.gpus):
+        bound: dict[str, SwitchGroup] = {}
+        for group in gpu.switches:
+            if plan.in_place and plan.collective.is_sharded and group.buffer == _smaller(plan):
+                fail(
+                    f"gpu {rank} has a switch channel on its {group.buffer}, which in place begins at another offset "
+                    f"on every gpu ({plan.collective})"
+                )
+            memory = "shared" if plan.in_place and group.buffer != "scratch" else group.buffer
+            other = bound.setdefault(memory, group)
+            if set(other.ranks) != set(group.ranks):
+                fail(
+                    f"gpu {rank} has its {group.buffer} in switch groups of ranks {list(other.ranks)} and "
+                    f"{list(group.ranks)}; a buffer is for the channels of one group"
+                )
+    _check_order(plan, fail)
+
+
+def _smaller(plan: ExecutionPlan) -> str:
+    return "output" if plan.collective is REDUCE_SCATTER else "input"
+
+
+def _check_order(plan: ExecutionPlan, fail: Fail) -> None:
+    """Set up all groups as the executor does: each when it is next on all of its GPUs."""
+    listed = [[(group.buffer, frozenset(group.ranks)) for group in gpu.switches] for gpu in plan.gpus]
+    at = [0] * plan.num_ranks
+    waiting = list(range(plan.num_ranks))
+    while waiting:
+        rank = waiting.pop()
+        if at[rank] == len(listed[rank]):
+            continue
+        following = listed[rank][at[rank]]
+        if all(listed[member][at[member] :][:1] == [following] for member in following[1]):
+            for member in following[1]:
+                at[member] += 1
+            waiting.extend(following[1])
+    for rank, groups in enumerate(listed):
+        if at[rank] < len(groups):
+            buffer, members = groups[at[rank]]
+            fail(
+                f"gpu {rank} has switch channel {at[rank]} on the {buffer} of ranks {sorted(members)}, which not all of"
+                " them list in this order; they would wait for each other for ever"
+            )
+
+
+def check_switch_operation(plan: ExecutionPlan, where: str, rank: int, operation: Operation, fail: Fail) -> None:
+    """Refuse an operation that stores at an offset onto what it reads: other threads may not have read it yet."""
+    read, targets = operation.copies(plan.gpus[rank])
+    for source, target in product(read, targets):
+        (one, first), (other, start) = _located(plan, source), _located(plan, target)
+        if (source.rank, one) == (target.rank, other) and 0 < abs(first - start) < source.count:
+            fail(f"{where} stores chunks at an offset onto what it reads")
+
+
+def same_memory(plan: ExecutionPlan, one: Place, other: Place) -> bool:
+    """Whether two places of one size are the same memory."""
+    return one.rank == other.rank and _located(plan, one) == _located(plan, other)
+
+
+def _located(plan: ExecutionPlan, place: Place) -> tuple[str, int]:
+    """Memory and first chunk, input and output being one memory in place."""
+    if not plan.in_place or place.buffer == "scratch":
+        return place.buffer, place.start
+    begin = 0
+    if plan.collective.is_sharded and place.buffer == _smaller(plan):
+        begin = place.rank * plan.gpus[place.rank].chunks[place.buffer]
+    return "shared", begin + place.start
+
+
+Step = tuple[str, int, int, Operation, tuple[int, int] | None]
+"""Where an operation stands, its rank, its thread block, the operation, and unit and chunks of its pipeline."""
+
+
+def check_execution_plan(plan: ExecutionPlan, where: str) -> None:
+    """Refuse a plan that breaks a limit of the executor or contradicts itself."""
+    _Checker(plan, where).check()
+
+
+class _Checker:
+    """Checks a plan; `where` names it in messages."""
+
+    def __init__(self, plan: ExecutionPlan, where: str) -> None:
+        self.plan = plan
+        self.where = where
+        self.pairs = plan.channel_pairs()
+
+    def check(self) -> None:
+        """Check everything."""
+        self._check_sizes()
+        for rank, gpu in enumerate(self.plan.gpus):
+            self._check_channels(rank, gpu)
+            for number, block in enumerate(gpu.thread_blocks):
+                if (length := len([*flat(block)])) > executor.MAX_OPERATIONS:
+                    message = f"gpu {rank} threadblock {number} has {length} operations"
+                    self._fail(f"{message}; the limit is {executor.MAX_OPERATIONS}", "rejected")
+        check_switch_groups(self.plan, self._fail)
+        self.steps = list(self._steps())
+        for step in self.steps:
+            self._check_operation(*step)
+        self._check_pipelines()
+        self._check_signals()
+        self._check_semaphores()
+
+    def _steps(self) -> Iterator[Step]:
+        for rank, gpu in enumerate(self.plan.gpus):
+            for number, block in enumerate(gpu.thread_blocks):
+                for at, operation in enumerate(block):
+                    place = f"gpu {rank} threadblock {number} op {at}"
+                    yield place, rank, number, operation, None
+                    pipeline = operation.unit_bytes, operation.num_chunks
+                    for inner_at, inner in enumerate(operation.body):
+                        yield f"{place} op {inner_at}", rank, number, inner, pipeline
+
+    def _check_sizes(self) -> None:
+        plan = self.plan
+        ranks = plan.num_ranks
+        for rank, gpu in enumerate(plan.gpus):
+            inputs, kept = gpu.input_chunks, gpu.output_chunks
+            expected = inputs
+            if plan.collective.is_sharded:
+                expected = inputs // ranks if plan.collective.reduces else inputs * ranks
+            divides = plan.collective not in (REDUCE_SCATTER, ALL_TO_ALL) or inputs % ranks == 0
+            if kept != expected or not divides:
+                self._fail(
+                    f"gpu {rank} has {inputs} input chunks and {kept} output chunks, which is no {plan.collective} of "
+                    f"{ranks} ranks",
+                    # Chunks of the input and the output have other sizes then.
+                    "not checked" if kept == expected else "rejected",
+                )
+            if inputs != plan.gpus[0].input_chunks:
+                self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0", "not checked")
+        if plan.collective.in_pairs and plan.in_place:
+            self._fail("inplace is true, but the output of an all-to-all is never its input")
+        low, high = plan.smallest_message, plan.largest_message
+        if max(low, plan.min_bytes) > min(plan.max_bytes, high):
+            self._fail(
+                f"min_message_size is {plan.min_bytes} and max_message_size {plan.max_bytes}; expected two sizes in "
+                f"order, from {low}, below which chunks have less than {executor.ALIGNMENT} bytes, to {high}, above "
+                "which an offset exceeds 32 bits",
+                "rejected",
+            )
+
+    def _check_channels(self, rank: int, gpu: Gpu) -> None:
+        for kind in CHANNEL_TYPES:
+            if rank in gpu.peers[kind]:
+                self._fail(f"gpu {rank} has a {kind} channel to itself", "hangs")
+            used = Counter(
+                channel
+                for block in gpu.thread_blocks
+                for channel in {
+                    channel
+                    for operation in flat(block)
+                    if operation.channel_type == kind and operation.name != "put"
+                    for channel in operation.channels
+                }
+            )
+            # Channels without another end are there for nothing, as MSCCL++ adds the ends that are missing.
+            if alone := [channel for channel in used if (rank, kind, channel) not in self.pairs]:
+                self._fail(
+                    f"gpu {rank} has more {kind} channels to gpu {gpu.peers[kind][alone[0]]} than that has back, and "
+                    "uses them; every channel has two ends",
+                    "hangs",
+                )
+            if shared := [channel for channel, blocks in used.items() if blocks > 1]:
+                message = f"gpu {rank} uses {kind} channel {shared[0]} in several threadblocks; each has its own"
+                self._fail(message, "hangs")
+
+    def _check_operation(
+        self, where: str, rank: int, _: int, operation: Operation, pipeline: tuple[int, int] | None
+    ) -> None:
+        gpu = self.plan.gpus[rank]
+        if len(operation.channels) > executor.MAX_CHANNELS_PER_OPERATION:
+            self._fail(
+                f"{where} has {len(operation.channels)} channels; the limit is {executor.MAX_CHANNELS_PER_OPERATION}"
+            )
+        if len(set(operation.channels)) < len(operation.channels) and operation.name not in executor.DATA_OPERATIONS:
+            self._fail(f"{where} names a channel twice", "hangs")
+        threads = max(len(operation.channels), len(operation.semaphores))
+        if threads > self.plan.threads_per_block:
+            message = f"{where} takes {threads} threads, a threadblock has {self.plan.threads_per_block}"
+            self._fail(message, "hangs")
+        if (count := len(operation.semaphores)) > executor.MAX_SEMAPHORES_PER_OPERATION:
+            self._fail(f"{where} has {count} semaphores; the limit is {executor.MAX_SEMAPHORES_PER_OPERATION}")
+        if len(set(operation.semaphores)) < len(operation.semaphores):
+            self._fail(f"{where} names a semaphore twice", "hangs")
+        if strange := [semaphore for semaphore in operation.semaphores if semaphore >= len(gpu.semaphores)]:
+            self._fail(f"{where} uses semaphore {strange[0]}, but gpu {rank} has {len(gpu.semaphores)}")
+        if operation.name not in executor.DATA_OPERATIONS:
+            return
+        self._check_shape(where, operation)
+        sources, targets = operation.copies(gpu)
+        for place in (*sources, *targets):
+            self._check_place(where, place, pipeline, writes=place in targets)
+        if operation.channel_type == "switch":
+            check_switch_operation(self.plan, where, rank, operation, self._fail)
+        elif operation.channel_type is not None:
+            self._check_put(where, gpu, operation)
+
+    def _check_shape(self, where: str, operation: Operation) -> None:
+        sources, targets = len(operation.sources), len(operation.targets)
+        fits = sources == targets
+        if operation.name == "re":
+            fits = targets == 1 and sources > 1
+        elif operation.name not in ("put", "pws"):
+            fits = sources == targets == 1
+        if not fits or max(sources, targets) > executor.MAX_CHANNELS_PER_OPERATION:
+            self._fail(f"{where} is a {operation.name} from {sources} places to {targets}, which it cannot be")
+        if len({place.count for place in (*operation.sources, *operation.targets)}) > 1:
+            self._fail(f"{where} has places of different sizes")
+        if operation.name == "pws" and operation.channel_type != "port":
+            self._fail(f"{where} is a pws on a memory channel, which never signals; use put, nop and signal")
+        if operation.name == "copy" and _overlap(operation.sources[0], operation.targets[0]):
+            self._fail(f"{where} copies chunks onto themselves")
+        target = operation.targets[0]
+        if operation.name == "re" and any(
+            _overlap(source, target) and source != target for source in operation.sources
+        ):
+            self._fail(f"{where} adds chunks at an offset onto themselves")
+
+    def _check_place(self, where: str, place: Place, pipeline: tuple[int, int] | None, *, writes: bool) -> None:
+        chunks = self.plan.gpus[place.rank].chunks[place.buffer]
+        if place.start + place.count > chunks:
+            self._fail(
+                f"{where} has chunks {place.start} to {place.start + place.count - 1} of the {place.buffer} of gpu "
+                f"{place.rank}, which has {chunks}"
+            )
+        if writes and place.buffer == "input" and not self.plan.in_place:
+            self._fail(f"{where} writes to the input, which a plan out of place leaves alone")
+        if pipeline is not None and place.count != pipeline[1]:
+            # The executor subtracts the offset of the slice from the size without looking.
+            self._fail(f"{where} moves {place.count} chunks in a pipeline of {pipeline[1]}; the numbers must be equal")
+
+    def _check_put(self, where: str, gpu: Gpu, operation: Operation) -> None:
+        assert operation.channel_type is not None
+        if len(operation.channels) != len(operation.targets):
+            self._fail(f"{where} has {len(operation.channels)} channels for {len(operation.targets)} targets")
+        if len({place.buffer for place in operation.sources}) > 1:
+            self._fail(f"{where} has sources in several buffers; the executor takes the first one for all")
+        for channel, target in zip(operation.channels, operation.targets, strict=True):
+            peer = gpu.peers[operation.channel_type][channel]
+            if peer != target.rank and operation.channel_type == "port":
+                self._fail(f"{where} puts to gpu {target.rank} by a channel to gpu {peer}")
+
+    def _check_pipelines(self) -> None:
+        pipelines = {pipeline for _, _, _, _, pipeline in self.steps if pipeline is not None}
+        if len(pipelines) > 1:
+            raise UnsupportedError(
+                f"{self.where}: pipelines have slices of {len(pipelines)} kinds; collopt runs plans in which all "
+                "have the same unit_size and num_chunks"
+            )
+        chunk = min(self.plan.max_bytes, self.plan.largest_message) // self.plan.message_chunks
+        for unit, count in pipelines:
+            if unit % executor.ALIGNMENT:
+                self._fail(f"unit_size is {unit}; expected a multiple of {executor.ALIGNMENT}")
+            if (iterations := chunk * count // unit) >= 2**16:
+                self._fail(
+                    f"max_message_size is {self.plan.max_bytes}, of which a pipeline makes {iterations} slices; "
+                    "expected fewer than 65536"
+                )
+
+    def _check_signals(self) -> None:
+        """Each signal has a wait at the other end, in the same pipeline or outside of all."""
+        signaled: Counter[tuple[int, ChannelType, int, bool]] = Counter()
+        waited: Counter[tuple[int, ChannelType, int, bool]] = Counter()
+        for _, rank, _, operation, pipeline in self.steps:
+            for channel in operation.channels if operation.channel_type in CHANNEL_TYPES else ():
+                assert operation.channel_type is not None  # The reader knows which operations have one.
+                end = (rank, operation.channel_type, channel)
+                if operation.signals:
+                    signaled[*self.pairs[end], pipeline is not None] += 1
+                elif operation.name in executor.WAITING:
+                    waited[*end, pipeline is not None] += 1
+        for both in sorted(signaled.keys() | waited.keys()):
+            if signaled[both] != waited[both]:
+                inside = " inside pipelines" if both[3] else ""
+                self._fail(
+                    f"gpu {both[0]} waits {waited[both]} times on {both[1]} channel {both[2]}{inside}, but its other "
+                    f"end signals {signaled[both]} times",
+                    "hangs",
+                )
+
+    def _check_semaphores(self) -> None:
+        uses: dict[tuple[int, int], dict[str, list[tuple[int, bool]]]] = defaultdict(
+            lambda: {name: [] for name in executor.SEMAPHORE_OPERATIONS}
+        )
+        for _, rank, block, operation, pipeline in self.steps:
+            for semaphore in operation.semaphores:
+                uses[rank, semaphore][operation.name].append((block, bool(pipeline)))
+        for (rank, semaphore), operations in sorted(uses.items()):
+            acquired, released = operations["sem_acquire"], operations["sem_release"]
+            if any(len({block for block, _ in uses}) != 1 for uses in (acquired, released)):
+                self._fail(
+                    f"gpu {rank} semaphore {semaphore} is not acquired by one threadblock and released by one other",
+                    "hangs",
+                )
+            if sorted(inside for _, inside in acquired) != sorted(inside for _, inside in released):
+                self._fail(
+                    f"gpu {rank} semaphore {semaphore} is acquired {len(acquired)} times and released {len(released)} "
+                    "times; the next call would find it changed",
+                    "hangs",
+                )
+
+    def _fail(self, what: str, severity: Severity = "wrong data") -> NoReturn:
+        raise PlanError(f"{self.where}: {what}", severity)
+
+
+def _overlap(one: Place, other: Place) -> bool:
+    return (
+        (one.rank, one.buffer) == (other.rank, other.buffer)
+        and one.start < other.start + other.count
+        and other.start < one.start + one.count
+    )

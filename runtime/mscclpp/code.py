@@ -1,0 +1,144 @@
+"""Operations of an execution plan as arrays, for the kernels that run them."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from ...support.arrays import IntArray
+from . import executor
+from .check import same_memory
+from .execution_plan import ExecutionPlan, Operation, Place, Signal
+from .memory import Memory
+
+NOP, WAIT, SIGNAL, COPY, SUM, JOB = range(6)
+"""Codes of operations."""
+CODE, BEGIN, SPLIT, END, LAST, RELAXED, SIGNALS, LOOP, PIPED = range(9)
+"""Columns of operations."""
+START, SIZE, RANK, SILENT, BEYOND = range(5)
+"""Columns of places."""
+CODES: dict[str, int] = {
+    "nop": NOP,
+    **dict.fromkeys((*executor.WAITING, "sem_acquire"), WAIT),
+    **dict.fromkeys((*executor.SIGNALLING, "sem_release"), SIGNAL),
+    **dict.fromkeys(executor.DATA_OPERATIONS, COPY),
+    **dict.fromkeys(("re", *executor.SWITCH_OPERATIONS), SUM),
+}
+
+
+class Code(NamedTuple):
+    """Operations, what they refer to, and the processes: thread blocks, then the proxies of port channels.
+
+    `operations`: (operations, 9); of its `arguments`, those from BEGIN to SPLIT are places read, to END places written,
+    to LAST resources, or proxies of a job; at the end of a pipeline LOOP is its first operation, elsewhere -1.
+    `firsts`: (blocks + 1,), first operations of blocks.  `places`: (places, 5), first element and size of a slice, the
+    rank, and whether the place is SILENT or BEYOND the end of its allocation; it has `slices` slices.  `ranks`:
+    (processes,).  `other_ends`: (port channels,), the resource at the other end; number n that has none is -1 - n.
+    """
+
+    operations: IntArray
+    firsts: IntArray
+    arguments: IntArray
+    places: IntArray
+    slices: int
+    ranks: IntArray
+    num_ranks: int
+    other_ends: IntArray
+
+    @property
+    def executions(self) -> IntArray:
+        """How often each operation runs, (operations,)."""
+        return np.where(self.operations[:, PIPED] == 1, self.slices, 1)
+
+
+class Encoder:
+    """Encodes a plan; `resources`, `operations` and `places` are what their numbers stand for."""
+
+    def __init__(self, plan: ExecutionPlan, memory: Sequence[Memory], slices: int) -> None:
+        self.plan, self.memory, self.slices = plan, memory, slices
+        self.blocks = [(rank, at) for rank, gpu in enumerate(plan.gpus) for at in range(len(gpu.thread_blocks))]
+        sizes = {
+            "port": [len(gpu.peers["port"]) for gpu in plan.gpus],
+            "memory": [len(gpu.peers["memory"]) for gpu in plan.gpus],
+            "semaphore": [len(gpu.semaphores) for gpu in plan.gpus],
+        }
+        self.resources: list[Signal] = [
+            (kind, rank, at) for kind, counts in sizes.items() for rank, size in enumerate(counts) for at in range(size)
+        ]
+        firsts = accumulate((size for counts in sizes.values() for size in counts), initial=0)
+        self._first = {kind: [next(firsts) for _ in counts] for kind, counts in sizes.items()}
+        self.num_ports = sum(sizes["port"])
+        self._other_ends = [-1 - number for number in range(len(self.resources))]
+        for (rank, kind, number), (peer, _, other) in plan.channel_pairs().items():
+            self._other_ends[self._first[kind][rank] + number] = self._first[kind][peer] + other
+        self.operations: list[Operation] = []
+        self.places: list[Place] = []
+        self._arguments: list[int] = []
+        self._place_rows: list[tuple[int, int, int, bool, bool]] = []
+
+    @property
+    def initial(self) -> IntArray:
+        """Signals of each resource at the start, (resources,)."""
+        values = [value for gpu in self.plan.gpus for value in gpu.semaphores]
+        return np.array([0] * (len(self.resources) - len(values)) + values, dtype=np.int64)
+
+    def code(self) -> Code:
+        """Encode all operations."""
+        rows: list[int] = []
+        firsts = [0]
+        for rank, gpu in enumerate(self.plan.gpus):
+            for block in gpu.thread_blocks:
+                for operation in block:
+                    begin, piped = len(self.operations), operation.name == "pipeline"
+                    body = operation.body if piped else (operation,)
+                    self.operations += body
+                    for inner in body:
+                        rows += self._row(rank, inner)
+                        rows += -1, piped
+                    if piped and body:
+                        rows[LOOP - PIPED - 1] = begin
+                firsts.append(len(self.operations))
+        ports = [rank for kind, rank, _ in self.resources[: self.num_ports]]
+        return Code(
+            np.array(rows, dtype=np.int64).reshape(-1, PIPED + 1),
+            np.array(firsts),
+            np.array(self._arguments, dtype=np.int64),
+            np.array(self._place_rows, dtype=np.int64).reshape(-1, BEYOND + 1),
+            self.slices,
+            np.array([rank for rank, _ in self.blocks] + ports),
+            len(self.plan.gpus),
+            np.array(self._other_ends[: self.num_ports], dtype=np.int64),
+        )
+
+    def _row(self, rank: int, operation: Operation) -> tuple[int, ...]:
+        """Columns of an operation, without those of pipelines."""
+        name, kind, arguments = operation.name, operation.channel_type, self._arguments
+        code, begin, numbers = CODES[name], len(arguments), operation.channels or operation.semaphores
+        if code == NOP:
+            return NOP, begin, begin, begin, begin, 0, 0
+        read, targets = operation.copies(self.plan.gpus[rank])
+        first = self.memory[rank].first
+        self._add_places(read, dict.fromkeys(first, 0) if operation.from_base and kind == "port" else first)
+        split = len(arguments)
+        self._add_places(targets, first, read[0] if name == "gstore" else None)
+        end = len(arguments)
+        if code in (WAIT, SIGNAL) or kind == "port":
+            number = self._first[kind or "semaphore"][rank]
+            if kind == "port" and code != WAIT:
+                code, number = JOB, number + len(self.blocks)
+            arguments += [number + channel for channel in numbers]
+            if code == SIGNAL and kind == "memory":
+                arguments[end:] = [self._other_ends[channel] for channel in arguments[end:]]
+        return code, begin, split, end, len(arguments), name == "rlxsignal", name != "put"
+
+    def _add_places(self, places: Sequence[Place], first: Mapping[str, int], stored: Place | None = None) -> None:
+        """Number places where a GPU finds them: it takes the buffers of all GPUs to begin where its own do."""
+        for place in places:
+            begin, end = self.memory[place.rank].bounds[place.buffer]
+            begin += first[place.buffer] + place.start * self.slices
+            # A store of what is there already changes nothing for whoever reads it.
+            silent = stored is not None and same_memory(self.plan, stored, place)
+            self._arguments.append(len(self.places))
+            self.places.append(place)
+            self._place_rows.append((begin, place.count, place.rank, silent, begin + place.count * self.slices > end))

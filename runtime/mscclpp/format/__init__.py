@@ -1,1 +1,0 @@
-"""`ExecutionPlan`, its JSON writer, reader and checks."""

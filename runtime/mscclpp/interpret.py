@@ -1,0 +1,199 @@
+"""Interpreter of MSCCL++ execution plans on numpy arrays, with race detection by vector clocks.
+
+Thread blocks, and the proxies of port channels, take turns at random; pipelines run in several slices.  See
+docs/explanation/programs.md.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import numpy as np
+
+from ...errors import ProgramError, TooLargeError
+from ..programs.checks import check_counts
+from ..programs.layout import Layout
+from .code import END, LAST, START, Encoder
+from .execution_plan import ExecutionPlan
+from .memory import Memory, check_data, layout_of
+from .reader import read_mscclpp
+
+if TYPE_CHECKING:
+    from .races import Race
+    from .turns import Run
+
+INT64 = np.iinfo(np.int64)
+PADS = 1, 2
+"""A part of a chunk: a plan that is right with input and output there is right wherever they begin."""
+MAX_NUMBERS = 2**26  # In the memory of all GPUs
+MAX_PROCESSES = 2**14  # Thread blocks, port channels and GPUs together; each keeps a clock of every other one
+
+
+class ExecutionReport(NamedTuple):
+    """Statistics of `run_execution_plan`, which raises on any error."""
+
+    plan: str  # Name of the plan
+    interleavings: int
+    operations: int  # In one run, every slice counted
+    puts: int
+    chunks_put: int
+
+
+def run_execution_plan(
+    plan: ExecutionPlan, *, interleavings: int = 8, seed: int = 0, slices: int = 3, pads: tuple[int, int] = PADS
+) -> ExecutionReport:
+    """Run a plan in random interleavings, with races detected; `pads`: elements in front of input and output."""
+    check_counts({"interleavings": interleavings, "slices": slices})
+    check_counts({"seed": seed}, minimum=0)
+    chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
+    if chunks * slices > MAX_NUMBERS:
+        raise TooLargeError(
+            f"{chunks} chunks in {slices} slices are {chunks * slices} numbers; expected {MAX_NUMBERS} at most: run "
+            "fewer slices, or a smaller plan"
+        )
+    processes = sum(1 + len(gpu.thread_blocks) + len(gpu.peers["port"]) for gpu in plan.gpus)
+    if processes > MAX_PROCESSES:
+        raise TooLargeError(
+            f"there are {processes} GPUs, thread blocks and port channels; expected {MAX_PROCESSES} at most: run a "
+            "smaller plan"
+        )
+    machine = _Machine(plan, layout_of(plan), slices, seed * 1_000_003, pads)
+    machine.run()
+    for number in range(1, interleavings):
+        machine.reset(seed * 1_000_003 + number)
+        machine.run()
+    executions = machine.code.executions
+    puts = [
+        (int(times), place.count)
+        for times, operation in zip(executions, machine.encoder.operations, strict=True)
+        for place in operation.remote_places
+    ]
+    chunks_put = sum(times * count for times, count in puts)
+    return ExecutionReport(plan.name, interleavings, int(executions.sum()), sum(times for times, _ in puts), chunks_put)
+
+
+def interpret_mscclpp(
+    path: str | os.PathLike[str], *, interleavings: int = 8, seed: int = 0, slices: int = 3
+) -> ExecutionReport:
+    """Read an MSCCL++ plan file and run it under random interleavings.
+
+    Raises `FileFormatError` if the file is not a plan that the executor runs; `ProgramError` if the plan is wrong.
+
+    Parameters
+    ----------
+    path : str or path
+        A plan in JSON.
+    interleavings : int
+        Number of runs, each with its own order of thread blocks.
+    seed : int
+        0 or more.
+    slices : int
+        Slices per chunk.
+    """
+    return run_execution_plan(read_mscclpp(path), interleavings=interleavings, seed=seed, slices=slices)
+
+
+class _Machine:
+    """A plan encoded for runs, and the memory of all GPUs for the next one."""
+
+    def __init__(
+        self, plan: ExecutionPlan, layout: Layout, slices: int, seed: int, pads: tuple[int, int] = PADS
+    ) -> None:
+        self.plan, self.layout = plan, layout
+        self.memory: list[Memory] = []
+        self.bounds = [0]
+        for rank, gpu in enumerate(plan.gpus):
+            self.memory.append(Memory(gpu, layout, rank, plan.in_place, slices, self.bounds[-1], pads))
+            self.bounds.append(self.memory[-1].end)
+        self.encoder = Encoder(plan, self.memory, slices)
+        self.code = self.encoder.code()
+        self.reset(seed)
+
+    def reset(self, seed: int) -> None:
+        """Fill the memory with random numbers."""
+        self.seed = seed
+        generator = np.random.default_rng(seed)
+        self.elements = generator.integers(INT64.min, INT64.max, self.bounds[-1], endpoint=True)
+        for memory in self.memory:
+            memory.bind(self.elements)
+        self.inputs = [memory.arrays["input"].copy() for memory in self.memory]
+
+    def run(self) -> None:
+        """Run all processes in random order, check that their accesses are ordered, and that nothing is left."""
+        from .races import RunOrder
+        from .turns import NO_END, TURNS, Run, move_data, run_turns
+
+        initial = self.encoder.initial
+        run = Run.of(self.code, initial)
+        run_turns(self.code, run, self.seed)
+        turns = run.turns[: run.counts[TURNS]]
+        moved, place = move_data(self.code, turns, self.elements)
+        order = RunOrder(self.code, turns[: moved + 1], initial)
+        # What comes first in the run is told first.
+        if race := order.first_race():
+            self._refuse_race(race)
+        if place >= 0:
+            self._refuse_place(place)
+        if run.counts[NO_END] >= 0:
+            kind, rank, channel = self.encoder.resources[run.counts[NO_END]]
+            raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
+        self._check_finished(run)
+        if unfinished := order.first_unfinished(np.array(self.bounds)):
+            buffer, chunk = self.memory[unfinished.rank].place(unfinished.element)
+            raise ProgramError(
+                f"race: rank {unfinished.rank} may end before {self._name(unfinished.process)} has finished with "
+                f"{buffer} chunk {chunk}; let it wait for that"
+            )
+        check_data(self.plan, self.layout, self.memory, self.inputs)
+
+    def _name(self, process: int) -> str:
+        if process < len(self.encoder.blocks):
+            rank, number = self.encoder.blocks[process]
+            return f"rank {rank} thread block {number}"
+        _, rank, number = self.encoder.resources[process - len(self.encoder.blocks)]
+        return f"port channel {number} of rank {rank}"
+
+    def _refuse_race(self, race: Race) -> NoReturn:
+        """Name the two accesses of which the later one does not know the earlier one."""
+        place = self.encoder.places[race.place]
+        if race.earlier < 0:
+            raise ProgramError(
+                f"race: {self._name(race.later)} {'writes to' if race.writes else 'reads'} {place.buffer} chunk "
+                f"{place.start} of rank {place.rank}, which may not have started yet; let it wait for a signal"
+            )
+        chunk = place.start + (race.element - int(self.code.places[race.place, START])) // self.code.slices
+        before, after = ("writes" if writes else "reads" for writes in (race.earlier_writes, race.writes))
+        raise ProgramError(
+            f"race: {self._name(race.earlier)} {before} {place.buffer} chunk {chunk} of rank {place.rank} and "
+            f"{self._name(race.later)} {after} it, but nothing keeps them in order"
+        )
+
+    def _refuse_place(self, number: int) -> NoReturn:
+        place = self.encoder.places[number]
+        raise ProgramError(
+            f"{place.buffer} chunk {place.start} of rank {place.rank} is looked for beyond the end of its allocation, "
+            "as another rank has it elsewhere"
+        )
+
+    def _check_finished(self, run: Run) -> None:
+        """Refuse blocks that wait for ever, and signals that nobody waits for."""
+        for block, at in enumerate(run.at.tolist()):
+            if at < self.code.firsts[block + 1]:
+                row, operation = self.code.operations[at], self.encoder.operations[at]
+                awaited = self.code.arguments[row[END] : row[LAST]].tolist()
+                kind, _, number = next(
+                    self.encoder.resources[resource] for resource in awaited if not run.signals[resource]
+                )
+                what = f"semaphore {number}" if kind == "semaphore" else f"{kind} channel {number}"
+                count = np.count_nonzero(run.turns[: run.counts[1], 0] == block)
+                raise ProgramError(
+                    f"the plan deadlocks: {self._name(block)} waits at operation {count} ({operation.name}) for {what}"
+                    ", which gets no further signal"
+                )
+        for resource in np.flatnonzero(run.signals != self.encoder.initial).tolist():
+            kind, rank, number = self.encoder.resources[resource]
+            what = f"{run.signals[resource]} signals on {kind} channel {number} not waited for"
+            if kind == "semaphore":
+                what = f"semaphore {number} at {run.signals[resource]}"
+            raise ProgramError(f"rank {rank} ends with {what}, so the next call would fail")

@@ -1,0 +1,226 @@
+"""Lowering of programs to MSCCL++ execution plans, as MSCCL++ 0.9 loads them.
+
+The executor checks little of what it loads, so a plan is validated and run by the interpreter before it is written.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, permutations
+from math import gcd
+from typing import NamedTuple
+
+from ...errors import TooLargeError, UnsupportedError
+from ...schedules import Collective
+from ...support.validation import is_int, shown
+from ..programs.checks import check_choice, check_counts
+from ..programs.ordering import global_order
+from ..programs.program import ChunkRange, Instruction, Program
+from ..programs.transformations import expanded
+from . import executor
+from .check import check_execution_plan
+from .execution_plan import CHANNEL_TYPES, ExecutionPlan, Gpu, SwitchGroup, to_mscclpp_text
+from .flow_control import Connections, plan_transfers
+from .interpret import run_execution_plan
+from .multicasts import plan_multicasts
+from .thread_blocks import RankWriter
+
+DEFAULT_SLICE_BYTES = 2**20
+DEFAULT_THREAD_BLOCKS = 108  # SMs of an A100: all thread blocks must run at once or the kernel hangs
+MAX_ITERATIONS = 2**16 - 1  # The executor counts the slices of a chunk in 16 bits
+
+
+class PlanOptions(NamedTuple):
+    """Options of an execution plan; see `export_mscclpp_json`.
+
+    Without `boxes` there is one; `switch_groups` are ranks of one box whose switch copies what one of them sends to all
+    others, no rank in two of them.
+    """
+
+    boxes: Sequence[int] | None = None
+    placement: str = "out-of-place"
+    slice_bytes: int | None = DEFAULT_SLICE_BYTES
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    max_thread_blocks: int = DEFAULT_THREAD_BLOCKS
+    threads_per_block: int = executor.MAX_THREADS
+    switch_groups: Sequence[Sequence[int]] = ()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the plan is for calls whose input and output are the same memory."""
+        return self.placement == "in-place"
+
+    def check(self) -> None:
+        """Refuse options that no plan can be written with."""
+        check_choice("placement", self.placement, ("out-of-place", "in-place"))
+        check_counts({"max_thread_blocks": self.max_thread_blocks, "threads_per_block": self.threads_per_block})
+        _check_multiple("threads_per_block", self.threads_per_block, 32, executor.MAX_THREADS)
+        if self.slice_bytes is not None:
+            _check_multiple("slice_bytes", self.slice_bytes, executor.ALIGNMENT, executor.MAX_BUFFER_BYTES)
+
+
+def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
+    """Convert an out-of-place program, as `lower` makes it or checked, to an execution plan that has been run."""
+    program, count = replace(program, in_place=options.in_place), 0
+    if options.slice_bytes is not None:
+        count = common_count(program)
+        program = _with_equal_counts(program, count)
+    on_ports = port_pairs(program, options.boxes)
+    groups = _groups(options.switch_groups, on_ports)
+    gpus = _gpus(program, on_ports, groups, options, count)
+    return finished(program.name, program.collective, gpus, options, count)
+
+
+def finished(
+    name: str, collective: Collective, gpus: tuple[Gpu, ...], options: PlanOptions, count: int = 0
+) -> ExecutionPlan:
+    """Make a plan with its sizes and a unique name, and run it; `count`: chunks of steps that are sliced, else 0."""
+    plan = ExecutionPlan(name, collective, options.in_place, 0, 0, options.threads_per_block, gpus)
+    smallest, largest = _size_window(plan, options.slice_bytes, count)
+    low = smallest if options.min_bytes is None else options.min_bytes
+    high = largest if options.max_bytes is None else options.max_bytes
+    _check_window(low, high, smallest, largest)
+    text = to_mscclpp_text(replace(plan, name="", min_bytes=low, max_bytes=high))
+    # The executor keeps what it has set up by the plan's name, so two plans must never share one.
+    unique = hashlib.sha256(text.encode()).hexdigest()[:12]
+    plan = replace(plan, name=f"{name}-{unique}", min_bytes=low, max_bytes=high)
+    object.__setattr__(plan, "text", text.replace('"name": ""', f'"name": {json.dumps(plan.name)}', 1))
+    check_execution_plan(plan, "the plan")
+    run_execution_plan(plan, interleavings=1)
+    return plan
+
+
+def _check_multiple(name: str, value: object, unit: int, limit: int) -> None:
+    if not is_int(value) or value % unit or not unit <= value <= limit:
+        raise UnsupportedError(f"{name} is {shown(value)}; expected a multiple of {unit} of at most {limit}")
+
+
+def _check_window(low: object, high: object, smallest: int, largest: int) -> None:
+    for name, value in (("min_bytes", low), ("max_bytes", high)):
+        if not is_int(value) or not smallest <= value <= largest:
+            raise UnsupportedError(
+                f"{name} is {shown(value)}; expected a whole number of bytes from {smallest} to {largest}, the sizes "
+                "that this plan is right for"
+            )
+    if low > high:  # type: ignore[operator]
+        raise UnsupportedError(f"max_bytes is {high}; expected at least min_bytes = {low}")
+
+
+def check_collective(program: Program, *, in_place: bool) -> None:
+    """Refuse programs of collectives, placements or shards that there are no plans for."""
+    if program.in_place:
+        raise UnsupportedError("the program is an in-place one; give the out-of-place program and placement='in-place'")
+    if program.collective not in executor.WRITTEN:
+        names = ", ".join(map(str, executor.WRITTEN))
+        raise UnsupportedError(f"the program is for {program.collective}; MSCCL++ plans are written for {names}")
+    if program.collective.in_pairs and in_place:
+        raise UnsupportedError(
+            "the program is an all_to_all, whose output is never its input; use placement='out-of-place'"
+        )
+    if program.collective.is_sharded and len(set(program.layout.shards)) > 1:
+        raise UnsupportedError(
+            f"the program's shards have {min(program.layout.shards)} to {max(program.layout.shards)} chunks; MSCCL++ "
+            "calls have shards of one size: plan without weights, or run the plan through torch.distributed"
+        )
+
+
+def port_pairs(program: Program, boxes: Sequence[int] | None) -> set[tuple[int, int]]:
+    """Pairs (sender, receiver) of ranks in different boxes; `UnsupportedError` if the executor finds no such boxes."""
+    if boxes is None:
+        return set()
+    check_boxes(boxes, program.num_ranks)
+    return {pair for pair in permutations(range(len(boxes)), 2) if boxes[pair[0]] != boxes[pair[1]]}
+
+
+def check_boxes(boxes: Sequence[int], num_ranks: int) -> None:
+    """Refuse numbers of boxes that the executor does not find."""
+    if isinstance(boxes, str) or not isinstance(boxes, Sequence):
+        raise UnsupportedError(f"boxes is {shown(boxes)}; expected a number for each of {num_ranks} ranks")
+    if len(boxes) != num_ranks:
+        raise UnsupportedError(f"boxes has {len(boxes)} entries; expected one for each of {num_ranks} ranks")
+    # The executor divides a rank by the number of ranks in a box, so it finds no other boxes.
+    sizes = [len(list(run)) for _, run in groupby(boxes)]
+    if len(set(sizes)) > 1 or len(sizes) != len(set(boxes)):
+        raise UnsupportedError(
+            f"the ranks are in boxes {shown(list(boxes))}; the executor finds only boxes of as many ranks each, one "
+            "box after the other: renumber the ranks, or leave out as many in each box"
+        )
+
+
+def common_count(program: Program) -> int:
+    """Largest number of chunks per step that divides all steps, as those of a pipeline must be equal."""
+    return gcd(*_counts(program))
+
+
+def _counts(program: Program) -> Iterator[int]:
+    return (step.count for rank in program.ranks for block in rank.thread_blocks for step in block.instructions)
+
+
+def _with_equal_counts(program: Program, count: int) -> Program:
+    """Cut every step into steps of `count` chunks."""
+    if set(_counts(program)) == {count}:
+        return program
+
+    def cut(step: Instruction, _: int) -> Iterator[Instruction]:
+        for offset in range(0, step.count, count):
+            source, target = (end and ChunkRange(end.buffer, end.start + offset) for end in (step.source, step.target))
+            yield Instruction(step.kind, source, target, count, () if offset else step.depends)
+
+    ranks = tuple(expanded(rank, lambda step: step.count // count, cut) for rank in program.ranks)
+    return replace(program, ranks=ranks)
+
+
+def _groups(switch_groups: Sequence[Sequence[int]], on_ports: set[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    groups = tuple(tuple(group) for group in switch_groups)
+    ranks = [rank for group in groups for rank in group]
+    if len(set(ranks)) < len(ranks) or any(
+        (one, other) in on_ports for group in groups for one in group for other in group
+    ):
+        raise UnsupportedError(
+            f"switch_groups is {shown([*map(list, groups)])}; expected ranks of one box in each, and no rank twice"
+        )
+    return groups
+
+
+def _gpus(
+    program: Program,
+    on_ports: set[tuple[int, int]],
+    groups: tuple[tuple[int, ...], ...],
+    options: PlanOptions,
+    count: int,
+) -> tuple[Gpu, ...]:
+    ends = Connections.of(program, on_ports)
+    multicasts = plan_multicasts(program, global_order(program), groups)
+    order = multicasts.order
+    steps: dict[int, list[int]] = defaultdict(list)
+    for number in order.sequence:
+        steps[order.sites[number].rank].append(number)
+
+    transfers = plan_transfers(program, order, on_ports)
+    gpus = []
+    for rank in program.ranks:
+        writer = RankWriter(program, multicasts, rank.rank, steps[rank.rank], transfers, ends)
+        blocks = writer.write(options.max_thread_blocks, options.slice_bytes, count)
+        # Buffers that a rank of a broadcast or reduce leaves alone have their size all the same.
+        sizes = rank.input_chunks or rank.output_chunks, rank.output_chunks or rank.input_chunks
+        peers = {kind: tuple(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
+        switches = tuple(SwitchGroup("output", group) for group in multicasts.groups if rank.rank in group)
+        scratch, semaphores = transfers.scratch[rank.rank], (0,) * len(writer.semaphores)
+        gpus.append(Gpu(*sizes, scratch, peers, semaphores, blocks, switches))
+    return tuple(gpus)
+
+
+def _size_window(plan: ExecutionPlan, slice_bytes: int | None, count: int) -> tuple[int, int]:
+    """Range of sizes with chunks of at least 16 bytes and buffers of less than 2^32."""
+    smallest, largest = plan.smallest_message, plan.largest_message
+    if slice_bytes is not None and count:
+        largest = min(largest, MAX_ITERATIONS * slice_bytes // count // executor.ALIGNMENT * smallest)
+    if largest < smallest:
+        raise TooLargeError(
+            f"the program has buffers of {max(max(gpu.chunks.values()) for gpu in plan.gpus)} chunks; in MSCCL++ a "
+            f"buffer has fewer than 2^32 bytes and a chunk at least {executor.ALIGNMENT}: plan with fewer trees"
+        )
+    return smallest, largest

@@ -1,1 +1,0 @@
-"""Lowering of a `Program` to an `ExecutionPlan`."""

@@ -1,1 +1,0 @@
-"""Interpreter of execution plans with race detection."""

@@ -1,0 +1,377 @@
+"""Kernels that run execution plans: turns of thread blocks and proxies, the data that these move, and their events.
+
+A turn is a row (process, operation, slice, thread): of a thread block, whose thread is -1, the next operation; of the
+proxy of a port channel, the next request to it, which the thread of a block has made.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...support.arrays import IntArray, SmallArray
+from ...support.kernels import kernel
+from .code import (
+    BEGIN,
+    BEYOND,
+    CODE,
+    COPY,
+    END,
+    JOB,
+    LAST,
+    LOOP,
+    NOP,
+    PIPED,
+    RELAXED,
+    SIGNAL,
+    SIGNALS,
+    SIZE,
+    SPLIT,
+    START,
+    SUM,
+    WAIT,
+    Code,
+)  # fmt: skip
+
+PROCESS, OPERATION, SLICE, THREAD = range(4)
+"""Columns of turns."""
+RUNNABLE, TURNS, NO_END = range(3)
+"""Counts of a run: of runnable processes, of turns, and number of a channel without another end, or -1."""
+THREADS = 2**16
+"""A request is its turn times this, plus its thread."""
+
+
+class Queues(NamedTuple):
+    """First-in first-out queues of numbers: `firsts` and `lasts` (queues,); `values` and `following` (entries,)."""
+
+    firsts: IntArray
+    lasts: IntArray
+    values: IntArray
+    following: IntArray
+    used: IntArray  # (1,)
+
+    @classmethod
+    def of(cls, queues: int, entries: int) -> Queues:
+        """Make empty queues, with room for so many entries in all."""
+        firsts, lasts = np.full((2, queues), -1)
+        values, following = np.empty((2, entries), dtype=np.int64)
+        return cls(firsts, lasts, values, following, np.zeros(1, dtype=np.int64))
+
+
+@kernel
+def push(queues: Queues, number: int, value: int) -> None:
+    """Append a value to a queue."""
+    entry = queues.used[0]
+    queues.used[0] += 1
+    queues.values[entry] = value
+    if queues.firsts[number] < 0:
+        queues.firsts[number] = entry
+    else:
+        queues.following[queues.lasts[number]] = entry
+    queues.lasts[number] = entry
+
+
+@kernel
+def pop(queues: Queues, number: int) -> int:
+    """Return the first value of a queue that is not empty."""
+    entry = queues.firsts[number]
+    queues.firsts[number] = -1 if entry == queues.lasts[number] else queues.following[entry]
+    return int(queues.values[entry])
+
+
+class Run(NamedTuple):
+    """State of a run: turns so far, and where each process is.
+
+    Shapes: `turns` (turns, 4); `at`, `slices` and `sleeping`, the next block that sleeps for the same (blocks,);
+    `runnable` (processes,); `signals` and `sleepers`, the first block that sleeps for each (resources,); `counts` (3,).
+    """
+
+    turns: SmallArray
+    at: IntArray
+    slices: IntArray
+    sleeping: IntArray
+    runnable: IntArray
+    signals: IntArray
+    sleepers: IntArray
+    requests: Queues  # To each proxy
+    counts: IntArray
+
+    @classmethod
+    def of(cls, code: Code, initial: IntArray) -> Run:
+        """Return the state before the first turn."""
+        blocks, resources = len(code.firsts) - 1, len(initial)
+        requests = code.executions * (code.operations[:, CODE] == JOB)
+        room = int((code.executions + requests * (code.operations[:, LAST] - code.operations[:, END])).sum())
+        return cls(
+            turns=np.empty((room, 4), dtype=np.int32),
+            at=code.firsts[:-1].copy(),
+            slices=np.zeros(blocks, dtype=np.int64),
+            sleeping=np.full(blocks, -1),
+            runnable=np.arange(len(code.ranks)),
+            signals=initial.copy(),
+            sleepers=np.full(resources, -1),
+            requests=Queues.of(len(code.other_ends), room),
+            counts=np.array([blocks, 0, -1]),
+        )
+
+
+@kernel
+def run_turns(code: Code, run: Run, seed: int) -> None:
+    """Take turns at random until all processes have finished or wait, or one signals where there is no other end."""
+    random, blocks = np.uint64(seed), len(run.at)
+    while run.counts[RUNNABLE] > 0 and run.counts[NO_END] < 0:
+        # Knuth's linear congruential generator
+        random = random * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+        place = np.int64((random >> np.uint64(33)) % np.uint64(run.counts[RUNNABLE]))
+        process = run.runnable[place]
+        goes_on = _block_turn(code, run, process) if process < blocks else _proxy_turn(code, run, process)
+        if not goes_on:
+            run.counts[RUNNABLE] -= 1
+            run.runnable[place] = run.runnable[run.counts[RUNNABLE]]
+
+
+@kernel
+def _block_turn(code: Code, run: Run, block: int) -> bool:
+    """Run the next operation of a block; False if there is none, or it has to wait."""
+    at, blocks = run.at[block], len(run.at)
+    if at == code.firsts[block + 1]:
+        return False
+    operation = code.operations[at]
+    numbers = code.arguments[operation[END] : operation[LAST]]
+    if operation[CODE] == WAIT:
+        for number in numbers:
+            if run.signals[number] <= 0:
+                run.sleeping[block], run.sleepers[number] = run.sleepers[number], block
+                return False
+    turn = run.counts[TURNS]
+    row = run.turns[turn]
+    row[PROCESS], row[OPERATION], row[THREAD] = block, at, -1
+    row[SLICE] = run.slices[block] if operation[PIPED] else -1
+    run.counts[TURNS] += 1
+    # A pipeline begins again until all slices are through.
+    if operation[LOOP] >= 0 and run.slices[block] + 1 < code.slices:
+        run.slices[block], run.at[block] = run.slices[block] + 1, operation[LOOP]
+    else:
+        run.slices[block] = 0 if operation[LOOP] >= 0 else run.slices[block]
+        run.at[block] += 1
+    for thread, number in enumerate(numbers):
+        if operation[CODE] == WAIT:
+            run.signals[number] -= 1
+        elif operation[CODE] == SIGNAL:
+            _signal(run, number)
+        else:
+            if run.requests.firsts[number - blocks] < 0:
+                _wake(run, number)
+            push(run.requests, number - blocks, turn * THREADS + thread)
+    return True
+
+
+@kernel
+def _proxy_turn(code: Code, run: Run, proxy: int) -> bool:
+    """Serve the next request to a proxy; False if there are no more."""
+    port = proxy - len(run.at)
+    request, row = pop(run.requests, port), run.turns[run.counts[TURNS]]
+    row[:] = run.turns[request // THREADS]
+    row[PROCESS], row[THREAD] = proxy, request % THREADS
+    run.counts[TURNS] += 1
+    if code.operations[row[OPERATION], SIGNALS]:
+        _signal(run, code.other_ends[port])
+    return bool(run.requests.firsts[port] >= 0)
+
+
+@kernel
+def _signal(run: Run, number: int) -> None:
+    """Give a resource a signal, and wake the blocks that sleep for it."""
+    if number < 0:
+        run.counts[NO_END] = -1 - number
+        return
+    run.signals[number] += 1
+    block, run.sleepers[number] = run.sleepers[number], -1
+    while block >= 0:
+        _wake(run, block)
+        block = run.sleeping[block]
+
+
+@kernel
+def _wake(run: Run, process: int) -> None:
+    run.runnable[run.counts[RUNNABLE]] = process
+    run.counts[RUNNABLE] += 1
+
+
+@kernel
+def move_data(code: Code, turns: SmallArray, memory: IntArray) -> tuple[int, int]:
+    """Copy and add up; return how many turns went well, and a place beyond the end of its allocation, or -1."""
+    for number in range(len(turns)):
+        operation, at, thread = code.operations[turns[number, OPERATION]], turns[number, SLICE], turns[number, THREAD]
+        begin, split, end = operation[BEGIN], operation[SPLIT], operation[END]
+        if operation[CODE] == JOB and not 0 <= thread < split - begin:
+            continue  # A proxy copies, not the block that requests it; some only signal.
+        for argument in range(begin, end):
+            place = code.arguments[argument]
+            is_own = operation[CODE] != JOB or argument in (begin + thread, split + thread)
+            if is_own and code.places[place, BEYOND]:
+                return number, place
+        if operation[CODE] == SUM:
+            low, high = _span(code, code.arguments[begin], at)
+            total = np.zeros(high - low, dtype=np.int64)
+            for argument in range(begin, end):
+                low, high = _span(code, code.arguments[argument], at)
+                if argument < split:
+                    total += memory[low:high]
+                else:
+                    memory[low:high] = total
+            continue
+        for copied in range(end - split):
+            if operation[CODE] == COPY or copied == thread:
+                low, high = _span(code, code.arguments[begin + copied], at)
+                data = memory[low:high].copy()
+                low, high = _span(code, code.arguments[split + copied], at)
+                memory[low:high] = data
+    return len(turns), -1
+
+
+@kernel
+def _span(code: Code, place: int, at: int) -> tuple[int, int]:
+    """First element, and the one after the last, of a slice of a place, or of the whole place (-1)."""
+    start, size = code.places[place, START], code.places[place, SIZE]
+    if at < 0:
+        return start, start + size * code.slices
+    return start + size * at, start + size * (at + 1)
+
+
+class Events(NamedTuple):
+    """Events of a run, the first four fields as in `EventGraph`: starts of GPUs first, their ends last.
+
+    `of_turns`, `steps_of_turns` (turns,): the event with what each turn knows, and its number among the turns of its
+    process; `knowledge` (blocks, threads + 1): the event with what each thread of a block knows, and all of them;
+    `tokens`: events of the signals of each resource and the requests to each proxy; `used` (2,): events and `before`.
+    """
+
+    processes: IntArray
+    steps: IntArray
+    starts: IntArray
+    before: IntArray
+    of_turns: IntArray
+    steps_of_turns: IntArray
+    knowledge: IntArray
+    tokens: Queues
+    used: IntArray
+
+    @classmethod
+    def of(cls, code: Code, turns: SmallArray, initial: IntArray) -> Events:
+        """Make room for the events of some turns."""
+        operations = code.operations[turns[:, OPERATION]]
+        lengths = operations[:, LAST] - operations[:, END]
+        waits, blocks = int(lengths[operations[:, CODE] == WAIT].sum()), len(code.firsts) - 1
+        size = 2 * code.num_ranks + blocks + len(turns) + waits
+        threads = int((code.operations[:, LAST] - code.operations[:, END]).max(initial=1))
+        return cls(
+            processes=np.full(size, -1),
+            steps=np.zeros(size, dtype=np.int64),
+            starts=np.zeros(size + 1, dtype=np.int64),
+            before=np.empty(3 * waits + len(turns) + 2 * blocks, dtype=np.int64),
+            of_turns=np.full(len(turns), -1),
+            steps_of_turns=np.zeros(len(turns), dtype=np.int64),
+            knowledge=np.repeat(code.ranks[:blocks, None], threads + 1, axis=1),
+            tokens=Queues.of(len(initial) + len(code.other_ends), int(initial.sum() + lengths.sum()) + len(turns)),
+            used=np.zeros(2, dtype=np.int64),
+        )
+
+
+@kernel
+def write_events(code: Code, turns: SmallArray, initial: IntArray, events: Events) -> None:
+    """Write the events of turns; a GPU that has started is a process of its own, after those of the code."""
+    blocks, resources, counts = len(code.firsts) - 1, len(initial), np.zeros(len(code.ranks), dtype=np.int64)
+    for rank in range(code.num_ranks):
+        _event(events, len(code.ranks) + rank, 1)
+    for resource in range(resources):
+        for _ in range(initial[resource]):
+            push(events.tokens, resource, -1)
+    for turn in range(len(turns)):
+        process, operation = turns[turn, PROCESS], code.operations[turns[turn, OPERATION]]
+        counts[process] += 1
+        events.steps_of_turns[turn] = counts[process]
+        if process < blocks:
+            # All threads do a share of the work, so it knows what all of them know, and not what the first one does.
+            events.of_turns[turn] = events.knowledge[process, -1]
+            _block_events(code, events, process, operation, counts[process], resources)
+            continue
+        # A proxy knows what the thread does that has requested this, and its own turns.
+        _after(events, pop(events.tokens, resources + process - blocks))
+        events.of_turns[turn] = _event(events, process, counts[process])
+        if operation[SIGNALS]:
+            _give(events, code.other_ends[process - blocks], events.of_turns[turn])
+    _write_ends(code, counts, events)
+
+
+@kernel
+def _block_events(code: Code, events: Events, block: int, operation: IntArray, step: int, resources: int) -> None:
+    """Write the events of a turn of a block."""
+    if operation[CODE] == NOP:
+        _meet(events, block, step)
+    elif operation[CODE] == WAIT:
+        _take(code, events, block, operation)
+    elif operation[CODE] in (SIGNAL, JOB):
+        offset = resources - len(code.firsts) + 1 if operation[CODE] == JOB else 0
+        for thread, number in enumerate(code.arguments[operation[END] : operation[LAST]]):
+            # A relaxed signal keeps no accesses in order; its arrival alone shows that this GPU has started.
+            token = code.ranks[block] if operation[RELAXED] else events.knowledge[block, thread]
+            _give(events, number + offset, token)
+
+
+@kernel
+def _write_ends(code: Code, counts: IntArray, events: Events) -> None:
+    """Write the ends of all blocks, then those of all GPUs; `counts`: turns of each process."""
+    blocks = len(code.firsts) - 1
+    for block in range(blocks):
+        _meet(events, block, counts[block])
+    for rank in range(code.num_ranks):
+        for block in range(blocks):
+            if code.ranks[block] == rank:
+                _after(events, events.knowledge[block, -1])
+        _event(events, -1, 0)
+
+
+@kernel
+def _take(code: Code, events: Events, block: int, operation: IntArray) -> None:
+    """Let threads of a block know of the signals that they wait for."""
+    for thread, number in enumerate(code.arguments[operation[END] : operation[LAST]]):
+        token = pop(events.tokens, number)
+        if token >= 0:
+            _after(events, events.knowledge[block, thread])
+            _after(events, token)
+            events.knowledge[block, thread] = _event(events, -1, 0)
+
+
+@kernel
+def _event(events: Events, process: int, step: int) -> int:
+    """Return the number of a new event, which comes after what `_after` was called with since the last one."""
+    event = events.used[0]
+    events.processes[event], events.steps[event], events.starts[event + 1] = process, step, events.used[1]
+    events.used[0] += 1
+    return int(event)
+
+
+@kernel
+def _after(events: Events, event: int) -> None:
+    events.before[events.used[1]] = event
+    events.used[1] += 1
+
+
+@kernel
+def _meet(events: Events, block: int, step: int) -> None:
+    """Let all threads of a block know what each of them knows, and what they have done up to a turn."""
+    row = events.knowledge[block]
+    _after(events, row[-1])
+    for thread in range(len(row) - 1):
+        if row[thread] != row[-1]:
+            _after(events, row[thread])
+    row[:] = _event(events, block, step)
+
+
+@kernel
+def _give(events: Events, number: int, token: int) -> None:
+    """Let whoever takes the next signal of a resource know of an event."""
+    if number >= 0:
+        push(events.tokens, number, token)

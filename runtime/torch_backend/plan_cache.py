@@ -1,0 +1,251 @@
+"""Plan cache of a group of the ``collopt`` backend: plan selection, and the switch to other plans after failures."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
+from ...planners import Plan, load_plan, plan
+from ...planners.failures.folder import INDEX, PlanFolder
+from ...planners.patterns.fast import boxes_of, nic_rates
+from ...planners.patterns.fixed_pattern import Hops
+from ...planners.trees.problem import check_reachable, tree_problem
+from ...schedules import ALLGATHER, Collective
+from ...topologies import Topology, read_topology
+from ...topologies.network.failures import Failure
+from ..execution.agreement import digest
+from ..execution.arguments import import_torch
+from ..execution.execute import program_of
+from .settings import FAILURE_VARIABLES, BackendSettings, told_failures
+
+
+class Request(NamedTuple):
+    """A call to find a plan for; `num_bytes` are those of all shards."""
+
+    collective: Collective
+    num_bytes: int
+    root: int | None
+
+
+class PlanCache:
+    """The plans for one number of ranks: loaded from a folder, or planned on first use; after a `failure`, others."""
+
+    def __init__(self, settings: BackendSettings, num_ranks: int) -> None:
+        self.num_ranks = num_ranks
+        self.slices = settings.slices
+        self.folder = None if settings.plans is None else Path(settings.plans)
+        known = settings.topology
+        self.topology = known if known is None or isinstance(known, Topology) else read_topology(known)
+        self._other_sizes: set[int] = set()
+        watches = any(map(os.environ.get, FAILURE_VARIABLES))
+        self._digest = hashlib.sha256(f"{settings.slices} {settings.min_bytes} {watches}".encode())
+        self._folder = PlanFolder(self.folder) if self.folder and (self.folder / INDEX).exists() else None
+        if self._folder is not None:
+            if self.topology is not None and self.topology.digest != self._folder.topology.digest:
+                raise TopologyError(f"{self.folder} has plans for another network than {_description(self.topology)}")
+            self.topology = self._folder.topology
+        if self.topology is not None:
+            self._digest.update(self.topology.digest.encode())
+        self.ignored: list[str] = []
+        self._plans = [] if self.folder is None else self._load(self.folder)
+        self._planned_here: dict[tuple[Collective, int | None], Plan | str] = {}
+        self._fastest_cached = lru_cache(maxsize=4096)(self._fastest)
+        self._known, self.failure = self.topology, Failure()
+        self._intact = self._plans[0][1].topology if self._plans else self.topology
+        self.watches_failures = watches and self._intact is not None and self._intact.num_ranks == num_ranks
+
+    @property
+    def digest(self) -> str:
+        """Equal on ranks that have the same plans and settings."""
+        return self._digest.hexdigest()
+
+    def find(self, request: Request) -> Plan | str:
+        """Return the plan for a call, or the reason why there is none."""
+        suitable = [] if self.failure.faults else self._suitable(request.collective, request.root)
+        if len(suitable) > 1:
+            return self._fastest_cached(request)
+        if suitable:
+            return suitable[0]
+        if self.topology is None or self.topology.num_ranks != self.num_ranks:
+            return self._missing_reason(request)
+        key = request.collective, request.root
+        if key not in self._planned_here:
+            self._planned_here[key] = self._planned(*key)
+        return self._planned_here[key]
+
+    def switch(self, failures: str) -> None:
+        """Plan for what failures, one in a line, leave of the network; `ColloptError` if ranks cannot go on then."""
+        assert self._intact is not None  # Or it would not watch failures.
+        failure = Failure.read(self._intact, failures.splitlines())
+        left = failure.applied(self._intact)
+        if left.num_ranks != self.num_ranks:
+            raise UnsupportedError(
+                f"{failure} leaves {left.num_ranks} of {self.num_ranks} ranks; start the job without it"
+            )
+        check_reachable(left, ALLGATHER)
+        self.failure, self.topology = failure, left if failure.faults else self._known
+        self._planned_here.clear()
+        self.__dict__.pop("boxes", None)
+
+    @cached_property
+    def boxes(self) -> tuple[tuple[int, ...], tuple[tuple[Fraction, ...], ...]] | str:
+        """GPUs of each box, a run of ranks, and the rates of their NICs where these differ; or why there are none."""
+        network = self.topology if self.failure.faults or not self._plans else self._plans[0][1].topology
+        if network is None or network.num_ranks != self.num_ranks:
+            return "the network of as many ranks is not known; give configure a topology"
+        try:
+            hops = Hops(tree_problem(network, "broadcast", ()))
+            boxes = boxes_of(hops)
+        except ColloptError:
+            return f"{network.name} has not several boxes in which GPUs reach each other directly"
+        if np.concatenate(boxes).tolist() != list(range(self.num_ranks)):
+            return f"the boxes of {network.name} are not runs of consecutive ranks"
+        rates = nic_rates(hops, boxes)
+        if lost := [box for box, row in enumerate(rates) if not any(row)]:
+            return f"box {lost[0]} of {network.name} reaches no others"
+        return tuple(map(len, boxes)), rates
+
+    def _load(self, folder: Path) -> list[tuple[str, Plan]]:
+        """Read all plans of the folder; keep those for as many ranks of collectives that the backend runs."""
+        paths = sorted(folder.glob("*.json"))
+        if not paths:
+            raise FileFormatError(f"{folder} has no plan files; expected some called *.json, as Plan.save writes them")
+        kept: list[tuple[str, Plan]] = []
+        for path in paths:
+            self._digest.update(path.read_bytes())
+            if self._folder is not None:  # which has checked them, and loads plans when they are picked
+                continue
+            try:
+                found = load_plan(path)
+            except UnsupportedError as error:  # such as of a collective that nobody registered
+                self.ignored.append(f"{path.name}: {str(error).removeprefix(f'{path}: ')}")
+                continue
+            if found.collective.parts_differ:
+                self.ignored.append(f"{path.name}: calls of {found.collective} are not run by plans")
+                continue
+            if found.topology.num_ranks != self.num_ranks:
+                self._other_sizes.add(found.topology.num_ranks)
+                continue
+            self._check_network(path.name, found, kept)
+            kept.append((path.name, found))
+        return kept
+
+    def _check_network(self, name: str, found: Plan, before: list[tuple[str, Plan]]) -> None:
+        """Refuse a plan whose network differs from that of the other plans."""
+        known = self.topology
+        of = "the topology given"
+        if known is None or known.num_ranks != self.num_ranks:
+            if not before:
+                return
+            of, known = before[0][0], before[0][1].topology
+        if found.topology.digest != known.digest:
+            raise TopologyError(
+                f"{name} is for another network of {self.num_ranks} ranks, {_description(found.topology)}, than {of}, "
+                f"{_description(known)}; keep the plans for one network in a folder"
+            )
+
+    def _suitable(self, collective: Collective, root: int | None) -> list[Plan]:
+        return [each for each, of_root in self._lowered.get(collective, ()) if of_root == root]
+
+    @cached_property
+    def _lowered(self) -> dict[Collective, list[tuple[Plan, int | None]]]:
+        """Plans with equal shards that can be lowered, and their roots."""
+        plans: dict[Collective, list[tuple[Plan, int | None]]] = {}
+        for _, each in self._plans:
+            try:
+                layout = program_of(each).layout
+            except ColloptError:
+                continue
+            if not each.collective.is_sharded or len(set(layout.shards)) == 1:
+                plans.setdefault(each.collective, []).append((each, layout.root))
+        return plans
+
+    def _fastest(self, request: Request) -> Plan:
+        """Choose the plan with the least predicted time; ties go to the first file name."""
+        size, slices = request.num_bytes, self.slices
+        suitable = self._suitable(request.collective, request.root)
+        return min(suitable, key=lambda each: each.estimate(size, slices if each.schedule.num_trees else None))
+
+    def _planned(self, collective: Collective, root: int | None) -> Plan | str:
+        assert self.topology is not None  # `find` has looked.
+        options: dict[str, Any] = {} if root is None else {"root": root}
+        try:
+            made = self._picked(collective, root) or plan(self.topology, collective, **options)
+            program_of(made)
+        except ColloptError as error:
+            return f"no plan of it can be made or run on {self.topology.name}: {error}"
+        return made
+
+    def _picked(self, collective: Collective, root: int | None) -> Plan | None:
+        """Pick the plan after the failure from the folder, if that has one."""
+        if self._folder is None or self._folder.root != root:
+            return None
+        try:
+            return self._folder.pick(self.failure, collective)
+        except (NoAnswerError, UnsupportedError):
+            return None
+
+    def _missing_reason(self, request: Request) -> str:
+        """Return why no plan was found, and which plans there are."""
+        where = "the topology given" if self.folder is None else str(self.folder)
+        there = sorted({each.name + _root_text(root) for each, plans in self._lowered.items() for _, root in plans})
+        if there:
+            wanted = f"it{_root_text(request.root)}"
+            return f"{where} has no plan of {wanted}; those that can be run here are of {', '.join(there)}"
+        if self.topology is not None:
+            self._other_sizes.add(self.topology.num_ranks)
+        others = ", ".join(map(str, sorted(self._other_sizes - {self.num_ranks})))
+        return f"{where} has nothing that can be run on {self.num_ranks} ranks" + f", only for {others}" * bool(others)
+
+
+def _root_text(root: int | None) -> str:
+    return "" if root is None else f" with root {root}"
+
+
+def _description(topology: Topology) -> str:
+    """Name a network with its digest."""
+    return f"{topology} (digest {topology.digest[:12]})"
+
+
+FAILURE_CALLS = 16  # of which one compares what ranks are told
+
+
+class FailureWatch:
+    """What the ranks of a group are told of failures, compared over `wrapped`, whose calls run in order."""
+
+    def __init__(self, cache: PlanCache, wrapped: Any, devices: Sequence[str]) -> None:
+        self._cache, self._wrapped = cache, wrapped
+        self._device = "cpu" if "cpu" in devices else devices[0]
+        self._calls, self._told = 0, ""
+
+    def follow(self) -> str:
+        """Switch plans once all ranks are told the same; return why not, or nothing.  All ranks make the same calls."""
+        self._calls += 1
+        if self._calls % FAILURE_CALLS != 1:
+            return ""
+        told = told_failures()
+        problem = ""
+        if not self._is_same(digest(told.encode())):
+            problem = "ranks are told of different failures"
+        elif told != self._told:
+            self._told = told
+            try:
+                self._cache.switch(told)
+            except ColloptError as error:
+                problem = str(error)
+        return problem and f"{problem}; the plans stay those for {self._cache.failure}"
+
+    def _is_same(self, number: int) -> bool:
+        """Whether all ranks have this number: then it is the least of all, and the most."""
+        torch, dist = import_torch()
+        least_and_most = torch.tensor([number, -number], dtype=torch.int64, device=self._device)
+        opts = dist.AllreduceOptions()
+        opts.reduceOp = dist.ReduceOp.MIN
+        self._wrapped.allreduce([least_and_most], opts).wait()
+        return bool(least_and_most.tolist() == [number, -number])

@@ -1,0 +1,137 @@
+"""Verification of the paths of a schedule, independent of the code that makes them."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import CertificateError
+from ..support.arrays import BoolArray, IntArray
+from ..support.lookup import rows_with_repeats
+from ..support.validation import as_kind
+from ..topologies import Topology
+from ..topologies.network.topology import as_topology
+from .collective import Direction
+from .loads import hop_ends
+
+
+class Hops(NamedTuple):
+    """All hops of all paths: the path and the link of each."""
+
+    paths: IntArray
+    links: IntArray
+
+
+def check_kinds(schedule: object, kind: type, topology: object) -> None:
+    """Raise `CertificateError` unless a schedule is of a kind, and a topology is one."""
+    as_kind(schedule, kind, "the schedule", error=CertificateError)
+    as_topology(topology, CertificateError)
+
+
+def check_arrays(schedule: object, shapes: Mapping[str, tuple[int, ...]], what: str) -> None:
+    """Raise `CertificateError` unless arrays are of int64, those named routes of int32 in trees, and of their shape."""
+    for name, shape in shapes.items():
+        array = getattr(schedule, name)
+        dtype = np.dtype(np.int32 if name == "routes" and len(shape) == 2 else np.int64)
+        if array.dtype != dtype or array.shape != shape:
+            raise CertificateError(
+                f"the {what}'s {name} are {array.dtype} of shape {array.shape}; expected {dtype}, {shape}"
+            )
+
+
+def check_steps_used(steps: IntArray) -> None:
+    """Refuse an empty step, which would cost time; `steps` int64 (entries,), none below 0."""
+    # With more steps than entries one of the first is empty, so there is no need to look at later ones.
+    last = min(int(steps.max()), len(steps))
+    unused = np.ones(last + 1, dtype=np.bool_)
+    unused[np.minimum(steps, last)] = False
+    refuse_if(unused, "nothing is sent in step {}")
+
+
+def refuse_if(wrong: BoolArray, message: str, offset: int = 0) -> None:
+    """Raise with `message`, its ``{}`` filled with the index of the first wrong entry, counted from `offset`."""
+    if wrong.any():
+        where = [int(place) for place in np.argwhere(wrong)[0]]
+        where[0] += offset
+        raise CertificateError(message.format(*where))
+
+
+def verified_hops(
+    starts: IntArray,
+    nodes: IntArray,
+    direction: Direction,
+    topology: Topology,
+    what: str,
+    switches: frozenset[int] = frozenset(),
+) -> Hops:
+    """Check `switched_paths`, and that they follow links of the topology."""
+    path = switched_paths(starts, nodes, topology.num_ranks, what, switches, len(topology.nodes))
+    return _hops_on_links(path, starts, nodes, direction, topology)
+
+
+def verified_routes(starts: IntArray, nodes: IntArray, topology: Topology, what: str) -> Hops:
+    """Check `routed_paths`, and that they follow links of the topology."""
+    path = routed_paths(starts, nodes, topology.num_ranks, what, len(topology.nodes))
+    return _hops_on_links(path, starts, nodes, "broadcast", topology)
+
+
+ANY_NODES = 2**62  # Where no network says how many there are
+
+
+def switched_paths(
+    starts: IntArray,
+    nodes: IntArray,
+    num_ranks: int,
+    what: str,
+    switches: frozenset[int] = frozenset(),
+    num_nodes: int = ANY_NODES,
+) -> IntArray:
+    """Check that every path runs from rank to rank, through switches only, none twice; return the path of each node.
+
+    Paths may also begin and end at `switches`.  Shapes: `starts` int64 (paths + 1,).
+    """
+    path = _cut_paths(starts, nodes, num_nodes, what)
+    at_end, rank = _ends(starts), nodes < num_ranks
+    free = ~rank & np.isin(nodes, list(switches))
+    if len(misplaced := path[(at_end != rank) & ~free]):
+        raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank through switches only")
+    _refuse_circles(starts, nodes)
+    return path
+
+
+def routed_paths(starts: IntArray, nodes: IntArray, num_ranks: int, what: str, num_nodes: int = ANY_NODES) -> IntArray:
+    """Check that every path runs from rank to rank, through any nodes, none twice; return the path of each node."""
+    path = _cut_paths(starts, nodes, num_nodes, what)
+    if len(misplaced := path[_ends(starts) & (nodes >= num_ranks)]):
+        raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank")
+    _refuse_circles(starts, nodes)
+    return path
+
+
+def _cut_paths(starts: IntArray, nodes: IntArray, num_nodes: int, what: str) -> IntArray:
+    if len(starts) < 2 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():
+        raise CertificateError(f"the {what}'s path_starts do not cut its path_nodes into paths of two or more nodes")
+    refuse_if((nodes < 0) | (nodes >= num_nodes), "path node {} is not a node of the topology")
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def _refuse_circles(starts: IntArray, nodes: IntArray) -> None:
+    if len(again := rows_with_repeats(starts, nodes)):
+        raise CertificateError(f"path {again[0]} passes a node twice")
+
+
+def _ends(starts: IntArray) -> npt.NDArray[np.bool_]:
+    at_end = np.zeros(int(starts[-1]), dtype=np.bool_)
+    at_end[starts[:-1]] = at_end[starts[1:] - 1] = True
+    return at_end
+
+
+def _hops_on_links(path: IntArray, starts: IntArray, nodes: IntArray, direction: Direction, topology: Topology) -> Hops:
+    tails, heads = hop_ends(starts, nodes, direction)
+    paths, places = np.delete(path, starts[1:] - 1), topology.link_places(tails, heads)
+    if (places < 0).any():
+        hop = int(np.flatnonzero(places < 0)[0])
+        tail, head = topology.nodes[tails[hop]], topology.nodes[heads[hop]]
+        raise CertificateError(f"path {paths[hop]} uses a link from {tail!r} to {head!r}, which does not exist")
+    return Hops(paths, places)

@@ -1,1 +1,0 @@
-"""`Schedule`, routes and their check, congestion."""

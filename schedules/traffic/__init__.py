@@ -1,1 +1,0 @@
-"""Collectives, shard weights, traffic matrices."""

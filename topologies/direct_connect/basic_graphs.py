@@ -1,0 +1,305 @@
+"""Rings, tori, hypercubes, Hamming, complete and bipartite graphs, Diamond, double binary trees.
+
+Links have unit bandwidth and no latency by default.
+"""
+
+from collections.abc import Sequence
+from itertools import permutations, product
+from math import prod
+
+import numpy as np
+
+from ...errors import TopologyError
+from ...support.arrays import IntArray
+from ...support.quantities import Exact, as_bandwidth, as_latency
+from ...support.validation import as_flag, as_list, as_size, check_links, shown
+from ..network.direct_graph import DirectGraph
+from ..network.topology import Topology
+from ..switched.box_files import even_twists, torus_links
+from .arcs import arcs_to, bidirectional_arcs, check_graph, topology_from_arcs, topology_from_heads
+
+ROUTER_WIDTH = 16  # bandwidth between a node and its router, in multiples of the ports': inside a chip
+
+
+def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: bool = True) -> Topology:
+    """Ring of n compute nodes.
+
+    In a bidirectional ring of two, both ports of a node lead to the same neighbor: the link has twice the bandwidth.
+
+    Parameters
+    ----------
+    n : int
+        2 to 65536; nodes are called ``gpu0``, ``gpu1``, ... along the ring.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
+    bidirectional : bool
+        Whether there are links in both directions.
+
+    Examples
+    --------
+    >>> ring(2, bandwidth=25).link("gpu0", "gpu1").bandwidth
+    Fraction(50, 1)
+    """
+    n = as_size(n, "n", least=2)
+    both = as_flag(bidirectional, "bidirectional")
+    arcs = [(node, (node + 1) % n) for node in range(n)]
+    if both:
+        arcs = [arc for tail, head in arcs for arc in ((tail, head), (head, tail))]
+    graph = f"BiRing(2, {n})" if both else f"UniRing(1, {n})"
+    return _network(np.array(arcs), _numbered(n), f"ring-{n}", graph, bandwidth, latency)
+
+
+def torus(
+    *shape: int | Sequence[int], bandwidth: Exact = 1, latency: Exact = 0, routers: bool = False, single: bool = False
+) -> Topology:
+    """Torus: a grid of compute nodes in which every row is a bidirectional ring.
+
+    Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbor, so that link
+    has twice the bandwidth.  Node ``gpu1.0.3`` sits at coordinates (1, 0, 3); ranks count the last coordinate fastest.
+
+    Parameters
+    ----------
+    *shape : int
+        Nodes along each dimension, each 2 or more: ``torus(4, 4, 2)``, or ``torus((4, 4, 2))``.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
+    routers : bool
+        Whether each node has a router that passes messages on without it.  It is a switch, linked to the node without
+        latency, by 16 times the bandwidth of its ports, so that messages to different ports do not wait for each other.
+    single : bool
+        Whether a node has one port, and not two, along dimensions of size 2.
+
+    Examples
+    --------
+    >>> [str(torus(4, 2).link("gpu0.0", node).bandwidth) for node in ("gpu0.1", "gpu1.0")]
+    ['2', '1']
+    >>> torus(4, 2, single=True).link("gpu0.0", "gpu0.1").bandwidth
+    Fraction(1, 1)
+    >>> torus(4, 4, routers=True).link("gpu0.0", "router0.0").bandwidth
+    Fraction(64, 1)
+    """
+    with_routers, one_port = as_flag(routers, "routers"), as_flag(single, "single")
+    sizes = _sizes(shape)
+    if not sizes:
+        raise TopologyError("the shape of the torus is empty; expected one size per dimension, such as torus(4, 4)")
+    label = "x".join(map(str, sizes)) + "-single" * one_port
+    check_links(2 * len(sizes) * prod(sizes), f"torus {label}")
+    links = torus_links(sizes, [True] * len(sizes))
+    back = np.array([not one_port or size > 2 for size in sizes])[links[:, 2]]
+    arcs = links[:, [[0, 1], [1, 0]]][np.column_stack([back | True, back])]
+    names = ["gpu" + ".".join(map(str, place)) for place in product(*map(range, sizes))]
+    if with_routers:
+        return _with_routers(arcs, names, f"torus-{label}-routers", bandwidth, latency)
+    graph = f"Torus({', '.join(map(str, sizes))})"
+    return _network(arcs, names, f"torus-{label}", graph, bandwidth, latency)
+
+
+def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Hypercube of 2**dimension compute nodes; neighbors differ in one bit of their rank.
+
+    Parameters as for `ring`, with the dimension, 1 to 15, for n.
+
+    Examples
+    --------
+    >>> [link.head for link in hypercube(3).out_links("gpu5")]
+    ['gpu4', 'gpu7', 'gpu1']
+    """
+    dimension = as_size(dimension, "dimension", most=15)
+    size = 2**dimension
+    heads = np.arange(size)[:, None] ^ (1 << np.arange(dimension))
+    names = f"hypercube-{dimension}", f"Q({dimension})"
+    return _network(arcs_to(heads), _numbered(size), *names, bandwidth, latency)
+
+
+def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Complete graph: a link between every two of n compute nodes.
+
+    Parameters as for `ring`, but n is at most 1024.
+    """
+    n = as_size(n, "n", least=2, most=1024)
+    return _network(
+        np.array(list(permutations(range(n), 2))), _numbered(n), f"complete-{n}", f"K({n})", bandwidth, latency
+    )
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"gpu{rank}" for rank in range(count)]
+
+
+def _network(
+    arcs: IntArray, names: list[str], name: str, graph_name: str, bandwidth: Exact, latency: Exact
+) -> Topology:
+    """Make the topology with its links in the order of the arcs, unlike `Topology.from_graph`."""
+    _, first, counts = np.unique(arcs[:, 0] * len(names) + arcs[:, 1], return_index=True, return_counts=True)
+    order, speed, delay = np.argsort(first), as_bandwidth(bandwidth, name), as_latency(latency, name)
+    rates = [(speed * count, delay) for count in range(1, int(counts.max()) + 1)]
+    tails, heads = arcs[first[order]].T
+    topology = Topology.from_arrays(tails, heads, counts[order] - 1, rates, compute=names, name=name)
+    object.__setattr__(topology, "graph", DirectGraph.from_arcs(len(names), arcs, graph_name))
+    return topology
+
+
+def _with_routers(arcs: IntArray, names: list[str], name: str, bandwidth: Exact, latency: Exact) -> Topology:
+    """Make the topology in which arcs join routers, each with a wide link to a node of its own."""
+    routers = [name.replace("gpu", "router") for name in names]
+    ports, speed = len(arcs) // len(names), as_bandwidth(bandwidth, "every link")
+    links = [(routers[tail], routers[head], speed, latency) for tail, head in arcs.tolist()]
+    for ends in zip(names, routers, strict=True):
+        links += [(*pair, ROUTER_WIDTH * ports * speed, 0) for pair in (ends, ends[::-1])]
+    return Topology.from_links(links, compute=names, switches=routers, name=name)
+
+
+def twisted_torus(
+    *shape: int | Sequence[int], twist: int | None = None, bandwidth: Exact = 1, latency: Exact = 0
+) -> Topology:
+    """Torus whose wraparound links are shifted along other dimensions.
+
+    Twisted tori of Cámara et al. (IEEE Transactions on Parallel and Distributed Systems 21, 2010), which the
+    direct-connect paper cites as [26]; TPU v4 has the shapes k x k x 2k and k x 2k x 2k.  Every node has two links per
+    dimension; two of them that lead to the same neighbor are merged, as in `torus`.  Ranks count the last coordinate
+    fastest.
+
+    Parameters
+    ----------
+    *shape : int
+        Nodes along each of at least two dimensions: some k and the others 2 k, such as 4 x 4 x 8, 4 x 8 x 8 or 4 x 8.
+        With `twist`, any two sizes; at most 2**16 nodes and 2**20 links.
+    twist : int, optional
+        For two dimensions: shift of the wraparound links of the first along the second, less than its size.  By default
+        the wraparound links of a dimension of size k are shifted by k along all those of size 2 k.
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link, in each direction.
+
+    Examples
+    --------
+    >>> from collopt.topologies import torus
+    >>> twisted_torus(4, 4, 8).graph.diameter, torus(4, 4, 8).graph.diameter
+    (6, 8)
+    >>> twisted_torus(3, 5, twist=2)
+    <Topology 'TwistedTorus(3, 5, twist 2)': 15 ranks, 60 links>
+    """
+    sizes = _sizes(shape)
+    name = f"TwistedTorus({', '.join(map(str, sizes))}{'' if twist is None else f', twist {shown(twist)}'})"
+    twists = _twists(sizes) if twist is None else [[0, _as_twist(twist, sizes)], [0, 0]]
+    check_graph(name, prod(sizes), 2 * len(sizes))
+    edges = torus_links(sizes, [True] * len(sizes), twists)[:, :2]
+    return topology_from_arcs(prod(sizes), bidirectional_arcs(edges), name, bandwidth, latency)
+
+
+def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Hypercube with two opposite links of one square crossed, which reduces its diameter by one.
+
+    The twisted cube of Esfahanian, Ni and Sagan (IEEE Transactions on Computers 40, 1991), which the direct-connect
+    paper compares with the hypercube in section A.1.  Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ
+    in one bit.  Parameters as for `hypercube`, but the dimension is at least 3.
+    """
+    dimension = as_size(dimension, "dimension", least=3, most=15)
+    heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
+    heads[:4, 0] = 3, 2, 1, 0
+    return topology_from_heads(heads, f"TwistedQ({dimension})", bandwidth, latency)
+
+
+def _sizes(shape: tuple[object, ...]) -> list[int]:
+    """Read the sizes of dimensions, or one sequence of them, as numpy's functions of shapes do."""
+    listed = (
+        as_list(shape[0], "the shape of the torus") if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    )
+    return [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(listed)]
+
+
+def _as_twist(twist: object, sizes: list[int]) -> int:
+    if len(sizes) != 2:
+        raise TopologyError(f"twist goes with two dimensions; expected a shape of two sizes, not {shown(sizes)}")
+    return as_size(twist, "twist", least=0, most=sizes[1] - 1)
+
+
+def _twists(sizes: list[int]) -> list[list[int]]:
+    if (twists := even_twists(sizes)) is None:
+        raise TopologyError(
+            f"the shape of the twisted torus is {shown(sizes)}; expected sizes k and 2 k, both of them, such as "
+            "4, 4, 8, or two sizes and a twist"
+        )
+    return twists
+
+
+DIAMOND = ((1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4))  # heads of the two arcs out of each node
+
+
+def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Complete bipartite graph K_{d,d}: a link between each of d compute nodes and each of d others.
+
+    Direct-connect paper, Figure 1 and Table 9.  Nodes 0 to d - 1 are on one side, d to 2 d - 1 on the other.
+
+    Parameters as for `ring`, with the degree, the paper's d, from 1 to 724, for n.
+    """
+    degree = as_size(degree, "degree", most=724)
+    sides = np.repeat([[1], [0]], degree, axis=0) * degree
+    return topology_from_heads(sides + np.arange(degree), f"K({degree}, {degree})", bandwidth, latency)
+
+
+def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Hamming graph H(n, q): words of n letters out of q, linked if they differ in one place.
+
+    The Cartesian power of a complete graph (direct-connect paper, Table 9); of two letters, a hypercube.  Nodes are
+    numbered in the order of their words.
+
+    Parameters as for `ring`, with the dimension, the paper's n, and the size, the paper's q, of at least 2, for n.
+    There are q**n nodes of degree n (q - 1).
+    """
+    dimension, size = as_size(dimension, "dimension", most=16), as_size(size, "size", least=2)
+    name = f"H({dimension}, {size})"
+    check_graph(name, size**dimension, dimension * (size - 1))
+    nodes, places = np.arange(size**dimension)[:, None], size ** np.arange(dimension)[::-1]
+    letters = nodes // places % size
+    changed = (letters[:, :, None] + np.arange(1, size)) % size
+    heads = nodes[:, :, None] + (changed - letters[:, :, None]) * places[:, None]
+    return topology_from_heads(heads.reshape(len(nodes), -1), name, bandwidth, latency)
+
+
+def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Diamond: 8 compute nodes of degree 2 with a bandwidth-optimal allgather in 3 steps.
+
+    Direct-connect paper, Figure 19 and Table 9.  The schedule, in `base_schedule_rows`, is not breadth-first.  The arcs
+    agree with everything that the paper prints of Diamond: steps, bandwidth, and in Table 7 the all-to-all throughput
+    of its expansions.  The transpose agrees as well.
+
+    Parameters
+    ----------
+    bandwidth, latency : int, float, str or Fraction
+        GB/s and µs of each link.
+    """
+    return topology_from_heads(np.array(DIAMOND, dtype=np.int64), "Diamond", bandwidth, latency)
+
+
+def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
+    """Two binary trees of bidirectional links in which no compute node but the root is an inner node of both.
+
+    A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.  The
+    variant is that of `double_binary_tree_parents`.  It is not regular: nodes have up to 4 links; a link of both trees
+    counts twice.  Node 0 is the root of both.  Parameters as for `ring`.
+    """
+    n = as_size(n, "n", least=2)
+    edges = [(parent, node) for parents in double_binary_tree_parents(n) for node, parent in enumerate(parents) if node]
+    return topology_from_arcs(n, bidirectional_arcs(edges), f"DoubleBinaryTree({n})", bandwidth, latency)
+
+
+def double_binary_tree_parents(count: int) -> tuple[list[int], list[int]]:
+    """Return the parents of nodes 0 to `count` - 1 in two trees with root 0 that share no other inner node.
+
+    The first tree numbers the nodes below the root, whose parent is -1, in order, so odd nodes are leaves.  The second
+    tree is its mirror image, or for an even `count` its shift by one, which exchanges odd and even nodes.
+    """
+    below_root = count - 1
+    first = [-1, *(_parent_in_order(node, below_root) for node in range(1, count))]
+    moved = [0, *(below_root + 1 - node if below_root % 2 == 0 else node % below_root + 1 for node in range(1, count))]
+    second = [-1] * count
+    for node in range(1, count):
+        second[moved[node]] = moved[first[node]]
+    return first, second
+
+
+def _parent_in_order(node: int, count: int) -> int:
+    """Return a node's parent in the in-order numbered binary tree of nodes 1 to `count`; 0 for its top."""
+    lowest = node & -node
+    above = (node ^ lowest) | (lowest << 1)
+    return above if above <= count else node ^ lowest

@@ -1,1 +1,0 @@
-"""Graph theory of direct-connect networks: expansions, isomorphism, automorphisms, orbits, Moore bounds."""

@@ -1,1 +1,0 @@
-"""Reader of NCCL and RCCL topology XML, including PCIe."""

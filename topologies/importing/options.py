@@ -1,0 +1,193 @@
+"""GPU models with the bandwidths of their NVLinks or xGMI links, and options that complete a file of a box.
+
+Every kind of link has two figures: the *line* rate of the vendors' data sheets and ForestColl, and the lower *nccl*
+figure that NCCL and RCCL use (``src/graph/topo.h`` of both), which allows for packet headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from ...errors import TopologyError
+from ...support.quantities import Exact, as_bandwidth
+from ...support.validation import shown
+from ..network.topology import SwitchLimits
+from ..switched.box_files import stored_box
+
+FIGURES = ("line", "nccl")  # names of the two figures; the first is the default
+
+
+class Lane(NamedTuple):
+    """GB/s of one lane in one direction: line rate, and NCCL's figure."""
+
+    line: Fraction
+    nccl: Fraction
+
+
+def _lane(transfers: str, coding: Fraction, nccl: int) -> Lane:
+    return Lane(Fraction(transfers) * coding / 8, Fraction(nccl, 80))
+
+
+CODING_8B10B = Fraction(8, 10)
+CODING_128B130B = Fraction(128, 130)
+CODING_FLIT = Fraction(242, 256)
+
+LANE_RATES = {
+    "2.5": _lane("2.5", CODING_8B10B, 15),
+    "5": _lane("5", CODING_8B10B, 30),
+    "8": _lane("8", CODING_128B130B, 60),
+    "16": _lane("16", CODING_128B130B, 120),
+    "32": _lane("32", CODING_128B130B, 240),
+    "64": _lane("64", CODING_FLIT, 480),
+}
+"""By GT/s.  Of the bits on the line, 8 of 10 are data up to 5 GT/s, 128 of 130 up to 32, and 242 of 256 bytes of a
+flit at 64 (PCI Express base specification)."""
+
+DEFAULT_SPEED = "8"
+DEFAULT_LANES = 16  # NCCL's defaults for missing values: generation 3 with sixteen lanes
+
+
+class GpuProduct(NamedTuple):
+    """One GPU model."""
+
+    name: str  # in lower case
+    vendor: str  # ``"nvidia"`` or ``"amd"``
+    code: str  # NVIDIA's compute capability times ten (``"90"``), AMD's architecture (``"gfx942"``)
+    links: int  # NVLinks or xGMI links of the GPU; 0 where it has none
+    line: Fraction  # GB/s of one link in one direction, by data sheet
+    nccl: Fraction  # GB/s of one link in one direction, as NCCL or RCCL counts
+    lane_speed: str  # GT/s of each of its 16 PCIe lanes, a key of `LANE_RATES`
+
+    def link(self, figures: str) -> Fraction:
+        """Return GB/s of one link in one direction, by one of `FIGURES`."""
+        return self.line if figures == "line" else self.nccl
+
+    def rate_note(self, figures: str) -> str:
+        """Return the note on the bandwidth that its links are modeled with."""
+        kind, library = ("NVLink", "NCCL") if self.vendor == "nvidia" else ("xGMI link", "RCCL")
+        whose = "its line rate" if figures == "line" else f"the bandwidth that {library} plans with"
+        return (
+            f"every {kind} of {self.name} is modeled with {float(self.link(figures)):g} GB/s in each direction, {whose}"
+        )
+
+    @property
+    def switch_limits(self) -> tuple[SwitchLimits, ...]:
+        """Limits of its NVSwitch; empty where that neither multicasts nor reduces."""
+        return stored_box(NVLINK_SHARP[self.name]).limits if self.name in NVLINK_SHARP else ()
+
+
+NVLINK_SHARP = {"h100": "dgx-h100", "h800": "dgx-h100", "b200": "dgx-b200", "b300": "dgx-b300"}
+"""GPUs whose NVSwitch has NVLink SHARP, and a box with this NVSwitch."""
+PRODUCTS = {
+    name: GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), lane_speed)
+    for name, vendor, code, links, line, nccl, lane_speed in (
+        ("p100", "nvidia", "60", 4, "20", "18", "8"),
+        ("v100", "nvidia", "70", 6, "25", "20", "8"),
+        ("a100", "nvidia", "80", 12, "25", "20", "16"),
+        ("a800", "nvidia", "80", 8, "25", "20", "16"),
+        ("a40", "nvidia", "86", 4, "14.0625", "12", "16"),
+        ("a10", "nvidia", "86", 0, "0", "0", "16"),
+        ("l40s", "nvidia", "89", 0, "0", "0", "16"),
+        ("h100", "nvidia", "90", 18, "25", "20.6", "32"),
+        ("h800", "nvidia", "90", 8, "25", "20.6", "32"),
+        ("b200", "nvidia", "100", 18, "50", "40.1", "32"),
+        ("b300", "nvidia", "103", 18, "50", "40.1", "64"),
+        ("rtxpro6000", "nvidia", "120", 0, "0", "0", "32"),
+        ("mi100", "amd", "gfx908", 3, "46", "24", "16"),
+        ("mi250", "amd", "gfx90a", 8, "50", "36", "16"),
+        ("mi300x", "amd", "gfx942", 7, "64", "48", "32"),
+        ("mi350x", "amd", "gfx950", 7, "76.8", "48", "32"),
+    )
+}
+"""By name; the first of those with one code is the default for files that state only the code.
+
+Compute capabilities are those of NVIDIA's list (https://developer.nvidia.com/cuda-gpus).  Line rates and numbers of
+links are those of the vendors' data sheets, which state both directions of all links together.  In one direction,
+NVLink 1 has 20 GB/s, NVLink 2 to 4 25, NVLink 5 50 (1800 GB/s of 18 links), the bridge of GA102 14.0625 (112.5 of four
+links); A800 and H800 have 8 links (400 GB/s), H20 has all 18 (900).  An xGMI link of MI100 has 46 GB/s, of MI250 50, of
+MI300X and MI325X 64, of MI350X and MI355X 76.8 (16 lanes of 38.4 GT/s, 153.6 GB/s in both directions).  For compute
+capability 100 and more NCCL has one figure (``ncclTopoNVLinkBw``), for gfx94 and gfx95 RCCL has the same."""
+
+ALIASES = {
+    alias: name
+    for name, aliases in (
+        ("h100", "h200 h20 gh200"),
+        ("b200", "b100 gb200"),
+        ("b300", "gb300"),
+        ("mi250", "mi250x"),
+        ("mi300x", "mi325x"),
+        ("mi350x", "mi355x"),
+        ("a10", "a10g"),
+        ("l40s", "l4 l40 rtx6000ada"),
+        ("rtxpro6000", "rtx5090"),
+    )
+    for alias in aliases.split()
+}
+"""GPUs with the same links, or none, as another."""
+
+
+def find_product(name: str) -> GpuProduct:
+    """Return the GPU of this name, in upper or lower case, with or without dashes."""
+    word = name.lower().replace("-", "").replace(" ", "") if isinstance(name, str) else ""
+    word = ALIASES.get(word, word)
+    if word not in PRODUCTS:
+        names = ", ".join([*PRODUCTS, *ALIASES])
+        raise TopologyError(f"there is no GPU {shown(name)} in the table of links; expected one of {names}")
+    return PRODUCTS[word]
+
+
+def product_of(vendor: str, code: str) -> GpuProduct | None:
+    """Return the first GPU of a compute capability or architecture, or None if the table has none."""
+    return next(_products_of(vendor, code), None)
+
+
+def is_always_linked(vendor: str, code: str) -> bool:
+    """Return whether all GPUs of this code in the table have links, so that the code determines the links."""
+    links = [product.links for product in _products_of(vendor, code)]
+    return bool(links) and min(links) > 0
+
+
+def _products_of(vendor: str, code: str) -> Iterator[GpuProduct]:
+    return (product for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code))
+
+
+OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
+
+
+@dataclass(frozen=True)
+class BoxOptions:
+    """Options of a file that describes a box."""
+
+    # Whether NVLink, xGMI and PCIe count with their line rates or with the figures that NCCL and RCCL plan with
+    figures: str = FIGURES[0]
+    gpu: GpuProduct | None = None  # the GPU model, where the file does not state it
+    nic_bandwidth: Fraction | None = None  # GB/s of every NIC in each direction; overrules the file
+    # GB/s of every PCIe link in each direction; overrules the file, which in virtual machines is often false
+    pcie_bandwidth: Fraction | None = None
+
+    def changed(self) -> tuple[str, ...]:
+        """Return the names of options that differ from their defaults."""
+        unsaid = BoxOptions()
+        return tuple(name for name in OPTIONS if getattr(self, name) != getattr(unsaid, name))
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        figures: str = FIGURES[0],
+        gpu: str | None = None,
+        nic_bandwidth: Exact | None = None,
+        pcie_bandwidth: Exact | None = None,
+    ) -> BoxOptions:
+        """Validate options as users give them."""
+        if figures not in FIGURES:
+            raise TopologyError(f"figures are {shown(figures)}; expected {' or '.join(map(repr, FIGURES))}")
+        return cls(
+            figures,
+            None if gpu is None else find_product(gpu),
+            None if nic_bandwidth is None else as_bandwidth(nic_bandwidth, "every NIC"),
+            None if pcie_bandwidth is None else as_bandwidth(pcie_bandwidth, "every PCIe link"),
+        )

@@ -1,0 +1,222 @@
+"""PCIe trees between the GPUs and NICs of a machine, one below every CPU, and bandwidths of their links.
+
+Bridges with one child are contracted, and the slowest link of the chain counts.  As in NCCL, the two levels of a
+Broadcom switch are merged, because it sustains the full bandwidth between all its ports.  NCCL's figures for PCIe and
+for links between CPUs are those of its ``src/graph/topo.h`` and ``src/graph/topo.cc``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from ...support.formatting import count_text
+from .nccl_machine import Element, Machine
+from .options import DEFAULT_LANES, DEFAULT_SPEED, LANE_RATES, BoxOptions
+
+IMPLAUSIBLE_BRIDGE = 16  # a bridge this many times slower than the devices below it is an artifact of a virtual machine
+IMPLAUSIBLE_NIC = 4
+"""Likewise a NIC on a link this many times slower than its ports, as on-board controllers report; a NIC of unknown
+ports is compared with the fastest GPU, as a bridge is."""
+
+BROADCOM = {
+    (0x1000, 0xC010, 0x1000, 0xA): (0x1000, 0xC010, 0x1000, 0xA),
+    (0x1000, 0xC030, 0x1000, 0x0): (0x1000, 0xC030, 0x1000, 0x1),
+}
+"""Upper and lower level of a switch: vendor, device, subsystem vendor, and subsystem device without its low 12 bits."""
+
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]{1,4}")
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Node:
+    """A CPU, a PCIe switch, a GPU or a NIC."""
+
+    element: Element  # a ``cpu`` or ``pci``; for a NIC without a slot the ``cpu``
+    up: Fraction | None = None  # GB/s to `parent` in each direction; None if unlimited
+    parent: Node | None = None  # None for a CPU
+    gpu: int | None = None  # number of the GPU
+    nic: int | None = None  # number of the NIC
+    children: list[Node] = field(default_factory=list)
+
+    def leaves(self) -> Iterator[Node]:
+        """Yield the leaves of the subtree."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+    def inner(self) -> Iterator[Node]:
+        """Yield the nodes of the subtree that are not a GPU or NIC."""
+        if self.gpu is None and self.nic is None:
+            yield self
+        for child in self.children:
+            yield from child.inner()
+
+
+class Pcie(NamedTuple):
+    """The trees of all CPUs."""
+
+    cpus: tuple[Node, ...]  # those with a GPU or a NIC, in file order
+    nics: dict[int, Node]  # by number
+    gpus: dict[int, Node]  # by number
+    notes: tuple[str, ...]  # on missing and implausible speeds
+
+
+def read_pcie(machine: Machine, options: BoxOptions) -> Pcie:
+    """Read the PCIe trees of a machine."""
+    reader = _PcieReader(machine, options)
+    cpus = [reader.cpu(element) for element in machine.system.children]
+    leaves = [leaf for cpu in cpus for leaf in cpu.leaves() if leaf is not cpu]
+    return Pcie(
+        tuple(cpu for cpu in cpus if cpu.children),
+        dict(sorted((leaf.nic, leaf) for leaf in leaves if leaf.nic is not None)),
+        dict(sorted((leaf.gpu, leaf) for leaf in leaves if leaf.gpu is not None)),
+        tuple(reader.notes()),
+    )
+
+
+class _PcieReader:
+    """Builds the trees, and counts missing and implausible speeds."""
+
+    def __init__(self, machine: Machine, options: BoxOptions) -> None:
+        self.options = options
+        self.gpus = {gpu.pci: number for number, gpu in enumerate(machine.gpus)}
+        self.nics: dict[Element, list[int]] = {}
+        for number, nic in enumerate(machine.nics):
+            self.nics.setdefault(nic.device, []).append(number)
+        self.speeds = [nic.stated for nic in machine.nics]
+        """Whether a slot's speed is plausible is judged by the stated port speed, also where an option overrides it."""
+        speeds = [pcie_bandwidth(gpu, options.figures) for gpu in self.gpus]
+        self.plausible_nic_bandwidth = max(speeds) / IMPLAUSIBLE_BRIDGE
+        self.unstated = self.implausible = 0
+
+    def cpu(self, element: Element) -> Node:
+        """Build the tree below a CPU."""
+        cpu = Node(element, children=self._branches(element))
+        _set_parents(cpu)
+        return cpu
+
+    def _branches(self, element: Element) -> list[Node]:
+        """Build the subtrees of an element that contain a GPU or NIC."""
+        nodes = [Node(element, nic=nic) for nic in self.nics.get(element, ())]
+        for pci in element.children:
+            if pci.tag != "pci":
+                continue
+            if pci in self.gpus:
+                nodes.append(Node(pci, self._speed(pci), gpu=self.gpus[pci]))
+            elif branches := self._branches(pci):
+                nodes += branches if self._one_switch(element, pci) else [self._bridge(pci, branches)]
+        return nodes
+
+    def _one_switch(self, upper: Element, lower: Element) -> bool:
+        """Return whether these are the two levels of a Broadcom switch."""
+        return lower not in self.nics and BROADCOM.get(_identity(upper)) == _identity(lower)
+
+    def _bridge(self, pci: Element, branches: list[Node]) -> Node:
+        """Make the node of a bridge or of a NIC's slot, or contract it if it has one child."""
+        up = self._plausible_bandwidth(pci, branches)
+        if len(branches) == 1:
+            branches[0].up = min((speed for speed in (up, branches[0].up) if speed is not None), default=None)
+            return branches[0]
+        return Node(pci, up, children=branches)
+
+    def _plausible_bandwidth(self, pci: Element, branches: list[Node]) -> Fraction | None:
+        """Return GB/s of the link above a bridge or NIC, or a substitute if that is implausible."""
+        speed = self._speed(pci)
+        if self.options.pcie_bandwidth is not None:
+            return speed
+        if pci in self.nics:
+            ports = [self.speeds[nic] for nic in self.nics[pci]]
+            port_bandwidth = sum((port for port in ports if port is not None), Fraction(0))
+            if speed * IMPLAUSIBLE_NIC > port_bandwidth and (None not in ports or speed > self.plausible_nic_bandwidth):
+                return speed
+            self.implausible += 1
+            return None
+        fastest = max(
+            (leaf.up for branch in branches for leaf in branch.leaves() if leaf.up is not None), default=speed
+        )
+        if speed * IMPLAUSIBLE_BRIDGE > fastest:
+            return speed
+        self.implausible += 1
+        return fastest
+
+    def _speed(self, pci: Element) -> Fraction:
+        if self.options.pcie_bandwidth is not None:
+            return self.options.pcie_bandwidth
+        self.unstated += not states_bandwidth(pci)
+        return pcie_bandwidth(pci, self.options.figures)
+
+    def notes(self) -> Iterator[str]:
+        """Yield notes on overridden, missing and implausible speeds."""
+        if self.options.pcie_bandwidth is not None:
+            yield f"every PCIe link is modeled with the given {float(self.options.pcie_bandwidth):g} GB/s"
+        if self.unstated:
+            yield (
+                f"{count_text(self.unstated, 'PCIe link')} without a speed or a width: a missing speed is modeled "
+                f"as {DEFAULT_SPEED} GT/s, a missing width as {DEFAULT_LANES} lanes, as in NCCL"
+            )
+        if self.implausible:
+            yield (
+                f"{count_text(self.implausible, 'PCIe link')} ignored: stated speed is implausible, far below "
+                "that of the devices behind them, as virtual machines report; pcie_bandwidth overrides all of them"
+            )
+
+
+def _identity(element: Element) -> tuple[int, int, int, int]:
+    names = ("vendor", "device", "subsystem_vendor", "subsystem_device")
+    numbers = [int(text, 16) if _HEXADECIMAL.fullmatch(text := element.get(name)) else 0 for name in names]
+    return numbers[0], numbers[1], numbers[2], numbers[3] >> 12
+
+
+def _set_parents(node: Node) -> None:
+    for child in node.children:
+        child.parent = node
+        _set_parents(child)
+
+
+_TRANSFERS = re.compile(r"([0-9]+(?:\.[0-9]+)?) *GT/s(?: PCIe)?")
+
+
+def states_bandwidth(pci: Element) -> bool:
+    """Return whether the file states the speed and number of lanes."""
+    return _transfers(pci) in LANE_RATES and pci.integer("link_width", 0, 64, default=0) > 0
+
+
+def pcie_bandwidth(pci: Element, figures: str) -> Fraction:
+    """Return GB/s of the link above a ``pci``, one way, by one of ``FIGURES``; unknown values count as in NCCL."""
+    lane = LANE_RATES.get(_transfers(pci), LANE_RATES[DEFAULT_SPEED])
+    width = pci.integer("link_width", 0, 64, default=0) or DEFAULT_LANES
+    return width * (lane.line if figures == "line" else lane.nccl)
+
+
+def _transfers(pci: Element) -> str:
+    match = _TRANSFERS.fullmatch(pci.get("link_speed").strip())
+    return match[1].removesuffix(".0") if match else ""
+
+
+AMD_CPUS = {0x8F: 16, 0xAF: 24, 0xBF: 32, 25: 24, 26: 32}
+"""GB/s by family: as the processor states it, or as older releases of NCCL wrote it.  Zen 1 and 2 have 16."""
+INTEL_CPUS = ((0xCF, 40), (0x8F, 22), (0x55, 10))
+"""GB/s of family 6, from this model on: Emerald Rapids, Sapphire Rapids, Skylake.  Before them 6."""
+GRANITE_RAPIDS = (0xAD, 0xAE, 0xAF)
+OTHER_CPUS = {"ppc64": 32, "arm64": 6}
+DEFAULT_CPU_LINK = 6
+
+
+def inter_cpu_bandwidth(cpu: Element) -> Fraction:
+    """Return NCCL's figure for the GB/s between a ``cpu`` element and another one of its machine."""
+    if cpu.get("arch") in OTHER_CPUS:
+        return Fraction(OTHER_CPUS[cpu.get("arch")])
+    family = cpu.integer("familyid", 0, 2**31, default=0)
+    model = cpu.integer("modelid", 0, 2**31, default=0)
+    if cpu.get("vendor") == "AuthenticAMD":
+        return Fraction(AMD_CPUS.get(family, 16))
+    if cpu.get("vendor") == "GenuineIntel" and family == 6:
+        if model in GRANITE_RAPIDS:
+            return Fraction(INTEL_CPUS[0][1])
+        return Fraction(next((speed for first, speed in INTEL_CPUS if model >= first), DEFAULT_CPU_LINK))
+    return Fraction(DEFAULT_CPU_LINK)

@@ -1,1 +1,0 @@
-"""Shared by all readers: documents, options, GPU models, JSON fields, text matrices."""

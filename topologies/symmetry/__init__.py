@@ -1,0 +1,1 @@
+"""Symmetries of networks and graphs: isomorphism, translations, nested groups, failures alike by symmetry."""
