@@ -112,11 +112,17 @@ class Collective:
     def transposed(self) -> Collective:
         """The collective that a schedule of this one carries out with every transfer reversed."""
         flipped = tuple("reduce" if phase == "broadcast" else "broadcast" for phase in reversed(self.phases))
-        wanted = (self.pattern, flipped, self.output, self.input, self.takes_traffic)
-        for each in COLLECTIVES.values():
-            found = (each.pattern, each.phases, each.input, each.output, each.takes_traffic)
-            if found == wanted and self._is_reverse(each):
-                return each
+        fields = (self.pattern, flipped, self.output, self.input, self.takes_traffic)
+        for candidate in COLLECTIVES.values():
+            candidate_fields = (
+                candidate.pattern,
+                candidate.phases,
+                candidate.input,
+                candidate.output,
+                candidate.takes_traffic,
+            )
+            if candidate_fields == fields and self._is_reverse(candidate):
+                return candidate
         raise UnsupportedError(f"{self} reversed is no collective that collopt knows")
 
     def _is_reverse(self, other: Collective) -> bool:
@@ -124,7 +130,7 @@ class Collective:
         if self.traffic is other.traffic is None:
             return True
         try:
-            ours, theirs = (each.pair_traffic(COMPARED_RANKS, 1) for each in (self, other))
+            ours, theirs = (collective.pair_traffic(COMPARED_RANKS, 1) for collective in (self, other))
         except ColloptError:  # one of the two is not for so many ranks
             return False
         return np.array_equal(ours, theirs.T)
@@ -157,8 +163,8 @@ class Collective:
         if self.has_one_root:  # most likely the busiest rank
             roots = np.argsort(-(traffic.sum(axis=0) + traffic.sum(axis=1)), kind="stable").tolist()
         for root in roots:
-            given = self._given_traffic(len(traffic), root)
-            if _may_agree(given, traffic) and np.array_equal(as_pair_traffic(given, names), traffic):
+            matrix = self._given_traffic(len(traffic), root)
+            if _may_agree(matrix, traffic) and np.array_equal(as_pair_traffic(matrix, names), traffic):
                 return root
         whatever = ", whichever rank is the root" if self.has_one_root else ""
         raise error(f"the traffic is not that of the collective {self.name!r}{whatever}")
@@ -187,7 +193,7 @@ class Collective:
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
         """Copy and unpickle one of `COLLECTIVES` as itself."""
-        return _restored, tuple(getattr(self, each.name) for each in fields(self))
+        return _restored, tuple(getattr(self, field.name) for field in fields(self))
 
     def __str__(self) -> str:
         return self.name
@@ -214,14 +220,15 @@ ALL_TO_ALLV = Collective("all_to_allv", "pairs", (), "parts", "parts", takes_tra
 """Every rank gets a part from each, of any size."""
 
 COLLECTIVES: dict[str, Collective] = {
-    each.name: each for each in (ALLGATHER, REDUCE_SCATTER, ALLREDUCE, BROADCAST, REDUCE, ALL_TO_ALL, ALL_TO_ALLV)
+    collective.name: collective
+    for collective in (ALLGATHER, REDUCE_SCATTER, ALLREDUCE, BROADCAST, REDUCE, ALL_TO_ALL, ALL_TO_ALLV)
 }
 """All collectives, by name; `register_collective` adds others."""
 
-TREE_COLLECTIVES = tuple(each for each in COLLECTIVES.values() if not each.in_pairs)
+TREE_COLLECTIVES = tuple(collective for collective in COLLECTIVES.values() if not collective.in_pairs)
 """Collectives that trees can carry out."""
 
-EVERY_ROOT = tuple(each for each in COLLECTIVES.values() if each.pattern == "every root")
+EVERY_ROOT = tuple(collective for collective in COLLECTIVES.values() if collective.pattern == "every root")
 """Collectives in which all ranks do the same, along trees."""
 
 
@@ -229,13 +236,13 @@ class _PairCollectives(Collection[Collective]):
     """Those of `COLLECTIVES` that are between pairs at the time of asking."""
 
     def __iter__(self) -> Iterator[Collective]:
-        return (each for each in COLLECTIVES.values() if each.in_pairs)
+        return (collective for collective in COLLECTIVES.values() if collective.in_pairs)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __contains__(self, value: object) -> bool:
-        return any(each == value for each in self)
+        return any(collective == value for collective in self)
 
     def __repr__(self) -> str:
         return repr(tuple(self))
@@ -267,13 +274,13 @@ def register_collective(collective: Collective) -> Collective:
     name = collective.name
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UnsupportedError(f"the collective is called {shown(name)}; expected a name such as 'ring_exchange'")
-    for known in COLLECTIVES.values():
-        if known.nccl_name == collective.nccl_name:
-            raise UnsupportedError(f"there is a collective {known} already; give {name!r} another name")
-    wanted = {"pattern": ("pairs", "one root"), "phases": ((),), "input": ("parts",), "output": ("parts",)}
-    for field, expected in (wanted | {"takes_traffic": (False,)}).items():
+    for registered in COLLECTIVES.values():
+        if registered.nccl_name == collective.nccl_name:
+            raise UnsupportedError(f"there is a collective {registered} already; give {name!r} another name")
+    required = {"pattern": ("pairs", "one root"), "phases": ((),), "input": ("parts",), "output": ("parts",)}
+    for field, expected in (required | {"takes_traffic": (False,)}).items():
         value, either = getattr(collective, field), " or ".join(map(repr, expected))
-        if not any(type(value) is type(each) and value == each for each in expected):
+        if not any(type(value) is type(choice) and value == choice for choice in expected):
             raise UnsupportedError(f"{field} of the collective {name!r} is {shown(value)}; expected {either}")
     if not callable(traffic := collective.traffic):
         raise UnsupportedError(f"traffic of the collective {name!r} is {shown(traffic)}; expected a function")
@@ -292,19 +299,19 @@ def as_collective(
 
     With `among`, only those of `COLLECTIVES` are taken, and `refusal` begins the message about others.
     """
-    found = collective_or_given(value)
-    known = tuple(COLLECTIVES.values()) if among is None else tuple(among)
-    if isinstance(found, Collective) and found in known:
-        return found
-    name = found.name if isinstance(found, Collective) else value
-    if isinstance(found, Collective) and COLLECTIVES.get(found.name) in known:
+    collective = collective_or_given(value)
+    choices = tuple(COLLECTIVES.values()) if among is None else tuple(among)
+    if isinstance(collective, Collective) and collective in choices:
+        return collective
+    name = collective.name if isinstance(collective, Collective) else value
+    if isinstance(collective, Collective) and COLLECTIVES.get(collective.name) in choices:
         raise error(f"this record of {name!r} is another than the registered one; use COLLECTIVES[{name!r}]")
-    meant, names = _meant(name), ", ".join(map(str, known))
+    guess, names = _closest_name(name), ", ".join(map(str, choices))
     if among is None:
         raise error(
-            f"there is no collective {shown(name)}; {f'did you mean {meant}?' if meant else f'expected one of {names}'}"
+            f"there is no collective {shown(name)}; {f'did you mean {guess}?' if guess else f'expected one of {names}'}"
         )
-    hint = f": did you mean {meant!r}?" if meant else ""
+    hint = f": did you mean {guess!r}?" if guess else ""
     raise error(f"{refusal} the collective {shown(name)}; expected one of {names}{hint}")
 
 
@@ -313,31 +320,31 @@ def collective_or_given(value: object) -> Any:
     return COLLECTIVES.get(value, value) if isinstance(value, str) else value
 
 
-def _may_agree(given: Any, traffic: IntArray) -> bool:
+def _may_agree(matrix: Any, traffic: IntArray) -> bool:
     """Whether a given matrix may be a multiple of the traffic: in floats, before it is read exactly.
 
     Shapes: `traffic` (ranks, ranks).
     """
     try:
-        theirs, ours = (np.asarray(each, dtype=np.float64) for each in (given, traffic))
+        theirs, ours = (np.asarray(array, dtype=np.float64) for array in (matrix, traffic))
     except (ArithmeticError, RuntimeError, TypeError, ValueError):  # which are told when it is read
         return True
-    if theirs.shape != ours.shape or hasattr(given, "columns"):  # whose labels may be in another order
+    if theirs.shape != ours.shape or hasattr(matrix, "columns"):  # whose labels may be in another order
         return True
     return np.allclose(theirs / (theirs.sum() or 1), ours / (ours.sum() or 1))
 
 
 def _restored(*values: Any) -> Collective:
     """Return the collective of these fields, the one of `COLLECTIVES` if it has them."""
-    made = Collective(*values)
-    known = COLLECTIVES.get(made.name, made)
-    return known if known == made else made
+    collective = Collective(*values)
+    registered = COLLECTIVES.get(collective.name, collective)
+    return registered if registered == collective else collective
 
 
-def _meant(name: object) -> str | None:
+def _closest_name(name: object) -> str | None:
     """Return the collective whose name is spelled most like this one, such as by MPI, NCCL or torch."""
     if not isinstance(name, str) or name in COLLECTIVES:
         return None
-    plain = {known.replace("_", ""): known for known in COLLECTIVES}
+    plain = {spelled.replace("_", ""): spelled for spelled in COLLECTIVES}
     close = get_close_matches(re.sub(r"[\W_]", "", name.lower()), plain, n=1)
     return plain[close[0]] if close else None

@@ -67,11 +67,11 @@ def as_rows(sends: object, numbers: dict[tuple[int, ...], int], second: str) -> 
     for send in sends:
         try:
             step, source, lower, upper, path = send
-            whole = (index(step), index(source), index(lower), index(upper))
+            counts = (index(step), index(source), index(lower), index(upper))
             nodes = tuple(map(index, path))
         except (TypeError, ValueError):
             raise UnsupportedError(f"send {len(rows)} is {shown(send)}; expected {expected} in whole numbers") from None
-        rows.append((*whole, numbers.setdefault(nodes, len(numbers))))
+        rows.append((*counts, numbers.setdefault(nodes, len(numbers))))
     return rows
 
 

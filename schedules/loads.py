@@ -70,12 +70,12 @@ def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Frac
     Fraction(1, 10)
     """
     capacities, largest, _ = _by_capacity(loads, topology)
-    most, least = 0, 1
+    peak, divisor = 0, 1
     for load, capacity in zip(largest.tolist(), capacities.tolist(), strict=True):
         # Cross-multiplied in Python's integers: exact, and thousands of fractions fewer.
-        if load * least > most * capacity:
-            most, least = load, capacity
-    return Fraction(most, least * trees_per_root) / topology.arrays.unit
+        if load * divisor > peak * capacity:
+            peak, divisor = load, capacity
+    return Fraction(peak, divisor * trees_per_root) / topology.arrays.unit
 
 
 def busiest_links(loads: IntArray, topology: Topology) -> IntArray:

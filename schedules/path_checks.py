@@ -49,10 +49,10 @@ def check_steps_used(steps: IntArray) -> None:
     refuse_if(unused, "nothing is sent in step {}")
 
 
-def refuse_if(wrong: BoolArray, message: str, offset: int = 0) -> None:
+def refuse_if(mask: BoolArray, message: str, offset: int = 0) -> None:
     """Raise with `message`, its ``{}`` filled with the index of the first wrong entry, counted from `offset`."""
-    if wrong.any():
-        where = [int(place) for place in np.argwhere(wrong)[0]]
+    if mask.any():
+        where = [int(place) for place in np.argwhere(mask)[0]]
         where[0] += offset
         raise CertificateError(message.format(*where))
 

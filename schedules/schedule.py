@@ -86,16 +86,16 @@ class Schedule(ABC):
         return self
 
     @property
-    def _whole(self) -> Schedule:
+    def _stands_for(self) -> Schedule:
         """What is asked where the kind itself does not say."""
-        if (whole := self.expanded) is self:
+        if (schedule := self.expanded) is self:
             raise UnsupportedError(f"the schedule is {shown(self)}; expected trees, steps or a flow")
-        return whole
+        return schedule
 
     @property
     def total_weight(self) -> int | Fraction:
         """Data in all, in units of what `load_units` counts; of pairs, what a rank has on average."""
-        return self._whole.total_weight
+        return self._stands_for.total_weight
 
     @property
     def num_trees(self) -> int:
@@ -115,21 +115,21 @@ class Schedule(ABC):
     @property
     def phases(self) -> tuple[Direction, ...]:
         """Those of the collectives that it can be for, as in `Collective.phases`; none of pairs."""
-        return self._whole.phases
+        return self._stands_for.phases
 
     @property
     def size_text(self) -> str:
         """Describe the size of the schedule."""
-        return self._whole.size_text
+        return self._stands_for.size_text
 
     @property
     def load_units(self) -> Sequence[int]:
         """Loads that make up a unit of data, one for each row of `link_loads`."""
-        return self._whole.load_units
+        return self._stands_for.load_units
 
     def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:
         """Whether these are the weights of its shards, or row by row its traffic; empty means equal ones."""
-        return self._whole.has_sizes(weights, num_ranks)
+        return self._stands_for.has_sizes(weights, num_ranks)
 
     def problem(self, collective: Collective) -> dict[str, Any]:
         """Return the `root`, `weights` or `traffic` of `collopt.bound` that this solves; nothing for equal shards."""
@@ -137,17 +137,17 @@ class Schedule(ABC):
 
     def transfers(self, topology: Topology) -> Transfers:
         """List what ranks send each other, over which links, and what waits for what."""
-        return self._whole.transfers(topology)
+        return self._stands_for.transfers(topology)
 
     def verified_loads(self, topology: Topology) -> IntArray:
         """Verify the schedule from its arrays alone, and sum its loads; see `collopt.schedules.verified_loads`."""
-        if (whole := self.expanded) is self:
+        if (schedule := self.expanded) is self:
             raise CertificateError(f"the schedule is {shown(self)}; expected trees, steps or a flow")
-        return verified_loads(whole, topology)
+        return verified_loads(schedule, topology)
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Add up what crosses each link, shape (links,), or (steps, links) where steps wait for each other."""
-        return self._whole.link_loads(topology)
+        return self._stands_for.link_loads(topology)
 
     def inverse_rate(self, topology: Topology) -> Fraction:
         """Achieved 1/x, in 1/(GB/s): ns per byte of a unit of data, if links are busy as `pipelined` says."""
@@ -156,7 +156,7 @@ class Schedule(ABC):
     @property
     def depth(self) -> int:
         """Largest number of successive transfers of any data."""
-        return self._whole.depth
+        return self._stands_for.depth
 
     @property
     def least_hops(self) -> int:
@@ -170,7 +170,7 @@ class Schedule(ABC):
 
     def latency(self, topology: Topology) -> Fraction:
         """Largest sum of link latencies on the way of any data, in µs."""
-        return self._whole.latency(topology)
+        return self._stands_for.latency(topology)
 
     def time(
         self, topology: Topology, num_bytes: int | str, slices: int | None = None, inverse_rate: Fraction | None = None
@@ -183,12 +183,12 @@ class Schedule(ABC):
 
     def hop_rate(self, topology: Topology) -> Fraction:
         """Longest time that the data of one tree, or path, takes between two ranks, in 1/(GB/s) as `inverse_rate`."""
-        return self._whole.hop_rate(topology)
+        return self._stands_for.hop_rate(topology)
 
     @property
     def messages(self) -> IntArray:
         """Messages that each rank starts, for one slice of the data, shape (ranks,)."""
-        return self._whole.messages
+        return self._stands_for.messages
 
     @property
     def most_added(self) -> Fraction:
@@ -247,7 +247,7 @@ class RoutedSchedule(Schedule):
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
         """Copy and pickle by construction, as numpy does not keep arrays read-only."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(cast("Any", self)))
+        return type(self), tuple(getattr(self, field.name) for field in fields(cast("Any", self)))
 
     def path(self, number: int) -> tuple[int, ...]:
         """Node numbers along path `number`."""
@@ -393,7 +393,7 @@ def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:
     if not is_verifiable(schedule):
         raise CertificateError(f"the schedule is {shown(schedule)}; expected trees, steps or a flow")
     as_topology(topology, CertificateError)
-    kind = next(each for each in type(schedule).__mro__ if "kind" in vars(each))
+    kind = next(base for base in type(schedule).__mro__ if "kind" in vars(base))
     return cast("type[Schedule]", kind).verified_loads(schedule, topology)
 
 
@@ -515,8 +515,8 @@ def schedule_from_json(data: object, where: str) -> Schedule:
     """
     kind = data.get("kind") if isinstance(data, Mapping) else None
     # A value of no known kind is refused as no forest.
-    known = kind if isinstance(kind, str) and kind in SCHEDULE_KINDS else "forest"
-    return SCHEDULE_KINDS[known].from_json(data, where if isinstance(where, str) else shown(where))
+    name = kind if isinstance(kind, str) and kind in SCHEDULE_KINDS else "forest"
+    return SCHEDULE_KINDS[name].from_json(data, where if isinstance(where, str) else shown(where))
 
 
 def schedule_kind(data: object) -> object:

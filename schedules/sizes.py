@@ -30,14 +30,14 @@ def as_pair_traffic(traffic: Any, ranks: Sequence[str]) -> IntArray:
     """
     matrix = _square(traffic, ranks)
     if matrix.dtype.kind in "iu" and matrix.dtype.itemsize <= 8:
-        return _whole([int(entry) for entry in matrix.ravel().tolist()], len(ranks))
+        return _reduced([int(entry) for entry in matrix.ravel().tolist()], len(ranks))
     exact = _amounts(matrix)
     scale = Fraction(lcm(*{amount.denominator for amount in exact}))
     total = sum(exact, Fraction(0))
     if total * scale > MAX_UNITS and all(isinstance(value, FLOATS) for value in matrix.astype(object).ravel()):
         scale = FLOAT_UNITS / total
-        return _whole([max(round(amount * scale), 1) if amount else 0 for amount in exact], len(ranks))
-    return _whole([int(amount * scale) for amount in exact], len(ranks))
+        return _reduced([max(round(amount * scale), 1) if amount else 0 for amount in exact], len(ranks))
+    return _reduced([int(amount * scale) for amount in exact], len(ranks))
 
 
 def pair_amounts(traffic: Any, ranks: Sequence[str]) -> list[list[Fraction]]:
@@ -101,9 +101,9 @@ def _amount(value: object, source: int, destination: int) -> Fraction:
     if isinstance(value, Fraction) and value >= 0:
         return value
     # Measured amounts have more digits than anyone writes, and than `as_amount` takes.
-    written = repr(float(value)) if isinstance(value, (float, np.floating)) else value
-    if isinstance(written, (str, Decimal)) and DECIMAL.fullmatch(str(written)):
-        return Fraction(written)
+    text = repr(float(value)) if isinstance(value, (float, np.floating)) else value
+    if isinstance(text, (str, Decimal)) and DECIMAL.fullmatch(str(text)):
+        return Fraction(text)
     try:
         return as_amount(value)
     except TopologyError:
@@ -116,9 +116,9 @@ def _refusal(value: object, source: int, destination: int) -> UnsupportedError:
     )
 
 
-def _whole(amounts: list[int], num_ranks: int) -> IntArray:
-    if (least := min(amounts)) < 0:
-        raise _refusal(least, *divmod(amounts.index(least), num_ranks))
+def _reduced(amounts: list[int], num_ranks: int) -> IntArray:
+    if (lowest := min(amounts)) < 0:
+        raise _refusal(lowest, *divmod(amounts.index(lowest), num_ranks))
     largest = max(amounts)
     if largest < 2**62:
         common = int(np.gcd.reduce(np.array(amounts, dtype=np.int64)))
@@ -180,5 +180,5 @@ def _weight(rank: int, value: object) -> Fraction:
 
 def is_even(traffic: IntArray) -> bool:
     """Whether all ranks send each other as much. Shapes: `traffic` (ranks, ranks)."""
-    others = traffic[~np.eye(len(traffic), dtype=np.bool_)]
-    return bool((others == others[:1]).all())
+    off_diagonal = traffic[~np.eye(len(traffic), dtype=np.bool_)]
+    return bool((off_diagonal == off_diagonal[:1]).all())

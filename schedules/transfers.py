@@ -34,9 +34,9 @@ class Transfers:
 
     def link_loads(self, num_links: int) -> IntArray:
         """Units of data on each link, shape (links,)."""
-        found = np.zeros(num_links, dtype=np.int64)
-        np.add.at(found, self.hop_links, self.amounts[self.hop_owners])
-        return found
+        loads = np.zeros(num_links, dtype=np.int64)
+        np.add.at(loads, self.hop_links, self.amounts[self.hop_owners])
+        return loads
 
 
 class Part(NamedTuple):
@@ -72,11 +72,11 @@ def concatenate(parts: list[Part], unit: Fraction, waits: list[IntArray]) -> Tra
     lengths = np.concatenate([length for length, _ in hops])
     pairs = np.concatenate(waits, axis=1)
     columns = ("senders", "receivers", "firsts", "amounts", "levels")
-    whole = {
+    columns_of_all = {
         name: np.concatenate([getattr(part, name) for part in parts]).astype(np.int64, copy=False) for name in columns
     }
     return Transfers(
-        **whole,
+        **columns_of_all,
         unit=unit,
         adds=np.concatenate([np.full(len(part.senders), part.adds) for part in parts]),
         hop_starts=np.array(list(accumulate(lengths.tolist(), initial=0)), dtype=np.int64),
@@ -108,7 +108,7 @@ def add_step_gates(transfers: Transfers) -> Transfers:
     gate_of[sends] = gate_of_send
     # Gates of one link are next to each other, by step.
     follows = np.flatnonzero(gates[1:] // span == gates[:-1] // span) + 1
-    held = sends[np.isin(gate_of_send, follows)]
+    gated = sends[np.isin(gate_of_send, follows)]
     opens = gate_of[transfers.after] >= 0
     owner = np.empty(len(gates), dtype=np.int64)
     owner[gate_of_send] = transfers.senders[sends]
@@ -121,8 +121,10 @@ def add_step_gates(transfers: Transfers) -> Transfers:
         "levels": gates % span,
         "adds": nothing.astype(np.bool_),
         "hop_starts": nothing + transfers.hop_starts[-1],
-        "before": np.concatenate([transfers.before[opens], follows - 1 + count, gate_of[held] - 1 + count]),
-        "after": np.concatenate([gate_of[transfers.after[opens]] + count, follows + count, held]),
+        "before": np.concatenate([transfers.before[opens], follows - 1 + count, gate_of[gated] - 1 + count]),
+        "after": np.concatenate([gate_of[transfers.after[opens]] + count, follows + count, gated]),
     }
-    columns: dict[str, Any] = {name: np.concatenate([getattr(transfers, name), more]) for name, more in added.items()}
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(transfers, name), column]) for name, column in added.items()
+    }
     return replace(transfers, **columns)

@@ -206,7 +206,7 @@ def exact_cut(request: TimedRequest, ends: Ends, potentials: FloatArray) -> Time
     cuts = [TimedCut(*ends, tuple(distances))]
     for denominator in DENOMINATORS:
         rounded = _at_sinks(request, ends, [Fraction(time).limit_denominator(denominator) for time in potentials])
-        carried = TimedCut(*ends, rounded).carried(request)
+        carried = TimedCut(*ends, rounded).capacity(request)
         share = Fraction(int(min(Fraction(1), amount / carried) * PARTS) if carried else PARTS, PARTS)
         mixed = (share * more + (1 - share) * less for more, less in zip(rounded, distances, strict=True))
         cuts.append(TimedCut(*ends, tuple(mixed)))

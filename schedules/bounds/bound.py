@@ -108,13 +108,13 @@ class Bound(Viewed):
         Raises `CertificateError` if the witness does not fit the topology, or says nothing about the collective of
         these shards.
         """
-        known = collective_or_given(collective)
-        _check_request(topology, known, weights)
+        record = collective_or_given(collective)
+        _check_request(topology, record, weights)
         _check_witness(witness)
-        amount, bandwidth = witness.verify(topology, known, weights)
+        amount, bandwidth = witness.verify(topology, record, weights)
         if amount == 0 or bandwidth == 0:
             raise CertificateError(f"the witness shows {amount} shards over {bandwidth} GB/s, which is no bound")
-        return cls(topology, known, amount / bandwidth, witness, weights)
+        return cls(topology, record, amount / bandwidth, witness, weights)
 
     def verify(self) -> None:
         """Check the witness without solvers and flows; raises `CertificateError` unless it proves the claim."""

@@ -209,8 +209,8 @@ class RankCuts(Witness):
 
     def __post_init__(self) -> None:
         cuts = as_parts(self.cuts, "list of cuts", "cuts, one per rank")
-        if others := [cut for cut in cuts if not isinstance(cut, Cut)]:
-            raise CertificateError(f"the bound's list of cuts contains {shown(others[0])}; expected a Cut per rank")
+        if cut_list := [cut for cut in cuts if not isinstance(cut, Cut)]:
+            raise CertificateError(f"the bound's list of cuts contains {shown(cut_list[0])}; expected a Cut per rank")
         object.__setattr__(self, "cuts", cuts)
 
     def bandwidth(self, topology: Topology) -> Fraction:
@@ -276,11 +276,11 @@ class RankCuts(Witness):
         amount, bandwidth = self.crossing(topology, collective, weights)
         verb, side = ("receive", "ingress") if topology.multicast else ("send", "egress")
         rank = topology.compute_nodes[self._widest(topology)]
-        least = f"In an allreduce of N ranks some rank must {verb} 2 (N − 1) / N times all data"
+        lower_text = f"In an allreduce of N ranks some rank must {verb} 2 (N − 1) / N times all data"
         reasons = (
             f"For each of the {topology.num_ranks} ranks, take a cut that contains no other rank.",
             f"The largest {side} is that of {rank}, {rate_text(bandwidth)}, so no rank can {verb} faster.",
-            f"{least}: {data_text(amount, topology, collective, weights)}. {WITHOUT_CODING}",
+            f"{lower_text}: {data_text(amount, topology, collective, weights)}. {WITHOUT_CODING}",
         )
         return Argument("Cuts around single ranks", reasons, f"{side} of the widest cut")
 
@@ -336,13 +336,13 @@ class Partition(Witness):
 
     def check(self, topology: Topology) -> None:
         """Raise `CertificateError` unless every node is in one part, and nothing adds up outside the parties."""
-        seen: set[str] = set()
+        visited: set[str] = set()
         for part in self.parts:
             check_known(part, topology, "partition")
-            if twice := sorted(part & seen):
+            if twice := sorted(part & visited):
                 raise CertificateError(f"the bound's partition has {twice[0]!r} in two parts; expected one")
-            seen |= part
-        if missing := [node for node in topology.nodes if node not in seen]:
+            visited |= part
+        if missing := [node for node in topology.nodes if node not in visited]:
             raise CertificateError(
                 f"the bound's partition has no part with {missing[0]!r}; expected every node in a part"
             )
@@ -410,8 +410,8 @@ class Partition(Witness):
             abbreviated_names(node for node in topology.compute_nodes if node in part)
             for part in self._parties(topology)
         ]
-        others = f" | and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-        return " | ".join(names[:MAX_NAMES]) + others
+        hidden_count = f" | and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        return " | ".join(names[:MAX_NAMES]) + hidden_count
 
     def to_json(self) -> list[list[str]]:
         """Names of the nodes of each part, sorted."""

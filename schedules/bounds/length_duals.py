@@ -121,11 +121,11 @@ class CutDual(RootedDuals):
         if not duals:
             what = "receive" if direction == "broadcast" else "send"
             raise CertificateError(f"the bound has no dual values for what ranks {what}")
-        beyond = _hops(topology, self.relays)
+        direct = _hops(topology, self.relays)
         if direction == "reduce":
-            return _sums_of_distances(topology, beyond, duals)
+            return _sums_of_distances(topology, direct, duals)
         backward: dict[str, list[str]] = {}
-        for tail, heads in beyond.items():
+        for tail, heads in direct.items():
             for head in heads:
                 backward.setdefault(head, []).append(tail)
         turned = [tuple(LinkValue(head, tail, dual) for tail, head, dual in own) for own in duals]
@@ -175,11 +175,13 @@ def hop_limits(topology: Topology, links: Mapping[Pair, Fraction], relays: froze
     """Value the cheapest way past switches for every hop: as much as the duals of the hop may add up to."""
     ends = {*topology.compute_nodes, *relays}
     lengths = _Lengths(links)
-    beyond = {node: [link.head for link in topology.out_links(node)] for node in topology.nodes}
+    direct = {node: [link.head for link in topology.out_links(node)] for node in topology.nodes}
     limits: dict[Pair, Fraction] = {}
     for start in ends:
-        found = lengths.distances(beyond, start, ends)
-        limits |= {(start, end): lengths.fraction(length) for end, length in found.items() if end in ends - {start}}
+        limits_of_hops = lengths.distances(direct, start, ends)
+        limits |= {
+            (start, end): lengths.fraction(length) for end, length in limits_of_hops.items() if end in ends - {start}
+        }
     return limits
 
 
@@ -194,7 +196,7 @@ class _Lengths:
         """Undo the scaling."""
         return Fraction(length, self._scale)
 
-    def distances(self, beyond: Adjacency, start: str, ends: Iterable[str] = ()) -> dict[str, int]:
+    def distances(self, direct: Adjacency, start: str, ends: Iterable[str] = ()) -> dict[str, int]:
         """Lengths of shortest paths to all nodes in reach, by Dijkstra's algorithm; none goes on past `ends`."""
         final: dict[str, int] = {}
         stops = set(ends) - {start}
@@ -205,7 +207,7 @@ class _Lengths:
                 continue
             final[node] = length
             if node not in stops:
-                for head in beyond.get(node, ()):
+                for head in direct.get(node, ()):
                     if head not in final:
                         heappush(waiting, (length + self._lengths.get((node, head), 0), head))
         return final
@@ -220,16 +222,16 @@ def _hops(topology: Topology, relays: frozenset[str]) -> dict[str, list[str]]:
 
 
 def _sums_of_distances(
-    topology: Topology, beyond: Adjacency, duals: Sequence[Sequence[LinkValue]]
+    topology: Topology, direct: Adjacency, duals: Sequence[Sequence[LinkValue]]
 ) -> list[Fraction | None]:
     """For every rank v, add up over all ranks t the distance from t to v at the duals of t; None if one is infinite."""
     sums: dict[str, Fraction | None] = dict.fromkeys(topology.compute_nodes, Fraction(0))
     for rank, own in zip(topology.compute_nodes, duals, strict=True):
         lengths = _Lengths({(tail, head): dual for tail, head, dual in own})
-        found = lengths.distances(beyond, rank)
+        distances = lengths.distances(direct, rank)
         for other, so_far in sums.items():
             if so_far is not None:
-                sums[other] = so_far + lengths.fraction(found[other]) if other in found else None
+                sums[other] = so_far + lengths.fraction(distances[other]) if other in distances else None
     return list(sums.values())
 
 
@@ -278,11 +280,11 @@ class LengthDual(LinkDuals):
         amount = 0
         traffic = traffic_matrix(weights, topology.num_ranks)
         for source, distances in enumerate(self._distances(topology, scale)):
-            wanted = np.flatnonzero(traffic[source] != 0)
-            if not np.isfinite(distances[wanted]).all():
+            targets = np.flatnonzero(traffic[source] != 0)
+            if not np.isfinite(distances[targets]).all():
                 raise CertificateError(f"rank {topology.compute_nodes[source]!r} cannot reach all that it sends to")
-            whole = distances[wanted].astype(np.int64).astype(object)
-            amount += int((whole * traffic[source, wanted]).sum())
+            total = distances[targets].astype(np.int64).astype(object)
+            amount += int((total * traffic[source, targets]).sum())
         return Crossing(Fraction(amount, scale), self.value(topology))
 
     def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:  # noqa: ARG002
@@ -305,11 +307,11 @@ class LengthDual(LinkDuals):
         tails, heads, _, _ = topology.arrays
         lengths = np.zeros(len(tails), dtype=np.int64)
         places = {(link.tail, link.head): place for place, link in enumerate(topology.links)}
-        whole = {places[tail, head]: int(length * scale) for tail, head, length in self.links}
+        total = {places[tail, head]: int(length * scale) for tail, head, length in self.links}
         # No path passes a node twice, so no distance is more than all lengths together.
-        if sum(whole.values()) >= EXACT_FLOATS:
+        if sum(total.values()) >= EXACT_FLOATS:
             raise CertificateError("the bound's dual lengths sum to 2^53 or more of their common unit")
-        lengths[list(whole)] = list(whole.values())
+        lengths[list(total)] = list(total.values())
         size = len(topology.nodes)
         # Stored zeros are links of length 0, not missing ones.
         graph = csr_array((lengths.astype(np.float64), (tails, heads)), shape=(size, size))

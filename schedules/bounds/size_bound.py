@@ -179,9 +179,9 @@ class FanOut(TimeWitness):
         needy = Counter(group_of[name] for name in receivers if group_of[name] != group_of[self.root])
         if not needy:
             return alpha + near
-        most = max(Counter(group_of.values()).values())
+        limit = max(Counter(group_of.values()).values())
         counts = tuple(sorted(needy.values(), reverse=True))
-        return spreading_time(alpha + near, alpha + far, request.costs.send, counts, most)
+        return spreading_time(alpha + near, alpha + far, request.costs.send, counts, limit)
 
     def argument(self, request: TimedRequest) -> str:  # noqa: ARG002
         """Messages one after the other."""
@@ -194,31 +194,31 @@ class FanOut(TimeWitness):
 
 
 @cache
-def spreading_time(near: Fraction, far: Fraction, send: Fraction, receivers: tuple[int, ...], most: int) -> Fraction:
+def spreading_time(near: Fraction, far: Fraction, send: Fraction, receivers: tuple[int, ...], limit: int) -> Fraction:
     """Return the least time until `receivers` in each of the other groups, most first, know what one rank knows, in µs.
 
     `near` and `far` are least times of a hop in a group and between groups, `send` is the time between the begins of
-    two messages of a rank, `most` the size of the largest group.  By time T, a group has all that it needs if a message
+    two messages of a rank, `limit` the size of the largest group.  By time T, a group has all data if a message
     reached it by ``T - near``, or else one for each receiver.  As many messages have arrived by some time as if each
     made one more group know, `near` later all of it.
     """
     scale = lcm(near.denominator, far.denominator, send.denominator)
     inside, between, gap = (int(time * scale) for time in (near, far, send))
-    needed = sum(receivers)
-    begins = [0, *[inside] * (most - 1)]  # when each rank that knows can begin with its next message
+    required_time = sum(receivers)
+    begins = [0, *[inside] * (limit - 1)]  # when each rank that knows can begin with its next message
     arrivals: list[int] = []
-    while len(arrivals) < needed:
+    while len(arrivals) < required_time:
         begin = heappop(begins)
         arrivals.append(begin + between)
         heappush(begins, begin + gap)
         heappush(begins, begin + between)
-        for _ in range(most - 1):
+        for _ in range(limit - 1):
             heappush(begins, begin + between + inside)
     saved = [0, *accumulate(count - 1 for count in receivers)]  # messages that the first groups to know need not get
     times = sorted({*arrivals, *(arrival + inside for arrival in arrivals)})
     for time in times:
         reached = sum(arrival <= time - inside for arrival in arrivals)
-        if sum(arrival <= time for arrival in arrivals) >= needed - saved[min(reached, len(receivers))]:
+        if sum(arrival <= time for arrival in arrivals) >= required_time - saved[min(reached, len(receivers))]:
             return Fraction(time, scale)
     raise AssertionError("by the last arrival all are reached")
 
@@ -230,16 +230,16 @@ def copying_groups(network: Topology) -> dict[str, str]:
     for switch in sorted(network.multicast | network.aggregation):
         around = {switch}
         for ahead in (True, False):
-            seen, waiting = {switch}, [switch]
+            visited, waiting = {switch}, [switch]
             while waiting:
                 node = waiting.pop()
                 links = network.out_links(node) if ahead else network.in_links(node)
                 for other in (link.head if ahead else link.tail for link in links):
-                    if other not in seen:
-                        seen.add(other)
+                    if other not in visited:
+                        visited.add(other)
                         if other not in ranks:
                             waiting.append(other)
-            around |= seen
+            around |= visited
         joined = {group_of[name] for name in around & ranks}
         first = min(joined, key=network.compute_nodes.index) if joined else ""
         group_of = {name: first if group in joined else group for name, group in group_of.items()}
@@ -252,10 +252,10 @@ def hop_latencies(network: Topology, group_of: dict[str, str]) -> tuple[Fraction
     waiting = [(Fraction(0), name, group) for name, group in group_of.items()]
     while waiting:
         latency, node, group = heappop(waiting)
-        known = nearest[node]
-        if len(known) == 2 or any(group == other for _, other in known):
+        delays = nearest[node]
+        if len(delays) == 2 or any(group == other for _, other in delays):
             continue
-        known.append((latency, group))
+        delays.append((latency, group))
         for link in network.in_links(node):
             if link.tail not in group_of:
                 heappush(waiting, (latency + link.latency, link.tail, group))

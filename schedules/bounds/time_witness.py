@@ -137,14 +137,14 @@ def shards_to(request: TimedRequest, rank: str) -> list[str]:
     collective, weights = request.collective, request.rate.weights
     names = request.network.compute_nodes
     start, ranks = request.network.node_index[rank], len(names)
-    others = [name for name in names if name != rank]
+    ranks_outside = [name for name in names if name != rank]
     if not weights or collective.has_two_phases:
-        return others
+        return ranks_outside
     if collective.in_pairs:
         return [names[end] for end in np.flatnonzero(weights[start * ranks : (start + 1) * ranks]) if end != start]
     if request.is_turned:
         return [names[end] for end in np.flatnonzero(weights) if end != start]
-    return others if weights[start] else []
+    return ranks_outside if weights[start] else []
 
 
 @dataclass(frozen=True)
@@ -180,27 +180,27 @@ class TimedCut(TimeWitness):
 
     def least_time(self, request: TimedRequest) -> Fraction:
         """Compare what links can carry with what they must, see `TimeWitness.least_time`."""
-        amount, carried = request.amount(self.sources, self.sinks), self.carried(request)
-        if carried > amount or amount == 0:
+        amount, capacity = request.amount(self.sources, self.sinks), self.capacity(request)
+        if capacity > amount or amount == 0:
             raise CertificateError(
-                f"the links can carry {carried} kB where the potentials of the bound need at most {amount} kB, above 0"
+                f"the links can carry {capacity} kB, but the potentials of the bound need at most {amount} kB, above 0"
             )
         potential = self._potential_of(request)
         return min(potential[name] for name in self.sources)
 
-    def carried(self, request: TimedRequest) -> Fraction:
+    def capacity(self, request: TimedRequest) -> Fraction:
         """Return what all links carry in the times w(e), in kB."""
         potential = self._potential_of(request)
-        carried = Fraction(0)
+        capacity = Fraction(0)
         for tail, head, bandwidth, delay in request.links():
             time = potential[tail] - potential[head] - delay
             if time > 0:
-                carried += bandwidth * time
-        return carried
+                capacity += bandwidth * time
+        return capacity
 
     def argument(self, request: TimedRequest) -> str:
         """Latency, where the potentials give no link time to carry anything."""
-        return "flow" if self.carried(request) else "latency"
+        return "flow" if self.capacity(request) else "latency"
 
     def reason(self, request: TimedRequest) -> str:
         """Name the ends, and what must get from one to the other."""
@@ -217,8 +217,8 @@ class TimedCut(TimeWitness):
         nodes = request.network.nodes
         if not isinstance(self.potentials, tuple) or len(self.potentials) != len(nodes):
             raise CertificateError(f"the bound has no tuple of {len(nodes)} potentials; expected one for each node")
-        if wrong := [value for value in self.potentials if type(value) is not Fraction]:
-            raise CertificateError(f"a potential of the bound is {shown(wrong[0])}; expected an exact Fraction")
+        if mismatched := [value for value in self.potentials if type(value) is not Fraction]:
+            raise CertificateError(f"a potential of the bound is {shown(mismatched[0])}; expected an exact Fraction")
         potential = dict(zip(nodes, self.potentials, strict=True))
         for name in self.sinks:
             if potential.get(name, 0) > 0:

@@ -90,18 +90,18 @@ class TreeDual(RootedDuals):
     def uses(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
         """Cost of the cheapest tree of each root, None if there is none."""
         scale = lcm(*(dual.denominator for _, _, dual in self.links))
-        whole = {(tail, head): int(dual * scale) for tail, head, dual in self.links}
-        outwards = {(link.tail, link.head): whole.get((link.tail, link.head), 0) for link in topology.links}
+        total = {(tail, head): int(dual * scale) for tail, head, dual in self.links}
+        outwards = {(link.tail, link.head): total.get((link.tail, link.head), 0) for link in topology.links}
         if direction == "reduce":
             outwards = {(head, tail): cost for (tail, head), cost in outwards.items()}
-        able = sorted(topology.multicast if direction == "broadcast" else topology.aggregation)
+        branching = sorted(topology.multicast if direction == "broadcast" else topology.aggregation)
         # More than any tree costs, which takes each of its paths once there and at most once back.
-        never = 2 * (topology.num_ranks + len(able)) * sum(outwards.values()) + 1
-        costs = _tree_costs(_vertex_costs(topology, able, outwards, never), topology.num_ranks, never)
+        never = 2 * (topology.num_ranks + len(branching)) * sum(outwards.values()) + 1
+        costs = _tree_costs(_vertex_costs(topology, branching, outwards, never), topology.num_ranks, never)
         return [None if cost >= never else Fraction(int(cost), scale) for cost in costs.tolist()]
 
 
-def _vertex_costs(topology: Topology, able: Sequence[str], outwards: Mapping[Pair, int], never: int) -> Costs:
+def _vertex_costs(topology: Topology, branching: Sequence[str], outwards: Mapping[Pair, int], never: int) -> Costs:
     """Cost of the cheapest path past switches between vertices, ranks and able switches; `never` for none.
 
     A switch with loopback takes the path from a rank in both directions.
@@ -110,9 +110,9 @@ def _vertex_costs(topology: Topology, able: Sequence[str], outwards: Mapping[Pai
     opposites = {(head, tail): cost for (tail, head), cost in outwards.items()}
     pairs = {pair: cost + opposites[pair] for pair, cost in outwards.items() if pair in opposites}
     both = _past_switches(topology, pairs, never)
-    vertices = [topology.node_index[node] for node in (*topology.compute_nodes, *able)]
+    vertices = [topology.node_index[node] for node in (*topology.compute_nodes, *branching)]
     costs = there[np.ix_(vertices, vertices)]
-    for place, switch in enumerate(able, start=topology.num_ranks):
+    for place, switch in enumerate(branching, start=topology.num_ranks):
         if switch in topology.loopback:
             costs[: topology.num_ranks, place] = both[: topology.num_ranks, topology.node_index[switch]]
     return costs
@@ -141,10 +141,10 @@ def _tree_costs(costs: Costs, num_ranks: int, never: int) -> Costs:
     sets = np.arange(2**num_ranks)
     for covered in range(1, 2**num_ranks):
         first = covered & -covered
-        others = sets[: covered - first][(sets[: covered - first] & ~(covered - first)) == 0]
+        remainder = sets[: covered - first][(sets[: covered - first] & ~(covered - first)) == 0]
         here = cheapest[covered].copy()
-        if len(others):
-            here = (cheapest[others + first] + cheapest[covered - first - others]).min(axis=0)
+        if len(remainder):
+            here = (cheapest[remainder + first] + cheapest[covered - first - remainder]).min(axis=0)
         for rank in range(num_ranks):
             if covered >> rank & 1:
                 here[rank] = cheapest[covered - (1 << rank), rank]
@@ -189,8 +189,8 @@ class TreePartition(Partition):
         count = int(parts.max()) + 1
         saved = _saved(topology, parts, topology.multicast) + _saved(topology, parts, topology.aggregation)
         tails, heads, capacities, unit = topology.arrays
-        apart = parts[tails] != parts[heads]
-        leaving, entering = apart & (parts[tails] >= 0), apart & (parts[heads] >= 0)
+        crosses = parts[tails] != parts[heads]
+        leaving, entering = crosses & (parts[tails] >= 0), crosses & (parts[heads] >= 0)
         bandwidth = int(capacities[leaving].sum()) + int(capacities[entering].sum())
         return Crossing((4 * (count - 1) - saved) * total_data(topology, weights), bandwidth * unit)
 
@@ -201,8 +201,8 @@ class TreePartition(Partition):
     def reason(self, topology: Topology, collective: AnyCollective) -> str:
         """Say how many parts there are, and what crosses their borders."""
         amount, bandwidth = self.crossing(topology, collective)
-        carried = f"{exact(bandwidth, 'GB/s')}, carrying {exact(amount / topology.num_ranks)} times all data"
-        return f"ingress and egress of p = {len(self._parties(topology))} parts: {carried}"
+        ratio = f"{exact(bandwidth, 'GB/s')}, carrying {exact(amount / topology.num_ranks)} times all data"
+        return f"ingress and egress of p = {len(self._parties(topology))} parts: {ratio}"
 
     def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
         """Weight 1 for every link between a part with ranks and one without, 2 between two with ranks."""
@@ -229,25 +229,25 @@ class TreePartition(Partition):
         """Accept able switches outside of the parts with ranks; `crossing` counts what they save."""
 
 
-def _saved(topology: Topology, parts: IntArray, able: frozenset[str]) -> int:
-    """Crossings that switches of no part save in a tree at most, where those in `able` branch it."""
+def _saved(topology: Topology, parts: IntArray, branching: frozenset[str]) -> int:
+    """Crossings that switches of no part save in a tree at most, where those in `branching` branch it."""
     tails, heads, _, _ = topology.arrays
     idle = parts < 0
     inner = idle[tails] & idle[heads]
     size = len(parts)
     labels = components(size, np.column_stack((tails[inner], heads[inner])))
-    branches = _mask(topology, able) & idle
-    whole = branches & ~_mask(topology, topology.loopback)
+    branches = _mask(topology, branching) & idle
+    full_branches = branches & ~_mask(topology, topology.loopback)
     saved = 0
     border = [(labels[tails], parts[heads], idle[tails] & ~idle[heads])]
     border += [(labels[heads], parts[tails], idle[heads] & ~idle[tails])]
     near = np.unique(np.hstack([np.stack([label[here], part[here]]) for label, part, here in border]), axis=1)
     counts = np.bincount(near[0], minlength=size)
     # A switch in a part may be above one outside, which then loops nothing back to any rank.
-    hidden = np.isin(near[1], np.unique(parts[_mask(topology, able) & ~idle]))
+    hidden = np.isin(near[1], np.unique(parts[_mask(topology, branching) & ~idle]))
     above = np.bincount(near[0][hidden], minlength=size)
     for label in np.unique(labels[branches]).tolist():
-        looped = not whole[labels == label].any() and not above[label]
+        looped = not full_branches[labels == label].any() and not above[label]
         saved += max(0, int(counts[label]) - 2 - looped)
     return saved
 

@@ -252,11 +252,11 @@ def values_from_rows(rows: Iterable[tuple[str, str, str]]) -> tuple[LinkValue, .
     return tuple(LinkValue(tail, head, Fraction(dual)) for tail, head, dual in rows)
 
 
-def value_by_link(duals: Sequence[LinkValue], known: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
+def value_by_link(duals: Sequence[LinkValue], links: Iterable[Pair], what: str) -> dict[Pair, Fraction]:
     """Arrange dual values by their links."""
     mapping: dict[Pair, Fraction] = {}
     for tail, head, dual in duals:
-        if (tail, head) not in known:
+        if (tail, head) not in links:
             raise CertificateError(
                 f"the bound has a dual value for {what} {shown((tail, head))}, which this topology does not have"
             )

@@ -126,8 +126,8 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         FAST's Theorem 1, times B_2: what a server sends or receives, over its GPUs or lanes.
         """
         tiles = np.add.reduceat(np.add.reduceat(self._outside(), self.first_ranks, axis=0), self.first_ranks, axis=1)
-        most = np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist()
-        return max(Fraction(total, size) for total, size in zip(most, self.server_lanes.tolist(), strict=True))
+        busiest = np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist()
+        return max(Fraction(total, size) for total, size in zip(busiest, self.server_lanes.tolist(), strict=True))
 
     @cached_property
     def unbalanced_bound(self) -> int:
@@ -162,9 +162,9 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         """
         check_model(model)
         counts = self.lane_counts
-        others = int((self.server_lanes - np.minimum.reduceat(counts, self.first_ranks)).max())
-        ends = others / Fraction(model.scale_up)
-        if model.scale_up_link is not None and others:
+        lane_surplus = int((self.server_lanes - np.minimum.reduceat(counts, self.first_ranks)).max())
+        ends = lane_surplus / Fraction(model.scale_up)
+        if model.scale_up_link is not None and lane_surplus:
             ends = max(ends, int(counts.max()) / Fraction(model.scale_up_link))
         waits = Fraction(model.wake_up) * (self.num_stages + 2)
         stages = self.scale_out_bytes / (Fraction(model.scale_out) * self.lane_rate)

@@ -78,13 +78,13 @@ class StagedArrays:
 
         Planning takes microseconds, of which the checks of a frozen dataclass would take several.
         """
-        made = cls.__new__(cls)
-        made.__dict__.update(zip(cls.__match_args__, values, strict=True))
-        return made
+        schedule = cls.__new__(cls)
+        schedule.__dict__.update(zip(cls.__match_args__, values, strict=True))
+        return schedule
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
         """Copy and pickle by construction, as numpy does not keep arrays read-only."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     @property
     def num_ranks(self) -> int:
@@ -172,11 +172,11 @@ def pieces_of(schedule: StagedArrays, server: int) -> Pieces:
     # One line of bytes: all streams of the server, one after another.
     segment_ends = np.cumsum(segments[:, 3])
     base = np.concatenate([[0], segment_ends])[starts - starts[0]]
-    others = schedule.partners[:, server]
-    stages = np.flatnonzero(others >= 0)
-    order = np.argsort(others[stages], kind="stable")
+    partners = schedule.partners[:, server]
+    stages = np.flatnonzero(partners >= 0)
+    order = np.argsort(partners[stages], kind="stable")
     stages = np.repeat(stages[order], m)
-    streams = (others[stages].reshape(-1, m) * m + np.arange(m)).ravel()
+    streams = (partners[stages].reshape(-1, m) * m + np.arange(m)).ravel()
     cuts = base[streams] + np.minimum(schedule.ends[stages, server], np.diff(base)[streams])
     by_place = np.lexsort((stages, streams))
     stages, cuts = stages[by_place], cuts[by_place]
@@ -225,17 +225,19 @@ def busiest_by_shift(schedule: StagedArrays, moves: Moves) -> IntArray:
 
 def redistributed_by_stage(schedule: StagedArrays) -> IntArray:
     """As `busiest_by_shift`, for what GPUs redistribute after each stage; int64 (stages, servers, shifts)."""
-    ranks, most = schedule.num_ranks, max(schedule.sizes)
+    ranks, width = schedule.num_ranks, max(schedule.sizes)
     parts = [pieces_of(schedule, part) for part in range(schedule.servers)]
     stage, peer, final, length = (
-        np.concatenate([getattr(each, name) for each in parts]) for name in ("stage", "peer", "final", "length")
+        np.concatenate([getattr(pieces, name) for pieces in parts]) for name in ("stage", "peer", "final", "length")
     )
     # A GPU may receive on several lanes.
-    moves, of_move = np.unique((stage * ranks + peer) * most + _shift(schedule, peer, final), return_inverse=True)
-    taken = np.zeros(len(moves), dtype=np.int64)
-    np.add.at(taken, of_move, length)
-    redistributed = np.zeros((schedule.num_stages, len(schedule.sizes), most), dtype=np.int64)
-    np.maximum.at(redistributed, (moves // most // ranks, schedule.homes[moves // most % ranks], moves % most), taken)
+    moves, of_move = np.unique((stage * ranks + peer) * width + _shift(schedule, peer, final), return_inverse=True)
+    received = np.zeros(len(moves), dtype=np.int64)
+    np.add.at(received, of_move, length)
+    redistributed = np.zeros((schedule.num_stages, len(schedule.sizes), width), dtype=np.int64)
+    np.maximum.at(
+        redistributed, (moves // width // ranks, schedule.homes[moves // width % ranks], moves % width), received
+    )
     return redistributed[:, :, 1:]
 
 

@@ -72,44 +72,44 @@ def step_loads(
     busiest = np.zeros((2, stages + 2), dtype=np.int64)
     loads, links = np.zeros((3, 2, ranks), dtype=np.int64), np.zeros((3, ranks, places), dtype=np.int64)
     steps = loads, links, place, busiest
-    held, most = np.zeros((2, ranks), dtype=np.int64), np.zeros((2, 2, ranks), dtype=np.int64)  # proxied, landed
+    staged, largest = np.zeros((2, ranks), dtype=np.int64), np.zeros((2, 2, ranks), dtype=np.int64)  # proxied, landed
     streams = starts, segments, starts[:-1].copy(), np.zeros(len(starts) - 1, dtype=np.int64)
     for step in range(stages + 2):
         if step < stages:
-            held[:] = 0
+            staged[:] = 0
             for part in range(parts):
                 other = partners[step, part]
                 if other >= 0:
                     for lane in range(width):
                         stream = (part * parts + other) * width + lane
                         left = ends[step, part] - begins[step, part]
-                        _walk(stream, lanes[part, lane], lanes[other, lane], left, streams, step, steps, held)
-            most[step % 2] = np.maximum(most[step % 2], held)
+                        _walk(stream, lanes[part, lane], lanes[other, lane], left, streams, step, steps, staged)
+            largest[step % 2] = np.maximum(largest[step % 2], staged)
         if shares[step] < shares[step + 1]:
             _add_local(traffic, firsts, shares[step], shares[step + 1], step, steps)
         loads[step % 3] = 0
         links[step % 3] = 0
-    return StepLoads(busiest[0], busiest[1], most.sum(axis=0).sum(axis=0))
+    return StepLoads(busiest[0], busiest[1], largest.sum(axis=0).sum(axis=0))
 
 
 @kernel
 def _walk(
-    stream: int, proxy: int, peer: int, left: int, streams: Streams, step: int, steps: Steps, held: IntArray
+    stream: int, proxy: int, peer: int, left: int, streams: Streams, step: int, steps: Steps, staged: IntArray
 ) -> None:
     """Add the next `left` bytes of a stream to the loads of its balancing and redistribution, and to what is held."""
     starts, segments, at, done = streams
     while left and at[stream] < starts[stream + 1]:
-        origin, final, _, whole = segments[at[stream]]
-        length = min(left, whole - done[stream])
+        origin, final, _, size = segments[at[stream]]
+        length = min(left, size - done[stream])
         if origin != proxy:
             _add(origin, proxy, length, step, steps)
-            held[0, proxy] += length
+            staged[0, proxy] += length
         if final != peer:
             _add(peer, final, length, step + 2, steps)
-            held[1, peer] += length
+            staged[1, peer] += length
         left -= length
         done[stream] += length
-        if done[stream] == whole:
+        if done[stream] == size:
             at[stream] += 1
             done[stream] = 0
 

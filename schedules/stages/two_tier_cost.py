@@ -130,8 +130,8 @@ def _by_stage(schedule: StagedArrays, ticks: _Ticks) -> Sequence[int]:
     local = np.where(schedule.homes[:, None] == schedule.homes, schedule.traffic, 0)
     np.fill_diagonal(local, 0)
     port = int(max(local.sum(axis=0).max(), local.sum(axis=1).max()))
-    most = max(port * ticks.scale_up, int(local.max()) * ticks.scale_up_link)
-    return int(times[0]), int(times[1:-1].sum()), int(times[-1]), most + ticks.wake_up * (most > 0)
+    longest = max(port * ticks.scale_up, int(local.max()) * ticks.scale_up_link)
+    return int(times[0]), int(times[1:-1].sum()), int(times[-1]), longest + ticks.wake_up * (longest > 0)
 
 
 def _balance_first(schedule: StagedArrays, ticks: _Ticks) -> Sequence[int]:
@@ -180,10 +180,10 @@ class _Ticks(NamedTuple):
         ticks = cls(int(up * unit), int(out * unit), int(wake_up * unit), unit * NS_PER_US, int(link * unit))
         steps = (schedule.num_stages + 2) * 2 * max(schedule.sizes)
         slowest = max(ticks.scale_up, ticks.scale_out, ticks.scale_up_link)
-        most = int(schedule.traffic.sum()) * slowest + ticks.wake_up * steps
-        if most >= MAX_UNITS:
+        largest = int(schedule.traffic.sum()) * slowest + ticks.wake_up * steps
+        if largest >= MAX_UNITS:
             raise CapacityOverflowError(
-                f"times of up to {most} units do not fit 64 bits; expected less traffic, or rounder bandwidths"
+                f"times of up to {largest} units do not fit 64 bits; expected less traffic, or rounder bandwidths"
             )
         return ticks
 

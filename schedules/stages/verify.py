@@ -74,21 +74,21 @@ def _check_segments(schedule: StagedArrays) -> IntArray:
     if gaps.size:
         source, destination = divmod(int(cells[gaps[0]]), ranks)
         _require(False, f"bytes from rank {source} to {destination} are left out or sent twice")
-    carried = np.zeros((ranks, ranks), dtype=np.int64)
-    np.add.at(carried, (origin, final), length)
-    wanted = np.where(homes[:, None] == homes, 0, schedule.traffic)
-    if not np.array_equal(carried, wanted):
-        source, destination = (int(place) for place in np.argwhere(carried != wanted)[0])
-        held, due = carried[source, destination], wanted[source, destination]
-        _require(False, f"streams carry {held} bytes from rank {source} to {destination}; expected {due}")
+    sent = np.zeros((ranks, ranks), dtype=np.int64)
+    np.add.at(sent, (origin, final), length)
+    expected = np.where(homes[:, None] == homes, 0, schedule.traffic)
+    if not np.array_equal(sent, expected):
+        source, destination = (int(place) for place in np.argwhere(sent != expected)[0])
+        actual, due = sent[source, destination], expected[source, destination]
+        _require(False, f"streams carry {actual} bytes from rank {source} to {destination}; expected {due}")
     lengths = np.zeros((n, n, m), dtype=np.int64)
     np.add.at(lengths.reshape(-1), stream, length)
     used = lanes[:, None] & lanes
     _require(not lengths[~used].any(), "a stream has no lane")
     first_parts = np.searchsorted(part_homes, np.arange(len(schedule.sizes)))
     longest, shortest = (
-        extreme.reduceat(extreme.reduceat(extreme.reduce(each, axis=2), first_parts, axis=0), first_parts, axis=1)
-        for extreme, each in ((np.maximum, lengths), (np.minimum, np.where(used, lengths, lengths.max())))
+        extreme.reduceat(extreme.reduceat(extreme.reduce(bounds, axis=2), first_parts, axis=0), first_parts, axis=1)
+        for extreme, bounds in ((np.maximum, lengths), (np.minimum, np.where(used, lengths, lengths.max())))
     )
     _require(bool((longest - shortest <= 1).all()), "streams of the same servers differ by more than a byte")
     return lengths
@@ -117,9 +117,9 @@ def _check_stages(schedule: StagedArrays, longest: IntArray) -> None:
         source, destination = (int(place) for place in np.argwhere(done.reshape(n, n) != longest)[0])
         moved, due = done[source * n + destination], longest[source, destination]
         _require(False, f"stages move {moved} bytes of streams from server {source} to {destination}; expected {due}")
-    most = np.zeros(len(sizes), dtype=np.int64)
-    np.maximum.at(most, stage, ends - begins)
-    wrong = np.flatnonzero(most != sizes)
-    if wrong.size:
-        at = wrong[0]
-        _require(False, f"stage {at} has a size of {sizes[at]} bytes, and its longest transfer has {most[at]}")
+    transferred = np.zeros(len(sizes), dtype=np.int64)
+    np.maximum.at(transferred, stage, ends - begins)
+    unequal = np.flatnonzero(transferred != sizes)
+    if unequal.size:
+        at = unequal[0]
+        _require(False, f"stage {at} has a size of {sizes[at]} bytes, and its longest transfer has {transferred[at]}")

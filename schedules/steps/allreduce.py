@@ -198,8 +198,8 @@ class StepExchange(VectorSends, kind="exchange"):
         cls, num_ranks: int, chunks: int, sends: Iterable[tuple[int, bool, int, int, tuple[int, ...]]]
     ) -> StepExchange:
         """Build a schedule, not verified, from ``(step, adds, lower, upper, path)``, in any order."""
-        steps, adds, *rest = as_columns(sends, "adds")
-        return cls(num_ranks, chunks, steps, adds != 0, *rest)
+        steps, adds, *arrays = as_columns(sends, "adds")
+        return cls(num_ranks, chunks, steps, adds != 0, *arrays)
 
     @property
     def phases(self) -> tuple[Direction, ...]:

@@ -47,9 +47,9 @@ class DirectSends(NamedTuple):
         """Flatten columns after broadcasting them to their common shape."""
         return cls(*(column.reshape(-1) for column in np.broadcast_arrays(*columns)))
 
-    def only(self, chosen: npt.NDArray[np.bool_]) -> DirectSends:
+    def only(self, mask: npt.NDArray[np.bool_]) -> DirectSends:
         """Keep the chosen sends."""
-        return self if chosen.all() else DirectSends(*(column[chosen] for column in self))
+        return self if mask.all() else DirectSends(*(column[mask] for column in self))
 
     def schedule(self, num_ranks: int, chunks_per_shard: int, direction: Direction) -> StepSchedule:
         """Make a schedule of the sends, without steps in which nothing is sent, in as few chunks as they allow."""
@@ -79,15 +79,15 @@ def direct_sends(graph: DirectGraph, schedule: StepSchedule) -> DirectSends:
         )
     if any(column.shape != (schedule.num_sends,) for column in columns) or len(schedule.path_nodes) != 2 * paths:
         raise UnsupportedError("the schedule's arrays do not fit together; expected one that a planner made")
-    for name, column, least, most in (
+    for name, column, lowest, highest in (
         ("steps", schedule.steps, 0, MAX_STEPS),
         ("sources", schedule.sources, 0, graph.num_nodes - 1),
         ("lower", schedule.lower, 0, schedule.chunks_per_shard),
         ("upper", schedule.upper, 0, schedule.chunks_per_shard),
         ("routes", schedule.routes, 0, paths - 1),
     ):
-        if len(column) and not least <= int(column.min()) <= int(column.max()) <= most:
-            raise UnsupportedError(f"the schedule's {name} are not all from {least} to {most}")
+        if len(column) and not lowest <= int(column.min()) <= int(column.max()) <= highest:
+            raise UnsupportedError(f"the schedule's {name} are not all from {lowest} to {highest}")
     ends = schedule.path_nodes.reshape(-1, 2)
     _check_links(graph, schedule, ends)
     tails, heads = ends[schedule.routes].T
@@ -97,9 +97,9 @@ def direct_sends(graph: DirectGraph, schedule: StepSchedule) -> DirectSends:
 def _check_links(graph: DirectGraph, schedule: StepSchedule, ends: IntArray) -> None:
     """Check that every path is a link of the graph, reversed where data runs towards the sources."""
     links = ends if schedule.direction == "broadcast" else ends[:, ::-1]
-    known = graph.adjacency.tails * graph.num_nodes + graph.adjacency.heads
+    arcs = graph.adjacency.tails * graph.num_nodes + graph.adjacency.heads
     inside = ((links >= 0) & (links < graph.num_nodes)).all(axis=1)
-    strange = np.flatnonzero(~(inside & np.isin(links[:, 0] * graph.num_nodes + links[:, 1], known)))
+    strange = np.flatnonzero(~(inside & np.isin(links[:, 0] * graph.num_nodes + links[:, 1], arcs)))
     if len(strange):
         tail, head = links[strange[0]].tolist()
         raise UnsupportedError(
@@ -183,12 +183,12 @@ def checked_symmetry(graph: DirectGraph, symmetry: npt.ArrayLike | None) -> IntA
     Shapes: `symmetry` (nodes,); returns int64 (nodes,).
     """
     if symmetry is None:
-        if (found := reverse_symmetry(graph)) is None:
+        if (isomorphism := reverse_symmetry(graph)) is None:
             raise UnsupportedError(
                 f"{graph.name} is not isomorphic to its transpose; for a reduce-scatter, reverse an allgather of "
                 "the transpose"
             )
-        return found
+        return isomorphism
     mapping = as_permutation(symmetry, as_direct_graph(graph).num_nodes)
     if not preserves_arcs(graph, graph.transpose(), mapping):
         raise UnsupportedError(f"the symmetry {shown(symmetry)} does not map {graph.name} to its transpose")
@@ -201,20 +201,20 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
     Of several arrivals the earliest stays, and of those in one step the first, so that what is sent on is there.
     """
     as_kind(schedule, StepSchedule, "the schedule")
-    ranks, whole = schedule.num_ranks, schedule.chunks_per_shard
+    ranks, shard = schedule.num_ranks, schedule.chunks_per_shard
     receivers = schedule.path_nodes[schedule.path_starts[1:] - 1][schedule.routes]
     holdings = schedule.sources * ranks + receivers
     brought = np.zeros(ranks * ranks, dtype=np.int64)
-    brought[:: ranks + 1] = whole  # A rank has its own shard.
+    brought[:: ranks + 1] = shard  # A rank has its own shard.
     np.add.at(brought, holdings, schedule.upper - schedule.lower)
-    if (brought == whole).all():
+    if (brought == shard).all():
         return schedule
     # Cut all sends at every place where one begins or ends, and keep each piece where it comes first.
-    useful = np.flatnonzero(receivers != schedule.sources)
+    fresh = np.flatnonzero(receivers != schedule.sources)
     places = np.unique(np.concatenate([schedule.lower, schedule.upper]))
-    first, last = (np.searchsorted(places, bound[useful]) for bound in (schedule.lower, schedule.upper))
+    first, last = (np.searchsorted(places, bound[fresh]) for bound in (schedule.lower, schedule.upper))
     counts = last - first
-    sends = np.repeat(useful, counts)
+    sends = np.repeat(fresh, counts)
     pieces = np.arange(len(sends)) - np.repeat(np.cumsum(counts) - counts - first, counts)
     keys = holdings[sends] * len(places) + pieces
     order = np.lexsort((schedule.steps[sends], keys))
@@ -224,15 +224,15 @@ def without_repeats(schedule: StepSchedule) -> StepSchedule:
     # Pieces that follow each other in a send are one again.
     begins = (np.diff(sends, prepend=-1) != 0) | (np.diff(pieces, prepend=-1) != 1)
     ends = np.append(begins[1:], True)
-    chosen = sends[begins]
-    used = np.unique(schedule.steps[chosen])
+    starts_at = sends[begins]
+    used = np.unique(schedule.steps[starts_at])
     return replace(
         schedule,
-        steps=np.searchsorted(used, schedule.steps[chosen]),
-        sources=schedule.sources[chosen],
+        steps=np.searchsorted(used, schedule.steps[starts_at]),
+        sources=schedule.sources[starts_at],
         lower=places[pieces[begins]],
         upper=places[pieces[ends] + 1],
-        routes=schedule.routes[chosen],
+        routes=schedule.routes[starts_at],
     )
 
 
@@ -303,10 +303,10 @@ def _line_graph_schedule(graph: DirectGraph, schedule: StepSchedule) -> StepSche
     ahead, links = graph.heads, (sends.tails, sends.heads)
     if schedule.direction == "reduce":
         leaving, entering, ahead, links = entering, leaving, graph.tails, links[::-1]
-    wanted = links[0] * graph.num_nodes + links[1]
+    keys_of_links = links[0] * graph.num_nodes + links[1]
     keys = graph.tails * graph.num_nodes + graph.heads
-    first = np.searchsorted(keys, wanted)
-    counts = np.searchsorted(keys, wanted, side="right") - first
+    first = np.searchsorted(keys, keys_of_links)
+    counts = np.searchsorted(keys, keys_of_links, side="right") - first
     finer = math.lcm(*np.unique(counts).tolist())
     chunks = schedule.chunks_per_shard * finer
     check_sends((len(arcs) + int(counts.sum()) * degree) * degree, chunks, line_graph(graph).name)
@@ -345,19 +345,23 @@ def degree_expansion_schedule(graph: DirectGraph, copies: int, schedule: StepSch
     copy, finer = np.arange(copies), chunks // schedule.chunks_per_shard
     of_source, of_head = copy[:, None], copy
     steps, sources, lower, upper, near, far = (column[:, None, None] for column in sends)
-    along = (near * copies + of_source, far * copies + of_head)
-    main = DirectSends.broadcast(steps, sources * copies + of_source, lower * finer, upper * finer, *along)
+    ends_of_path = (near * copies + of_source, far * copies + of_head)
+    main = DirectSends.broadcast(steps, sources * copies + of_source, lower * finer, upper * finer, *ends_of_path)
 
     # The arcs into a node are numbered, and number p brings part p of the shards of the other copies of the node.
     by_head = np.argsort(heads, kind="stable")
-    tails, heads, many = (column[by_head][:, None, None] for column in (tails, heads, links.multiplicities))
-    before = np.cumsum(many) - many.reshape(-1)
+    tails, heads, multiplicity = (column[by_head][:, None, None] for column in (tails, heads, links.multiplicities))
+    before = np.cumsum(multiplicity) - multiplicity.reshape(-1)
     port = (before - before[np.searchsorted(heads.reshape(-1), heads.reshape(-1))])[:, None, None]
     of_source, of_head = np.nonzero(~np.eye(copies, dtype=np.bool_))
     lower = (copy[:, None] * graph.degree + port) * (chunks // ports)
-    along = (tails * copies + copy[:, None], heads * copies + of_head)
+    ends_of_path = (tails * copies + copy[:, None], heads * copies + of_head)
     last = DirectSends.broadcast(
-        _column(schedule.num_steps), heads * copies + of_source, lower, lower + many * (chunks // ports), *along
+        _column(schedule.num_steps),
+        heads * copies + of_source,
+        lower,
+        lower + multiplicity * (chunks // ports),
+        *ends_of_path,
     )
     return DirectSends.joined([main, last]).schedule(graph.num_nodes * copies, chunks, schedule.direction)
 
@@ -383,18 +387,22 @@ def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule)
             done, ahead = _offsets(size, worth[:phase]), _offsets(size, worth[phase + 1 :])
             steps, sources, lower, upper, tails, heads = (column.reshape(-1, 1, 1, 1) for column in sends)
             from_there, here = done[:, None, None] + ahead, done[:, None] + ahead
-            along = (tails * worth[phase] + here, heads * worth[phase] + here)
-            chosen = (lower + part * chunks, upper + part * chunks)
+            ends_of_path = (tails * worth[phase] + here, heads * worth[phase] + here)
+            chunk_range = (lower + part * chunks, upper + part * chunks)
             parts.append(
-                DirectSends.broadcast(steps + phase * length, sources * worth[phase] + from_there, *chosen, *along)
+                DirectSends.broadcast(
+                    steps + phase * length, sources * worth[phase] + from_there, *chunk_range, *ends_of_path
+                )
             )
     return DirectSends.joined(parts).schedule(size**n, n * chunks, schedule.direction)
 
 
 def _offsets(size: int, worth: list[int]) -> IntArray:
     """All sums of a multiple of each of several numbers, from 0 to ``size - 1`` times."""
-    multiples = (np.arange(size) * each for each in worth)
-    return reduce(lambda offsets, more: np.add.outer(offsets, more).reshape(-1), multiples, np.zeros(1, dtype=np.int64))
+    multiples = (np.arange(size) * place for place in worth)
+    return reduce(
+        lambda offsets, values: np.add.outer(offsets, values).reshape(-1), multiples, np.zeros(1, dtype=np.int64)
+    )
 
 
 def bidirectional_schedule(

@@ -125,10 +125,10 @@ class FlowSchedule(FlowArrays, kind="flow"):
         them.
         """
         try:
-            given = np.asarray(traffic)
+            matrix = np.asarray(traffic)
         except (TypeError, ValueError, RuntimeError):  # rows of unequal length, or tensors on a GPU
-            given = np.empty(0, dtype=np.int64)
-        if given.dtype != np.int64 or given.ndim != 2:
+            matrix = np.empty(0, dtype=np.int64)
+        if matrix.dtype != np.int64 or matrix.ndim != 2:
             raise UnsupportedError(f"the traffic is {shown(traffic)}; expected a matrix of 64-bit integers")
         rows = as_paths(paths)
         for number, (_, path, steps) in enumerate(rows):
@@ -147,7 +147,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
         except OverflowError:
             raise UnsupportedError(f"the paths {shown(rows)} hold a number beyond 64 bits; expected none") from None
         weights, nodes, hops = arrays
-        return cls(len(given), chunks_per_unit, given, weights, starts, nodes, hops)
+        return cls(len(matrix), chunks_per_unit, matrix, weights, starts, nodes, hops)
 
     @property
     def load_units(self) -> tuple[int, ...]:
@@ -381,8 +381,8 @@ class FlowSchedule(FlowArrays, kind="flow"):
         return frame.sort_values(["source", "destination"], kind="stable", ignore_index=True)
 
     def __repr__(self) -> str:
-        apart = ~np.eye(len(self.traffic), dtype=np.bool_)
-        equal = len(np.unique(self.traffic[apart])) == 1
+        off_diagonal = ~np.eye(len(self.traffic), dtype=np.bool_)
+        equal = len(np.unique(self.traffic[off_diagonal])) == 1
         return f"<FlowSchedule: {'all-to-all' if equal else 'all-to-allv'} of {self.num_ranks} ranks, {self.size_text}>"
 
 
@@ -424,7 +424,7 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
     @classmethod
     def of(cls, flow: FlowSchedule, servers: IntArray) -> StagedFlow:
         """Let the steps of a flow wait for each other; not verified."""
-        return cls(**{each.name: getattr(flow, each.name) for each in fields(FlowSchedule)} | {"servers": servers})
+        return cls(**{field.name: getattr(flow, field.name) for field in fields(FlowSchedule)} | {"servers": servers})
 
     @property
     def load_units(self) -> tuple[int, ...]:

@@ -121,9 +121,9 @@ def _check_steps(schedule: FlowArrays, path_of_hop: IntArray) -> None:
     # The first hop of path p is p less than its first node, so the node after hop h of it is h + p + 1.
     at_rank = schedule.path_nodes[goes_on + path_of_hop[goes_on] + 1] < schedule.num_ranks
     rises = np.diff(steps)[goes_on]
-    wrong = np.where(at_rank, rises <= 0, rises != 0)
-    if wrong.any():
-        first = int(np.flatnonzero(wrong)[0])
+    misplaced = np.where(at_rank, rises <= 0, rises != 0)
+    if misplaced.any():
+        first = int(np.flatnonzero(misplaced)[0])
         rule = "rise at a rank" if at_rank[first] else "stay the same at a switch"
         raise CertificateError(f"the steps of path {path_of_hop[goes_on[first]]} do not {rule} that it passes")
 
@@ -132,11 +132,11 @@ def _check_amounts(schedule: FlowArrays) -> None:
     starts, nodes, ranks = schedule.path_starts, schedule.path_nodes, schedule.num_ranks
     brought = np.zeros((ranks, ranks), dtype=np.int64)
     np.add.at(brought, (nodes[starts[:-1]], nodes[starts[1:] - 1]), schedule.weights)
-    wanted = schedule.traffic * int(schedule.chunks_per_unit)
-    np.fill_diagonal(wanted, 0)
-    if (brought != wanted).any():
-        source, destination = (int(rank) for rank in np.argwhere(brought != wanted)[0])
+    expected = schedule.traffic * int(schedule.chunks_per_unit)
+    np.fill_diagonal(expected, 0)
+    if (brought != expected).any():
+        source, destination = (int(rank) for rank in np.argwhere(brought != expected)[0])
         raise CertificateError(
             f"the paths from rank {source} to rank {destination} carry {brought[source, destination]} chunks; "
-            f"expected {wanted[source, destination]}"
+            f"expected {expected[source, destination]}"
         )

@@ -126,7 +126,7 @@ class StepSends(RoutedSchedule):
         Links that are not used cost nothing.
         """
         self.check_fit(topology)
-        whole = as_bytes(num_bytes)
+        total_bytes = as_bytes(num_bytes)
         if not self.num_sends:
             return Fraction(0)
         links, loads = self.path_links(topology), self.link_loads(topology)
@@ -141,7 +141,7 @@ class StepSends(RoutedSchedule):
         largest = np.zeros(len(kinds), dtype=np.int64)
         np.maximum.at(largest, group, loads[steps, links[hops]])
         # What one chunk takes at one unit of bandwidth, in µs.
-        chunk = Fraction(whole, self.whole_chunks * NS_PER_US) / topology.arrays.unit
+        chunk = Fraction(total_bytes, self.whole_chunks * NS_PER_US) / topology.arrays.unit
         slowest = [Fraction(0)] * self.num_steps
         for kind, load in zip(kinds.tolist(), largest.tolist(), strict=True):
             pair, capacity = divmod(kind, len(capacities))
@@ -204,7 +204,7 @@ def as_columns(sends: Iterable[tuple[Any, ...]], second: str = "source") -> tupl
 
 def read_sends(fields: Mapping[str, Any], counts: Sequence[str], names: Sequence[str], where: str) -> dict[str, Any]:
     """Read the counts, the columns of the sends and the paths of a decoded schedule, as arguments of its class."""
-    found: dict[str, Any] = {name: whole_count(fields[name], f"{where}: field schedule.{name}") for name in counts}
+    values: dict[str, Any] = {name: whole_count(fields[name], f"{where}: field schedule.{name}") for name in counts}
     columns = {name: whole_numbers(fields[name], f"{where}: field schedule.{name}") for name in names}
     for name, column in columns.items():
         if len(column) != len(columns["steps"]):
@@ -212,4 +212,4 @@ def read_sends(fields: Mapping[str, Any], counts: Sequence[str], names: Sequence
                 f"{where}: field schedule.{name} has {len(column)} entries, but schedule.steps has "
                 f"{len(columns['steps'])}; expected one for each send"
             )
-    return found | columns | path_arrays(fields["paths"], where)
+    return values | columns | path_arrays(fields["paths"], where)

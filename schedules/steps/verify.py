@@ -82,7 +82,7 @@ class Arrivals:
     points: IntArray
     first: IntArray
     times: IntArray  # int64 (pieces,); how often a piece is brought, or there from the start
-    held: IntArray  # int64 (sends,); the step after which the sender has all of what it sends
+    ready: IntArray  # int64 (sends,); the step after which the sender has all of what it sends
 
     @classmethod
     def of(cls, sends: Sends) -> Arrivals:
@@ -95,18 +95,24 @@ class Arrivals:
         bases = np.arange(sends.count * sends.num_ranks) * span
         own = bases[np.arange(sends.count) * (sends.num_ranks + 1) + sends.first]
         rows = (sends.sources - sends.first) * sends.num_ranks
-        given, taken = (rows + sends.senders) * span, (rows + sends.receivers) * span
-        wanted = (own, taken + sends.lower, own + sends.chunks, taken + sends.upper, given + sends.lower)
-        keys = np.concatenate([*wanted, given + sends.upper, bases, bases + sends.chunks])
+        sender_base, receiver_base = (rows + sends.senders) * span, (rows + sends.receivers) * span
+        keyed = (
+            own,
+            receiver_base + sends.lower,
+            own + sends.chunks,
+            receiver_base + sends.upper,
+            sender_base + sends.lower,
+        )
+        keys = np.concatenate([*keyed, sender_base + sends.upper, bases, bases + sends.chunks])
         points, places = distinct(keys)
-        brought = len(own) + len(taken)
+        brought = len(own) + len(receiver_base)
         starts, stops = places[:brought], places[brought : 2 * brought]
         steps = np.concatenate([np.full(len(own), FROM_THE_START), sends.steps])
         first = _least_over(len(points), starts, stops, steps)
         changes = np.bincount(starts, minlength=len(points)) - np.bincount(stops, minlength=len(points))
-        asked = places[2 * brought :]
-        held = _greatest_in(first, asked[: len(taken)], asked[len(taken) : 2 * len(taken)])
-        return cls(points, first, np.cumsum(changes), held)
+        queries = places[2 * brought :]
+        ready = _greatest_in(first, queries[: len(receiver_base)], queries[len(receiver_base) : 2 * len(receiver_base)])
+        return cls(points, first, np.cumsum(changes), ready)
 
 
 def _least_over(size: int, starts: IntArray, stops: IntArray, values: IntArray) -> IntArray:
@@ -115,15 +121,15 @@ def _least_over(size: int, starts: IntArray, stops: IntArray, values: IntArray) 
     An interval is covered by two blocks whose length is a power of two; blocks are halved, the longest first.
     """
     powers = np.frexp(stops - starts)[1] - 1
-    least = np.full(size, NEVER)
+    minimum = np.full(size, NEVER)
     for power in range(int(powers.max()), -1, -1):
         block = 1 << power
-        wider, least = least, least.copy()
-        np.minimum(least[block:], wider[:-block], out=least[block:])
-        chosen = powers == power
-        np.minimum.at(least, starts[chosen], values[chosen])
-        np.minimum.at(least, stops[chosen] - block, values[chosen])
-    return least
+        wider, minimum = minimum, minimum.copy()
+        np.minimum(minimum[block:], wider[:-block], out=minimum[block:])
+        mask = powers == power
+        np.minimum.at(minimum, starts[mask], values[mask])
+        np.minimum.at(minimum, stops[mask] - block, values[mask])
+    return minimum
 
 
 def _greatest_in(values: IntArray, starts: IntArray, stops: IntArray) -> IntArray:
@@ -133,8 +139,8 @@ def _greatest_in(values: IntArray, starts: IntArray, stops: IntArray) -> IntArra
     values = values.copy()
     for power in range(int(powers.max(initial=-1)) + 1):
         block = 1 << power
-        chosen = powers == power
-        greatest[chosen] = np.maximum(values[starts[chosen]], values[stops[chosen] - block])
+        mask = powers == power
+        greatest[mask] = np.maximum(values[starts[mask]], values[stops[mask] - block])
         values[:-block] = np.maximum(values[:-block], values[block:])
     return greatest
 
@@ -228,12 +234,12 @@ def _check_sends(schedule: ShardSends) -> None:
     check_columns(schedule, schedule.chunks_per_shard, "a shard")
 
 
-def check_columns(schedule: StepSends, chunks: int, whole: str) -> None:
-    """Check routes, intervals of the chunks of `whole` and steps."""
+def check_columns(schedule: StepSends, chunks: int, unit_name: str) -> None:
+    """Check routes, intervals of the chunks of `unit_name` and steps."""
     route, lower, upper = schedule.routes, schedule.lower, schedule.upper
     refuse_if((route < 0) | (route >= len(schedule.path_starts) - 1), "send {} has a route that is not a path")
-    wrong = (lower < 0) | (lower >= upper) | (upper > chunks)
-    refuse_if(wrong, f"send {{}} does not carry an interval of chunks of {whole}")
+    invalid = (lower < 0) | (lower >= upper) | (upper > chunks)
+    refuse_if(invalid, f"send {{}} does not carry an interval of chunks of {unit_name}")
     refuse_if(schedule.steps < 0, "send {} happens before step 0")
 
 
@@ -282,12 +288,12 @@ class _Faults:
 
     def _look_for_early(self, sends: Sends, arrivals: Arrivals) -> None:
         """Find chunks that are sent before they have arrived at the sender."""
-        wrong = np.flatnonzero(arrivals.held >= sends.steps)
-        if len(wrong):
+        early = np.flatnonzero(arrivals.ready >= sends.steps)
+        if len(early):
             keys = (sends.steps, sends.senders, sends.sources, sends.lower, sends.numbers, sends.upper)
-            first = wrong[np.lexsort([key[wrong] for key in keys[::-1]])[0]]
-            found = tuple(int(key[first]) for key in keys)
-            self._early = found if self._early is None else min(self._early, found)
+            first = early[np.lexsort([key[early] for key in keys[::-1]])[0]]
+            fault = tuple(int(key[first]) for key in keys)
+            self._early = fault if self._early is None else min(self._early, fault)
 
 
 def _whereabouts(piece: int, sends: Sends, arrivals: Arrivals) -> tuple[int, int, int]:
@@ -360,7 +366,7 @@ def check_sums(schedule: VectorSends) -> None:
 def _check_part(steps: IntArray, tails: IntArray, heads: IntArray, all_adds: BoolArray, ranks: int, chunk: int) -> None:
     """Check that every rank ends with all vectors, each once; sends are in the order of steps and receivers."""
     # Bits of a row are the vectors in the sum that a rank holds; sums of numbers of vectors tell whether any is twice.
-    held = np.packbits(np.eye(ranks, dtype=np.bool_), axis=1)
+    vectors = np.packbits(np.eye(ranks, dtype=np.bool_), axis=1)
     count = np.ones(ranks, dtype=np.int64)
     for begin, end in pairwise(np.flatnonzero(np.diff(steps, prepend=-1, append=-1)).tolist()):
         senders, receivers, adds = tails[begin:end], heads[begin:end], all_adds[begin:end]
@@ -369,16 +375,16 @@ def _check_part(steps: IntArray, tails: IntArray, heads: IntArray, all_adds: Boo
         if (values[replaced] > 1).any():
             rank = int(replaced[values[replaced] > 1][0])
             raise CertificateError(f"in step {step} rank {rank} is sent two values of chunk {chunk} to keep")
-        following, number = held.copy(), count.copy()
+        following, number = vectors.copy(), count.copy()
         following[replaced] = number[replaced] = 0
         begins = np.flatnonzero(np.diff(receivers, prepend=-1))
-        following[receivers[begins]] |= np.bitwise_or.reduceat(held[senders], begins, axis=0)
+        following[receivers[begins]] |= np.bitwise_or.reduceat(vectors[senders], begins, axis=0)
         np.add.at(number, receivers, count[senders])
-        held, count = following, np.unpackbits(following, axis=1).sum(axis=1, dtype=np.int64)
+        vectors, count = following, np.unpackbits(following, axis=1).sum(axis=1, dtype=np.int64)
         if (number != count).any():
             rank = int(np.flatnonzero(number != count)[0])
             raise CertificateError(f"in step {step} rank {rank} adds a vector twice to its sum of chunk {chunk}")
     if (count < ranks).any():
         rank = int(np.flatnonzero(count < ranks)[0])
-        missing = int(np.argmin(np.unpackbits(held[rank], count=ranks)))
+        missing = int(np.argmin(np.unpackbits(vectors[rank], count=ranks)))
         raise CertificateError(f"rank {rank} never adds chunk {chunk} of rank {missing}")

@@ -125,8 +125,8 @@ def _total(times: list[Fraction], kinds: IntArray) -> Fraction:
 
 def _common_divisor(times: list[Fraction]) -> Fraction:
     """Greatest common divisor of fractions."""
-    whole = math.lcm(*(time.denominator for time in times))
-    return Fraction(math.gcd(*(time.numerator * (whole // time.denominator) for time in times)), whole)
+    scale = math.lcm(*(time.denominator for time in times))
+    return Fraction(math.gcd(*(time.numerator * (scale // time.denominator) for time in times)), scale)
 
 
 LEAD = 8  # Slices that a transfer ahead is worth for each that the busiest link carries during a latency
@@ -149,9 +149,9 @@ def transfers_ahead(transfers: Transfers) -> IntArray:
     groups = np.split(np.arange(len(order)), np.flatnonzero(np.diff(transfers.levels[before])) + 1)
     ahead = np.zeros(len(crosses), dtype=np.int64)
     while True:
-        known = ahead.copy()
+        previous = ahead.copy()
         for group in groups:
             np.maximum.at(ahead, before[group], ahead[after[group]] + crosses[after[group]])
         # Levels are in the order of dependencies, but for transfers without links: these need another round.
-        if np.array_equal(known, ahead):
+        if np.array_equal(previous, ahead):
             return ahead

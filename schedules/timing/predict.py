@@ -43,28 +43,28 @@ class Predictor:
         slices = None if timed is None else timed.chosen_slices(num_bytes)
         if timed is not None and slices is not None:
             hops = len(timed.transfers.hop_links)
-            most = min(slices, max(self._few // hops, min(FIRST_SLICES, MOST_EVENTS // hops)))
-            if most == slices or most >= FIRST_SLICES:
-                return self._of_first_slices(timed, num_bytes, slices, most)
-        given = slices if self._schedule.pipelined else None
-        return schedule_time(self._schedule, self._topology, num_bytes, given, costs=self._costs)
+            limit = min(slices, max(self._few // hops, min(FIRST_SLICES, MOST_EVENTS // hops)))
+            if limit == slices or limit >= FIRST_SLICES:
+                return self._of_first_slices(timed, num_bytes, slices, limit)
+        count = slices if self._schedule.pipelined else None
+        return schedule_time(self._schedule, self._topology, num_bytes, count, costs=self._costs)
 
-    def _of_first_slices(self, timed: TimedSchedule, num_bytes: int, slices: int, most: int) -> Fraction:
+    def _of_first_slices(self, timed: TimedSchedule, num_bytes: int, slices: int, limit: int) -> Fraction:
         """Run some of the slices, at first so few that their run tells how many are enough."""
         wire = timed.wire_time * num_bytes / slices
-        few = max(FIRST_SLICES, FIRST_EVENTS // len(timed.transfers.hop_links))
-        if WORTH * few <= most:
-            idle = self._begun(timed, num_bytes, slices, few) - few * wire
+        few_slices = max(FIRST_SLICES, FIRST_EVENTS // len(timed.transfers.hop_links))
+        if WORTH * few_slices <= limit:
+            idle = self._begun(timed, num_bytes, slices, few_slices) - few_slices * wire
             enough = math.ceil(idle * BUSY / (1 - BUSY) / wire)
-            if enough <= few:
+            if enough <= few_slices:
                 return self._costs.launch + idle + slices * wire
-            most = min(most, enough)
-        if most == slices:
+            limit = min(limit, enough)
+        if limit == slices:
             return timed.run(num_bytes).time
-        begun = self._begun(timed, num_bytes, slices, most)
-        if 2 * most * wire >= begun:
-            return self._costs.launch + begun + (slices - most) * wire
-        return timed.run(num_bytes, most).time
+        begun = self._begun(timed, num_bytes, slices, limit)
+        if 2 * limit * wire >= begun:
+            return self._costs.launch + begun + (slices - limit) * wire
+        return timed.run(num_bytes, limit).time
 
     def _begun(self, timed: TimedSchedule, num_bytes: int, slices: int, count: int) -> Fraction:
         """Time in µs of so many of the slices, after the launch."""

@@ -87,12 +87,12 @@ class TimedTransfers:
         """
         if not self.pipelined:
             return 1
-        most = max(1, min(DEFAULT_SLICES, MAX_EVENTS // len(self.transfers.hop_links)))
+        limit = max(1, min(DEFAULT_SLICES, MAX_EVENTS // len(self.transfers.hop_links)))
         if not self.rules.costs.send:
-            return most
+            return limit
         smallest = num_bytes * self.transfers.unit * int(self.transfers.amounts.min()) / LEAST_SLICE
-        wanted = self.wire_time * num_bytes / (self._messages * self.rules.costs.send)
-        return max(1, math.floor(min(wanted, smallest, Fraction(most))))
+        by_starts = self.wire_time * num_bytes / (self._messages * self.rules.costs.send)
+        return max(1, math.floor(min(by_starts, smallest, Fraction(limit))))
 
     def keys(self, times: PieceTimes, slices: int) -> IntArray:
         """Keys of transfers by which links choose among slices; see `urgency_keys`.  Steps keep their order."""

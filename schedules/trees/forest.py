@@ -288,9 +288,9 @@ class Forest(TreeArrays, TreeSequence, kind="forest"):
                     nodes = tuple(int(node) for node in path)
                     routes[tree, places.get(nodes[-1], nodes[-1])] = numbers.setdefault(nodes, len(numbers))
             roots, weights = (np.array([tree[column] for tree in trees], dtype=np.int64) for column in (0, 1))
-            shares, able = np.array(root_weights, dtype=np.int64), np.array(list(places), dtype=np.int64)
+            shares, switch_array = np.array(root_weights, dtype=np.int64), np.array(list(places), dtype=np.int64)
             columns = joined_rows(numbers)
-            return cls(num_ranks, trees_per_root, roots, weights, routes, *columns, shares, direction, able)
+            return cls(num_ranks, trees_per_root, roots, weights, routes, *columns, shares, direction, switch_array)
         except (TypeError, ValueError, IndexError, OverflowError):
             raise UnsupportedError(
                 f"the trees {shown(trees)} are not of the form (root, weight, paths) for {shown(num_ranks)} ranks; "

@@ -45,15 +45,15 @@ def in_network(forest: Forest, topology: Topology) -> Forest:
     as_kind(forest, Forest, "the forest", hint=", such as one of plan.schedule.forests")
     from .path_division import divide
 
-    able = _abilities(forest, topology)
-    if len(forest.switches) or not able.branches.any():
+    abilities = _abilities(forest, topology)
+    if len(forest.switches) or not abilities.branches.any():
         return forest
-    switches = np.flatnonzero(able.branches)
+    switches = np.flatnonzero(abilities.branches)
     longest = int(np.diff(forest.path_starts).max())
     column = columns(np.arange(len(topology.nodes)), forest.num_ranks, switches)
     pieces = np.full((forest.num_trees, forest.num_ranks + len(switches)), -1, dtype=np.int64)
     numbered = NumberedRoutes(forest.routes, forest.path_starts, forest.path_nodes)
-    divide(forest.weights, forest.depths, numbered, able, column, longest, pieces)
+    divide(forest.weights, forest.depths, numbered, abilities, column, longest, pieces)
     return _with_pieces(forest, pieces, switches, longest)
 
 
@@ -72,9 +72,9 @@ def _abilities(forest: Forest, topology: Topology) -> Abilities:
         links = forest.path_links(topology)
         opposite[~last] = reverse[links]
         loads = forest.link_loads(topology)
-        most = forest.inverse_rate(topology) * forest.trees_per_root
-        room[:] = [int(most * link.bandwidth) - load for link, load in zip(topology.links, loads.tolist(), strict=True)]
-    return Abilities(branches, loops, np.array([each or UNLIMITED for each in group]), opposite, room)
+        peak = forest.inverse_rate(topology) * forest.trees_per_root
+        room[:] = [int(peak * link.bandwidth) - load for link, load in zip(topology.links, loads.tolist(), strict=True)]
+    return Abilities(branches, loops, np.array([size or UNLIMITED for size in group]), opposite, room)
 
 
 def _with_pieces(forest: Forest, pieces: IntArray, switches: IntArray, longest: int) -> Forest:

@@ -18,7 +18,7 @@ def divide(
     weights: IntArray,
     depths: IntArray,
     numbered: NumberedRoutes,
-    able: Abilities,
+    abilities: Abilities,
     column: IntArray,
     longest: int,
     pieces: IntArray,
@@ -44,14 +44,14 @@ def divide(
             for place in range(length - 2, 0, -1):
                 switch = nodes[begin + place]
                 if supplier[switch] >= 0 and _takes(
-                    switch, tree, supplier[switch], first, begins[switch], weights[tree], numbered, able
+                    switch, tree, supplier[switch], first, begins[switch], weights[tree], numbered, abilities
                 ):
                     first[rank] = place
                     begins[switch] += 1
                     break
             for place in range(first[rank] + 1, length - 1):
                 switch = nodes[begin + place]
-                if able.branches[switch] and supplier[switch] < 0:
+                if abilities.branches[switch] and supplier[switch] < 0:
                     supplier[switch] = rank
         for rank in range(ranks):
             path = routes[tree, rank]
@@ -74,21 +74,21 @@ def _takes(
     begun: int,
     weight: int,
     numbered: NumberedRoutes,
-    able: Abilities,
+    abilities: Abilities,
 ) -> bool:
     """Whether one more path may begin at a switch; reserves links for what the first one makes it loop back."""
-    if begun + 3 > able.group[switch]:
+    if begun + 3 > abilities.group[switch]:
         return False
-    if begun > 0 or not able.loops[switch] or first[supplier] > 0:
+    if begun > 0 or not abilities.loops[switch] or first[supplier] > 0:
         return True
     begin = numbered.path_starts[numbered.routes[tree, supplier]]
     end = begin
     while numbered.path_nodes[end] != switch:
         end += 1
-    back = able.opposite[begin:end]
+    back = abilities.opposite[begin:end]
     for link in back:
-        if link < 0 or able.room[link] < weight:
+        if link < 0 or abilities.room[link] < weight:
             return False
     for link in back:
-        able.room[link] -= weight
+        abilities.room[link] -= weight
     return True

@@ -62,7 +62,7 @@ class SymmetricForest(Trees, kind="symmetric-forest"):
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
         """Copy and pickle by construction, as `Forest` does."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     @property
     def num_ranks(self) -> int:
@@ -213,8 +213,8 @@ class SymmetricForest(Trees, kind="symmetric-forest"):
             "path_lengths": np.diff(base.path_starts),
             "path_nodes": base.path_nodes,
         }
-        written = {name: encode_integers(array) for name, array in arrays.items()}
-        return {"kind": "symmetric-forest", "direction": base.direction, **counts, **written}
+        documents = {name: encode_integers(array) for name, array in arrays.items()}
+        return {"kind": "symmetric-forest", "direction": base.direction, **counts, **documents}
 
     @classmethod
     def from_json(cls, data: object, where: str) -> SymmetricForest:
@@ -239,8 +239,8 @@ class SymmetricForest(Trees, kind="symmetric-forest"):
         arrays: dict[str, IntArray] = {}
         for name, shape in shapes.items():
             what = f"{where}: field schedule.{name}"
-            least, most = -1 if name == "routes" else 0, limits.get(name, 2**62) - 1
-            arrays[name] = decode_integers(fields[name], shape, what, least=least, most=most)
+            lowest, highest = -1 if name == "routes" else 0, limits.get(name, 2**62) - 1
+            arrays[name] = decode_integers(fields[name], shape, what, least=lowest, most=highest)
         starts = np.concatenate([[0], np.cumsum(arrays["path_lengths"])])
         weights = np.zeros(ranks, dtype=np.int64)
         weights[arrays["roots"]] = 1
@@ -278,8 +278,8 @@ class SymmetricAllreduce(Allreduce, of="symmetric-forest"):
     @property
     def size_text(self) -> str:
         """Such as ``"262144 trees, 1 per root by weight, images of 16"``."""
-        written = self.reduce.base.num_trees + self.broadcast.base.num_trees
-        return f"{super().size_text}, images of {written}"
+        trees_stored = self.reduce.base.num_trees + self.broadcast.base.num_trees
+        return f"{super().size_text}, images of {trees_stored}"
 
     def verified_loads(self, topology: Topology) -> IntArray:
         """Verify both parts, and that they match; sum their load on every link."""
@@ -347,11 +347,11 @@ def products(generators: IntArray) -> Iterator[IntArray]:
         yield np.arange(size)
         return
     for outer in products(generators[:-1]):
-        found = outer
+        product = outer
         for _ in range(size):
-            yield found
-            found = generators[-1][found]
-            if (found == outer).all():
+            yield product
+            product = generators[-1][product]
+            if (product == outer).all():
                 break
         else:
             raise CertificateError(f"a generator taken {size} times, the number of nodes, is not the identity")
@@ -363,19 +363,21 @@ def _expand(schedule: SymmetricForest) -> Forest:
     lengths, ranks = np.diff(base.path_starts), np.arange(base.num_ranks)
     members = list(products(schedule.generators))
     routes = np.full((len(members), base.num_trees, base.num_ranks), -1, dtype=np.int32)
-    starts, nodes, known = [np.zeros(1, dtype=np.int64)], [], 0
+    starts, nodes, path_count = [np.zeros(1, dtype=np.int64)], [], 0
     numbers = np.empty((len(members), len(lengths)), dtype=np.int64)
     for length in np.unique(lengths).tolist():
-        chosen = np.flatnonzero(lengths == length)
-        rows = base.path_nodes[base.path_starts[chosen][:, None] + np.arange(length)]
-        found, inverse = np.unique(np.concatenate([member[rows] for member in members]), axis=0, return_inverse=True)
-        numbers[:, chosen] = known + inverse.reshape(len(members), -1)
-        starts.append(starts[-1][-1] + length * np.arange(1, len(found) + 1))
-        nodes.append(found.ravel())
-        known += len(found)
+        selected = np.flatnonzero(lengths == length)
+        rows = base.path_nodes[base.path_starts[selected][:, None] + np.arange(length)]
+        unique_rows, inverse = np.unique(
+            np.concatenate([member[rows] for member in members]), axis=0, return_inverse=True
+        )
+        numbers[:, selected] = path_count + inverse.reshape(len(members), -1)
+        starts.append(starts[-1][-1] + length * np.arange(1, len(unique_rows) + 1))
+        nodes.append(unique_rows.ravel())
+        path_count += len(unique_rows)
     for number, member in enumerate(members):
-        taken = base.routes >= 0
-        routes[number][:, member[ranks]] = np.where(taken, numbers[number][base.routes], -1)
+        receives = base.routes >= 0
+        routes[number][:, member[ranks]] = np.where(receives, numbers[number][base.routes], -1)
     return replace(
         base,
         roots=np.concatenate([member[base.roots] for member in members]),
@@ -434,9 +436,9 @@ def rank_transfers(schedule: SymmetricForest, rank: int) -> RankTransfers:
     senders, depths = base.parents[trees, ranks], base.depths[trees, ranks]
     return RankTransfers(
         *(
-            _moved(coordinates, own, trees[chosen], depths[chosen], near[chosen], far[chosen], base.roots)
+            _moved(coordinates, own, trees[selected], depths[selected], near[selected], far[selected], base.roots)
             for near, far in ((ranks, senders), (senders, ranks))
-            for chosen in [coordinates.orbits[near] == coordinates.orbits[own]]
+            for selected in [coordinates.orbits[near] == coordinates.orbits[own]]
         )
     )
 

@@ -45,8 +45,8 @@ def _tree_part(
 ) -> tuple[Part, IntArray, tuple[IntArray, IntArray]]:
     """Transfers of the ranges along one forest, their dependencies, and the transfers at roots with their ranges."""
     is_reduce = forest.direction == "reduce"
-    trees = np.array([each.reduce_tree if is_reduce else each.broadcast_tree for each in ranges])
-    firsts, chunks = np.array([each[1:3] for each in ranges]).T
+    trees = np.array([part_range.reduce_tree if is_reduce else part_range.broadcast_tree for part_range in ranges])
+    firsts, chunks = np.array([part_range[1:3] for part_range in ranges]).T
     routes = forest.routes[trees]
     owner, vertex = np.nonzero(routes >= 0)
     number = np.full(routes.shape, -1, dtype=np.int64)

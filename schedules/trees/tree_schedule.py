@@ -241,7 +241,7 @@ class TreeSequence(Trees):
     def __getitem__(self, number: int | slice) -> Tree | tuple[Tree, ...]:
         """Tree of this number, from 0, or trees of a slice; negative numbers count from the end."""
         if isinstance(number, slice):
-            return tuple(self[each] for each in range(len(self))[number])
+            return tuple(self[position] for position in range(len(self))[number])
         place = index(number) + (len(self) if number < 0 else 0)
         for forest in self.forests:
             if 0 <= place < forest.num_trees:
@@ -342,11 +342,11 @@ def _overlaps(shares: Sequence[tuple[int, int]], begin: int, end: int) -> Iterat
         begin, number = until, number + 1
 
 
-def split_range(begin: int, end: int, most: int) -> list[tuple[int, int]]:
-    """Cut a range into the fewest parts (first, count) of at most `most`, sizes differing by at most one."""
+def split_range(begin: int, end: int, limit: int) -> list[tuple[int, int]]:
+    """Cut a range into the fewest parts (first, count) of at most `limit`, sizes differing by at most one."""
     if begin == end:
         return []
-    number = -(-(end - begin) // most)
+    number = -(-(end - begin) // limit)
     small, larger = divmod(end - begin, number)
     counts = [small + 1] * larger + [small] * (number - larger)
     return list(zip(accumulate(counts[:-1], initial=begin), counts, strict=True))

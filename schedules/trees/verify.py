@@ -133,16 +133,15 @@ def _check_shapes(forest: TreeArrays, ranks: int) -> None:
 
 def _check_switches(forest: TreeArrays, topology: Topology) -> None:
     """Check that trees branch at different switches of the topology, which multicast or, in a reduction, aggregate."""
-    wrong = (forest.switches < topology.num_ranks) | (forest.switches >= len(topology.nodes))
-    refuse_if(wrong, "number {} of the forest's switches is not a switch of the topology")
+    invalid = (forest.switches < topology.num_ranks) | (forest.switches >= len(topology.nodes))
+    refuse_if(invalid, "number {} of the forest's switches is not a switch of the topology")
     if len(set(forest.switches.tolist())) < len(forest.switches):
         raise CertificateError("the forest lists a switch twice among its vertices")
-    able, does = {
-        "broadcast": (topology.multicast, "multicast"),
-        "reduce": (topology.aggregation, "aggregate"),
-    }[forest.direction]
+    names, does = {"broadcast": (topology.multicast, "multicast"), "reduce": (topology.aggregation, "aggregate")}[
+        forest.direction
+    ]
     for node in forest.switches.tolist():
-        if topology.nodes[node] not in able:
+        if topology.nodes[node] not in names:
             raise CertificateError(f"trees branch at switch {topology.nodes[node]!r}, which cannot {does} data")
 
 
@@ -162,10 +161,10 @@ def _checked_parents(forest: TreeArrays, trees: slice) -> IntArray:
     vertices = np.concatenate([np.arange(ranks), forest.switches])
     column = np.full(1 + max(vertices), -1)
     column[vertices] = own
-    known = np.where(idle, 0, routes)
-    receivers = column[forest.path_nodes[forest.path_starts[1:] - 1]][known]
+    path_numbers = np.where(idle, 0, routes)
+    receivers = column[forest.path_nodes[forest.path_starts[1:] - 1]][path_numbers]
     refuse_if(~idle & (receivers != own), "in tree {} the path to rank {} ends elsewhere", first)
-    return np.where(idle, own, column[forest.path_nodes[forest.path_starts[:-1]]][known])
+    return np.where(idle, own, column[forest.path_nodes[forest.path_starts[:-1]]][path_numbers])
 
 
 def _check_spanning(forest: TreeArrays, trees: slice, parents: IntArray) -> None:
@@ -191,7 +190,7 @@ def _looped(forest: TreeArrays, trees: slice, parents: IntArray, topology: Topol
     np.add.at(children, (np.nonzero(moving)[0], parents[moving]), 1)
     moving &= own >= ranks
     np.add.at(below, (np.nonzero(moving)[0], parents[moving]), 1)
-    limits = {each.switch: each for each in topology.limits}
+    limits = {switch_limit.switch: switch_limit for switch_limit in topology.limits}
     looped = np.zeros(parents.shape, dtype=np.bool_)
     for place, node in enumerate(forest.switches.tolist(), start=ranks):
         name = topology.nodes[node]
@@ -245,8 +244,8 @@ def verified_images(base: TreeArrays, generators: IntArray, topology: Topology) 
     members = np.bincount(of_ranks)
     refuse_if(members != size, f"orbit {{}} of ranks does not have as many members as the group, {size}")
     refuse_if((base.root_weights != 0) & (base.root_weights != 1), "rank {} has a shard of a weight other than 0 and 1")
-    written = np.bincount(of_ranks, weights=base.root_weights).astype(np.int64)
-    refuse_if(written != 1, "orbit {} of ranks does not have exactly one representative")
+    representatives = np.bincount(of_ranks, weights=base.root_weights).astype(np.int64)
+    refuse_if(representatives != 1, "orbit {} of ranks does not have exactly one representative")
     if int(base.weights.sum()) * ranks * size >= LOAD_LIMIT:
         raise CertificateError(f"{base.trees_per_root} trees per root could overflow the 64-bit sums of this check")
     link_orbits = orbits(images)
@@ -290,10 +289,10 @@ def _order(generator: IntArray) -> int:
     node, order = int(generator[0]), 1
     while node != 0:
         node, order = int(generator[node]), order + 1
-    power, rest, squared = np.arange(len(generator)), order, generator
-    while rest:
-        power = squared[power] if rest % 2 else power
-        squared, rest = squared[squared], rest // 2
+    power, exponent, squared = np.arange(len(generator)), order, generator
+    while exponent:
+        power = squared[power] if exponent % 2 else power
+        squared, exponent = squared[squared], exponent // 2
     if (power != np.arange(len(generator))).any():
         raise CertificateError(
             f"a generator of the symmetric forest, taken {order} times, fixes rank 0 but not all nodes"

@@ -67,10 +67,7 @@ def test_a_true_bound_is_accepted() -> None:
         (bound_of(), "contains 0 of 3 ranks"),
         (bound_of("a", "b", "c", "s"), "contains 3 of 3 ranks"),
         (bound_of("a", "b", "c"), "contains 3 of 3 ranks"),
-        (
-            bound_of("a", "c", "s", rate=Fraction(3, 5)),
-            r"claims 1/x\* = 3/5, .* shows 2 shards over 3 GB/s",
-        ),
+        (bound_of("a", "c", "s", rate=Fraction(3, 5)), r"claims 1/x\* = 3/5, .* shows 2 shards over 3 GB/s"),
         (bound_of("a", "c", rate=Fraction(2, 3)), r"claims 1/x\* = 2/3, .* shows 2 shards over 5 GB/s"),
         (
             replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), collective="alltoall"),

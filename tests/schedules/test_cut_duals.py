@@ -134,10 +134,7 @@ def dearer(duals: CutDual) -> CutDual:
     ("spoil", "message"),
     [
         (dearer, r"dual values of hop \('gpu2', 'gpu0'\) sum to 5/4; expected at most that of its links, 1"),
-        (
-            lambda duals: replace(duals, into=duals.into[:2]),
-            "dual values for 2 ranks; expected one list per rank, 3",
-        ),
+        (lambda duals: replace(duals, into=duals.into[:2]), "dual values for 2 ranks; expected one list per rank, 3"),
         (lambda duals: replace(duals, links=duals.links[:2]), "sum to 1; expected at most that of its links, 0"),
         (lambda duals: replace(duals, links=duals.links * 2), r"two dual values for link \('gpu0', 'gpu1'\)"),
         (

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CertificateError, FileFormatError, UnsupportedError
+from collopt.errors import CertificateError
 from collopt.schedules import (
     FlowPath,
     FlowSchedule,
@@ -172,63 +172,6 @@ def test_steps_change_at_ranks_and_not_at_switches() -> None:
     into_switch = [(1, (0, 3), (0,))]
     with pytest.raises(CertificateError, match="path 0 does not run from a rank to a rank"):
         verified_loads(flow(paths=into_switch), STAR)
-
-
-@pytest.mark.parametrize(
-    ("paths", "message"),
-    [
-        (5, r"expected a list of \(chunks, path, steps\)"),
-        ([(1, (0, 1))], "path 0 is"),
-        ([(1.5, (0, 1), (0,))], "path 0 is"),
-        ([(2**70, (0, 1), (0,))], "beyond 64 bits"),
-        ([*NEAR, (1, (), ())], "path 3 is .*; expected two nodes or more"),
-        ([(1, (0, 1), (0, 1)), (1, (0, 1, 2), (2,))], "path 0 is .* and a step for each link"),
-    ],
-)
-def test_paths_that_are_none_are_refused(paths: Any, message: str) -> None:
-    """With the place."""
-    with pytest.raises(UnsupportedError, match=message):
-        FlowSchedule.from_paths(ONES, 1, paths)
-
-
-def test_odd_parts_are_refused() -> None:
-    """When the schedule is made."""
-    with pytest.raises(UnsupportedError, match="expected a matrix of 64-bit integers"):
-        FlowSchedule.from_paths(np.ones((2, 2)), 1, [])
-    with pytest.raises(UnsupportedError, match="expected a matrix of 64-bit integers"):
-        FlowSchedule.from_paths([[0, 1], [1]], 1, [])  # type: ignore[arg-type]
-    odd: list[dict[str, Any]] = [
-        {"traffic": ONES[0]},
-        {"weights": np.array(1)},
-        {"traffic": np.ma.masked_array(ONES)},
-    ]
-    for part in odd:
-        with pytest.raises(UnsupportedError, match=r"expected a numpy array of integers with . dimension"):
-            replace(flow(), **part)
-    with pytest.raises(UnsupportedError, match="expected a numpy array"):
-        replace(flow(), steps=[0, 1])  # type: ignore[arg-type]
-    with pytest.raises(CertificateError, match="a path uses a link that the topology does not have"):
-        flow(paths=[(1, (1, 0), (0,))]).link_loads(RING)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("traffic", [[0, 1], [1]], "not a square matrix"),
-        ("traffic", 3, "not a square matrix"),
-        ("traffic", [[0, True], [1, 0]], "not a list of whole numbers"),
-        ("paths", [1, 2], "not a list of lists"),
-        ("weights", "11", "not a list of whole numbers"),
-        ("weights", [-1], "negative"),
-        ("chunks_per_unit", 0, "expected a whole number from 1"),
-        ("extra", 1, "expected the fields"),
-    ],
-)
-def test_files_of_another_form_are_refused(field: str, value: Any, message: str) -> None:
-    """Naming the field."""
-    data = schedule_to_json(flow()) | {field: value}
-    with pytest.raises(FileFormatError, match=message):
-        schedule_from_json(data, "here")
 
 
 @given(st.data())

@@ -9,13 +9,7 @@ import pytest
 import collopt
 from collopt.runtime import simulate
 from collopt.schedules import StepSchedule
-from collopt.schedules.timing.message_order import (
-    merged,
-    message_rounds,
-    ordered_transfers,
-    reordered,
-    sending_turns,
-)
+from collopt.schedules.timing.message_order import merged, message_rounds, ordered_transfers, reordered, sending_turns
 from collopt.topologies import RuntimeCosts, complete, dgx_a100, dgx_h100, dragonfly, fat_tree, ring, torus
 from collopt.topologies.symmetry.rank_groups import rank_groups
 

@@ -20,10 +20,7 @@ ENDLESS: list[Any] = []
 ENDLESS.append(ENDLESS)
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [float(LONG), np.float64(LONG), LONG, f"{LONG}e0", Decimal(LONG), Fraction(LONG)],
-)
+@pytest.mark.parametrize("entry", [float(LONG), np.float64(LONG), LONG, f"{LONG}e0", Decimal(LONG), Fraction(LONG)])
 def test_many_digits_are_read_whatever_they_are_written_in(entry: Any) -> None:
     """As measured amounts have them, in a list, a table or a text file."""
     assert as_pair_traffic([[0, entry], [1, 0]], "ab").tolist() == [[0, 5666666666666667], [10**15, 0]]

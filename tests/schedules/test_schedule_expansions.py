@@ -131,11 +131,7 @@ def test_every_expansion_of_every_base_verifies(
 
 @pytest.mark.parametrize(
     ("name", "power", "steps", "factor"),
-    [
-        ("Diamond", 6, 7, "1"),
-        ("DBJMod(2, 3)", 8, 9, "1"),
-        ("DBJMod(2, 4)", 10, 11, "1"),
-    ],
+    [("Diamond", 6, 7, "1"), ("DBJMod(2, 3)", 8, 9, "1"), ("DBJMod(2, 4)", 10, 11, "1")],
 )
 def test_stored_schedules_expand_as_table_7_has_them(name: str, power: int, steps: int, factor: str) -> None:
     """The square of a bandwidth-optimal base is optimal again, and its line graph has T_B = 1."""

@@ -1,64 +1,184 @@
-"""What every kind of schedule says of itself, and that none of it can make a wrong schedule pass."""
+"""Conformance of all kinds of schedules: loads, transfers, files, copies, plans, and verification for all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners import Plan, plan_of_schedule, schedule_all_to_allv
+from collopt.planners import Plan, load_plan, plan, plan_of_schedule, schedule_all_to_allv
 from collopt.runtime import lower, simulate
 from collopt.schedules import (
+    SCHEDULE_KINDS,
     Allreduce,
     AllToAllvSchedule,
     FlowSchedule,
     Forest,
     Schedule,
+    StagedFlow,
     StepAllreduce,
+    StepExchange,
     StepSchedule,
+    SymmetricAllreduce,
+    SymmetricForest,
     rate_of_loads,
+    schedule_from_json,
     schedule_time,
     schedule_to_json,
     verified_loads,
 )
-from collopt.schedules.collective import Direction
+from collopt.support.arrays import read_only
 from collopt.topologies import Topology, ring
+from sample_sizes import examples
+from strategies import eulerian_topologies
 
-PAIR = ring(2, bandwidth=10, latency=3)
+PAIR = Topology.from_links([("a", "b", 10, 3), ("b", "a", 5, 3)], compute=["a", "b"])
 FOREST = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
 STEPS = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
-FLOW = FlowSchedule.from_paths(np.ones((2, 2), dtype=np.int64), 1, [(1, (0, 1), (0,)), (1, (1, 0), (0,))])
-TREES_BOTH = Allreduce(replace(FOREST, direction="reduce"), FOREST)
-STEPS_BOTH = StepAllreduce(replace(STEPS, direction="reduce"), STEPS)
-KINDS = {"allgather": (FOREST, STEPS), "allreduce": (TREES_BOTH, STEPS_BOTH), "all_to_all": (FLOW,)}
-STAGED = schedule_all_to_allv(np.array([[0, 3], [2, 0]]), servers=2, gpus_per_server=1)
-
-
-@pytest.mark.parametrize(
-    ("collective", "schedule"), [(name, each) for name, kinds in KINDS.items() for each in kinds], ids=repr
+HALVES = StepSchedule.from_sends(
+    2, 4, [(step, rank, 2 * step, 2 * step + 2, (rank, 1 - rank)) for step in (0, 1) for rank in (0, 1)]
 )
-def test_methods_agree_with_the_check_and_with_the_functions(collective: str, schedule: Schedule) -> None:
-    """Loads, rate, time and form of a kind are those of the functions that plans are made with."""
-    loads = verified_loads(schedule, PAIR)
-    assert schedule.verified_loads(PAIR).tolist() == loads.tolist() == schedule.link_loads(PAIR).tolist()
+FLOW = FlowSchedule.from_paths(np.ones((2, 2), dtype=np.int64), 1, [(1, (0, 1), (0,)), (1, (1, 0), (0,))])
+STAGED = schedule_all_to_allv(np.array([[0, 3], [2, 0]]), servers=2, gpus_per_server=1)
+SYMMETRIC = SymmetricForest(
+    Forest.from_paths(2, 1, [(0, 1, [(0, 1)])], root_weights=[1, 0]), np.array([[1, 0]], dtype=np.int64)
+)
+EVEN = ring(2, bandwidth=10, latency=3)
+ANY: dict[str, tuple[str, Schedule, Topology, list[Any]]] = {
+    # name: collective, schedule, network, loads
+    "forest": ("allgather", FOREST, PAIR, [1, 1]),
+    "allreduce": ("allreduce", Allreduce(replace(FOREST, direction="reduce"), FOREST), PAIR, [2, 2]),
+    "symmetric forest": ("allgather", SYMMETRIC, EVEN, [1, 1]),
+    "symmetric allreduce": (
+        "allreduce",
+        SymmetricAllreduce(replace(SYMMETRIC, base=replace(SYMMETRIC.base, direction="reduce")), SYMMETRIC),
+        EVEN,
+        [2, 2],
+    ),
+    "steps": ("allgather", STEPS, PAIR, [[1, 1]]),
+    "finer steps": ("allgather", HALVES, PAIR, [[2, 2], [2, 2]]),
+    "allreduce in steps": (
+        "allreduce",
+        StepAllreduce(replace(STEPS, direction="reduce"), HALVES),
+        PAIR,
+        [[1, 1], [2, 2], [2, 2]],
+    ),
+    "exchange": (
+        "allreduce",
+        StepExchange.from_sends(2, 1, [(0, True, 0, 1, (0, 1)), (0, True, 0, 1, (1, 0))]),
+        PAIR,
+        [[1, 1]],
+    ),
+    "flow": ("all_to_all", FLOW, PAIR, [1, 1]),
+    "staged flow": ("all_to_all", StagedFlow.of(FLOW, np.array([0, 1])), PAIR, [[1, 1]]),
+}
+KINDS = pytest.mark.parametrize("name", ANY)
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "copied": copy.copy,
+    "copied deeply": copy.deepcopy,
+    "pickled": lambda schedule: pickle.loads(pickle.dumps(schedule)),
+    "replaced": replace,
+    "read": lambda schedule: schedule_from_json(json.loads(json.dumps(schedule_to_json(schedule))), "text"),
+}
+
+
+def arrays_of(schedule: object) -> list[npt.NDArray[Any]]:
+    """All arrays of a schedule and its parts."""
+    values = [getattr(schedule, field.name) for field in fields(cast("Any", schedule))]
+    parts = [array for value in values if isinstance(value, Schedule) for array in arrays_of(value)]
+    return [value for value in values if isinstance(value, np.ndarray)] + parts
+
+
+def test_every_stored_kind_is_tried() -> None:
+    """Those that plan files can have."""
+    assert {schedule.kind for _, schedule, _, _ in ANY.values()} == set(SCHEDULE_KINDS)
+
+
+@KINDS
+def test_loads_rate_and_time_agree(name: str) -> None:
+    """Methods agree with the verification and with the functions that plans are made with."""
+    _, schedule, network, expected = ANY[name]
+    loads = verified_loads(schedule, network)
+    assert loads.tolist() == schedule.link_loads(network).tolist() == expected
+    assert loads.dtype == np.int64
     assert len(schedule.load_units) == len(np.atleast_2d(loads))
-    assert schedule.inverse_rate(PAIR) == rate_of_loads(loads, schedule, PAIR)
-    assert schedule.time(PAIR, 1000) == schedule_time(schedule, PAIR, 1000)
-    assert schedule.to_json() == schedule_to_json(schedule)
-    made = plan_of_schedule(PAIR, collective, schedule)
+    assert schedule.inverse_rate(network) == rate_of_loads(loads, schedule, network)
+    assert schedule.time(network, 1000) == schedule_time(schedule, network, 1000)
+    assert schedule.num_ranks == 2
+
+
+@KINDS
+def test_transfers_carry_the_loads(name: str) -> None:
+    """Both count the same data on every link, each in its own unit."""
+    _, schedule, network, _ = ANY[name]
+    sent = schedule.transfers(network)
+    rows = np.atleast_2d(verified_loads(schedule, network)).tolist()
+    for link, amount in enumerate(sent.link_loads(network.num_links).tolist()):
+        data = sum(
+            (Fraction(row[link], unit) for row, unit in zip(rows, schedule.load_units, strict=True)), Fraction(0)
+        )
+        assert amount * sent.unit * schedule.total_weight == data
+    assert len(schedule.hop_numbers(sent)) == len(schedule.part_numbers(sent)) == len(sent.senders)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@KINDS
+def test_copies_are_equal_and_read_only(name: str, way: str) -> None:
+    """However a schedule came about, through JSON text too."""
+    _, schedule, network, expected = ANY[name]
+    again = WAYS[way](schedule)
+    assert type(again) is type(schedule)
+    assert again.to_json() == schedule.to_json()
+    assert verified_loads(again, network).tolist() == expected
+    for one, other in zip(arrays_of(again), arrays_of(schedule), strict=True):
+        assert one.dtype == other.dtype
+        with pytest.raises(ValueError, match="read-only"):
+            one[...] = 0
+
+
+@KINDS
+def test_plans_verify_and_come_back_from_files(name: str, tmp_path: Any) -> None:
+    """A plan of it takes no less than its bound, is for its collective alone, and can be lowered."""
+    collective, schedule, network, _ = ANY[name]
+    made = plan_of_schedule(network, collective, schedule)
+    made.verify()
     assert str(made).endswith(schedule.size_text)
-    assert bool(schedule.phases) == (collective != "all_to_all")
-    for other in KINDS.keys() - {collective}:
+    assert made.gap >= 0
+    made.save(tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json").to_json() == made.to_json()
+    assert made.simulate(1000) >= float(schedule.latency(network) if schedule.pipelined else 3)
+    assert lower(schedule, collective).num_ranks == 2
+    assert {*schedule.rows(network, {}), *schedule.checks(), *schedule.figures(network)}
+    for other in {"allgather", "allreduce", "all_to_all"} - {collective}:
         with pytest.raises(UnsupportedError):
-            plan_of_schedule(PAIR, other, schedule)
+            plan_of_schedule(network, other, schedule)
         with pytest.raises(UnsupportedError, match=f"{other} was requested"):
             lower(schedule, other)
+
+
+def test_arrays_of_the_caller_stay_writable() -> None:
+    """They are shared, not copied, and what is read-only is not wrapped again."""
+    weights = np.array([1, 1])
+    forest = replace(FOREST, weights=weights)
+    assert weights.flags.writeable
+    assert np.shares_memory(forest.weights, weights)
+    view = read_only(np.arange(3))
+    assert read_only(view) is view
+    assert replace(forest, direction="reduce").routes is forest.routes
+    for array in (forest.parents, forest.depths):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
 
 
 class BoastfulForest(Forest):
@@ -68,21 +188,17 @@ class BoastfulForest(Forest):
         """Claim that no link carries anything."""
         return np.zeros(len(topology.links), dtype=np.int64)
 
-    def link_loads(self, topology: Topology) -> npt.NDArray[np.int64]:
-        """Claim the same."""
-        return self.verified_loads(topology)
+    link_loads = verified_loads
 
 
-def test_a_subclass_is_checked_like_its_kind() -> None:
-    """Whatever it says of itself: its loads are those of the arrays, and wrong arrays are refused."""
+def test_a_subclass_is_verified_like_its_kind() -> None:
+    """Whatever it says of itself, its loads are those of the arrays, and wrong arrays are refused."""
     parts = {name: getattr(FOREST, name) for name in ("roots", "weights", "routes", "path_starts", "path_nodes")}
     boastful = BoastfulForest(2, 1, **parts)
     assert verified_loads(boastful, PAIR).tolist() == [1, 1]
     honest = plan_of_schedule(PAIR, "allgather", FOREST)
     claimed = replace(honest, schedule=boastful, link_loads=boastful.link_loads(PAIR))
-    with pytest.raises(
-        CertificateError, match="the trees put 1 copies on the link from 'gpu0' to 'gpu1'; the plan states 0"
-    ):
+    with pytest.raises(CertificateError, match="the trees put 1 copies on the link from 'a' to 'b'; the plan states 0"):
         claimed.verify()
     wrong = BoastfulForest(2, 1, **parts | {"routes": np.full((2, 2), -1, dtype=np.int32)})
     with pytest.raises(CertificateError, match="tree 0 does not deliver to rank 1"):
@@ -91,90 +207,112 @@ def test_a_subclass_is_checked_like_its_kind() -> None:
 
 @dataclass(frozen=True)
 class Promise(Schedule):
-    """A kind that nobody has registered a check for."""
+    """A class that states no kind."""
 
     parts = "promises"
     subject = "promises are"
-    load_text = "the promises put {load} words"
-
     num_ranks: int = 2
-    total_weight: int = 2  # type: ignore[assignment]
 
-    @property
-    def phases(self) -> tuple[Direction, ...]:
-        """For an allgather."""
-        return ("broadcast",)
-
-    @property
-    def size_text(self) -> str:
-        """How many."""
-        return "1 promise"
-
-    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:
-        """Anything."""
-        return True
+    @cached_property
+    def expanded(self) -> Schedule:
+        """A correct schedule, which does not help."""
+        return FOREST
 
 
 @pytest.mark.parametrize(
-    ("act", "message"),
+    "call",
     [
-        (lambda kind: plan_of_schedule(PAIR, "allgather", kind), "expected a Forest, an Allreduce, a StepSchedule"),
-        (lambda kind: schedule_time(kind, PAIR, 1), "expected trees, steps or a flow"),
-        (schedule_to_json, "expected a Forest, a StepSchedule, an allreduce or a FlowSchedule"),
-        (lambda kind: kind.link_loads(PAIR), "expected trees, steps or a flow"),
-        (lambda kind: kind.load_units, "expected trees, steps or a flow"),
-        (lambda kind: kind.depth, "expected trees, steps or a flow"),
-        (lambda kind: kind.time(PAIR, 1), "expected trees, steps or a flow"),
+        lambda schedule: plan_of_schedule(PAIR, "allgather", schedule),
+        lambda schedule: schedule_time(schedule, PAIR, 1),
+        schedule_to_json,
     ],
 )
-@pytest.mark.parametrize("kind", [Promise(), STAGED], ids=["unregistered", "staged"])
-def test_kinds_without_links_are_no_plans(kind: Schedule, act: Any, message: str) -> None:
-    """Neither one that is not known, nor stages, which say who sends but not over which links."""
-    with pytest.raises(UnsupportedError, match=message):
-        act(kind)
+@pytest.mark.parametrize("schedule", [Promise(), STAGED], ids=["no kind", "stages"])
+def test_classes_without_a_kind_are_no_plans(schedule: Schedule, call: Callable[[Schedule], object]) -> None:
+    """Neither an unnamed class, nor stages, which say who sends but not over which links."""
+    with pytest.raises(UnsupportedError):
+        call(schedule)
     with pytest.raises(CertificateError):
-        verified_loads(kind, PAIR)
-    honest = plan_of_schedule(PAIR, "allgather", FOREST)
+        verified_loads(schedule, PAIR)
     with pytest.raises(CertificateError, match="expected trees, steps or a flow"):
-        replace(honest, schedule=kind).verify()
+        replace(plan_of_schedule(PAIR, "allgather", FOREST), schedule=schedule).verify()
 
 
-def test_unknown_kinds_are_not_lowered_or_simulated() -> None:
-    """Layers above refuse what has not been registered with them."""
-    with pytest.raises(UnsupportedError, match="the schedule for allgather is a Promise; only those made of trees"):
-        lower(Promise(), "allgather")
-    honest = plan_of_schedule(PAIR, "allgather", FOREST)
-    with pytest.raises(UnsupportedError, match="expected trees, steps or a flow"):
-        simulate(replace(honest, schedule=Promise()), 1000)
-
-
-def test_a_staged_all_to_allv_is_a_schedule() -> None:
-    """It can be asked for its data, and it can be lowered."""
+def test_stages_without_links_have_no_loads_and_are_lowered() -> None:
+    """They refuse all that depends on links."""
     assert isinstance(STAGED, AllToAllvSchedule)
-    assert isinstance(STAGED, Schedule)
     assert (STAGED.num_ranks, STAGED.total_weight, STAGED.phases) == (2, Fraction(5, 2), ())
-    assert STAGED.size_text in repr(STAGED)
     assert STAGED.has_sizes((0, 3, 2, 0), 2)
     assert not STAGED.has_sizes((0, 3, 2, 1), 2)
     assert not STAGED.has_sizes((), 2)
     assert lower(STAGED, "all_to_allv").num_ranks == 2
+    for name in ("load_units", "depth", "messages"):
+        with pytest.raises(UnsupportedError, match="expected trees, steps or a flow"):
+            getattr(STAGED, name)
+    for name in ("link_loads", "transfers", "latency", "hop_rate"):
+        with pytest.raises(UnsupportedError, match="expected trees, steps or a flow"):
+            getattr(STAGED, name)(PAIR)
 
 
-def test_what_a_plan_lacks_is_told_by_its_parts() -> None:
+def test_plans_say_which_parts_they_lack() -> None:
     """Trees have no steps, and steps and flows no trees."""
-    made: dict[str, Plan] = {name: plan_of_schedule(PAIR, name, kinds[-1]) for name, kinds in KINDS.items()}
+    made: dict[str, Plan] = {name: plan_of_schedule(PAIR, *ANY[name][:2]) for name in ("steps", "flow", "forest")}
     with pytest.raises(UnsupportedError, match="by 'given' consists of steps; expected one of trees"):
-        _ = made["allgather"].trees
+        _ = made["steps"].trees
     with pytest.raises(UnsupportedError, match="by 'given' consists of the paths of a flow; expected one of trees"):
-        _ = made["all_to_all"].trees
+        _ = made["flow"].trees
     with pytest.raises(UnsupportedError, match="by 'given' consists of trees; expected one of steps"):
-        _ = plan_of_schedule(PAIR, "allgather", FOREST).num_steps
+        _ = made["forest"].num_steps
     with pytest.raises(UnsupportedError, match="consists of trees, which have none; leave steps out"):
-        simulate(plan_of_schedule(PAIR, "allgather", FOREST), 1000, steps="wait")
+        simulate(made["forest"], 1000, steps="wait")
 
 
 def test_only_a_forest_of_one_shard_has_a_root() -> None:
     """All others have none, or several."""
-    alone = Forest.from_paths(2, 1, [(1, 1, [(1, 0)])], root_weights=[0, 5])
-    assert alone.root == 1
-    assert [each.root for kinds in KINDS.values() for each in kinds] == [None] * 5
+    assert Forest.from_paths(2, 1, [(1, 1, [(1, 0)])], root_weights=[0, 5]).root == 1
+    assert {schedule.root for _, schedule, _, _ in ANY.values()} == {None}
+
+
+def test_sizes_state_both_parts_where_they_differ() -> None:
+    """The size of an allreduce in steps names chunks once if both parts are cut alike."""
+    assert ANY["allreduce in steps"][1].size_text == "1 step, 1 chunk per shard, then 2 steps, 4 chunks per shard"
+    assert StepAllreduce(replace(HALVES, direction="reduce"), HALVES).size_text == "4 steps, 4 chunks per shard"
+
+
+def in_steps(forest: Forest, topology: Topology, left_out: int | None = None) -> StepSchedule:
+    """Trees as sends in steps, by the levels of their transfers; one may be left out."""
+    sent = forest.transfers(topology)
+    shard = round(1 / (sent.unit * topology.num_ranks))
+    last, reduces = int(sent.levels.max()), forest.direction == "reduce"
+    sends = []
+    for number, (first, amount, level) in enumerate(zip(sent.firsts, sent.amounts, sent.levels, strict=True)):
+        links = sent.hop_links[sent.hop_starts[number] : sent.hop_starts[number + 1]]
+        path = (*topology.arrays.tails[links[:1]].tolist(), *topology.arrays.heads[links].tolist())
+        source, lower_end = divmod(int(first), shard)
+        step, nodes = (last - int(level), path[::-1]) if reduces else (int(level), path)
+        if number != left_out:
+            sends.append((step, source, lower_end, lower_end + int(amount), nodes))
+    return StepSchedule.from_sends(topology.num_ranks, shard, sends, forest.direction)
+
+
+@given(eulerian_topologies())
+@settings(max_examples=examples(30))
+def test_both_verifiers_agree_on_forests(topology: Topology) -> None:
+    """As trees and as steps, the same loads are verified in both directions; without one hop, neither is complete."""
+    forest = plan(topology, "allgather").schedule
+    assert isinstance(forest, Forest)
+    steps = in_steps(forest, topology)
+    by_trees = verified_loads(forest, topology) * steps.chunks_per_shard
+    assert by_trees.tolist() == (verified_loads(steps, topology).sum(axis=0) * forest.trees_per_root).tolist()
+    tree, rank = (int(place) for place in np.argwhere(forest.routes >= 0)[-1])
+    routes = forest.routes.copy()
+    routes[tree, rank] = -1
+    with pytest.raises(CertificateError):
+        verified_loads(replace(forest, routes=routes), topology)
+    with pytest.raises(CertificateError):
+        verified_loads(in_steps(forest, topology, left_out=len(forest.transfers(topology).senders) - 1), topology)
+    back = plan(topology, "reduce_scatter").schedule
+    assert isinstance(back, Forest)
+    turned = in_steps(back, topology)
+    by_trees = verified_loads(back, topology) * turned.chunks_per_shard
+    assert by_trees.tolist() == (verified_loads(turned, topology).sum(axis=0) * back.trees_per_root).tolist()

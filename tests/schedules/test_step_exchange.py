@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from dataclasses import replace
@@ -15,17 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CertificateError, FileFormatError, UnsupportedError
+from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners.from_schedule import plan_of_schedule
 from collopt.planners.sizes.families import families
-from collopt.schedules import (
-    StepExchange,
-    rate_of_loads,
-    schedule_from_json,
-    schedule_time,
-    schedule_to_json,
-    verified_loads,
-)
+from collopt.schedules import StepExchange, rate_of_loads, schedule_time, verified_loads
 from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, hypercube
 from sample_sizes import examples
 
@@ -168,47 +160,6 @@ def test_other_collectives_are_refused() -> None:
     """It is an allreduce and nothing else."""
     with pytest.raises(UnsupportedError, match="expected one of its two parts"):
         plan_of_schedule(FOUR, "allgather", made(SCATTERED))
-
-
-def test_files_hold_all_of_it() -> None:
-    """Through JSON text, and copies are the same."""
-    for schedule in (made(DOUBLING, 3), made(SCATTERED)):
-        again = schedule_from_json(json.loads(json.dumps(schedule_to_json(schedule))), "text")
-        assert isinstance(again, StepExchange)
-        assert again.to_json() == schedule.to_json()
-        assert again.adds.dtype == np.bool_
-        assert verified_loads(again, FOUR).tolist() == verified_loads(schedule, FOUR).tolist()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"adds": [2] * 24}, "text: field schedule.adds has the number 2; expected 0 or 1"),
-        ({"adds": [True] * 24}, "text: field schedule.adds is not a list of whole numbers"),
-        ({"adds": [1]}, "text: field schedule.adds has 1 entries, but schedule.steps has 24"),
-        ({"chunks": 0}, "text: field schedule.chunks is 0; expected a whole number from 1"),
-        ({"sources": []}, "text: field schedule is not of the kind .exchange.; expected the fields kind, num_ranks"),
-    ],
-)
-def test_malformed_files_are_refused(change: dict[str, Any], message: str) -> None:
-    """With the field's name."""
-    with pytest.raises(FileFormatError, match=message):
-        schedule_from_json(made(SCATTERED).to_json() | change, "text")
-
-
-def test_plans_come_back_from_files(tmp_path: Any) -> None:
-    """As they were."""
-    from collopt import load_plan
-
-    plan = plan_of_schedule(FOUR, "allreduce", made(SCATTERED))
-    plan.save(path := tmp_path / "plan.json")
-    assert load_plan(path, FOUR).to_json() == plan.to_json()
-
-
-def test_sends_have_a_form() -> None:
-    """Five entries, the second of which says whether the receiver adds."""
-    with pytest.raises(UnsupportedError, match=r"send 0 is .*; expected \(step, adds, lower, upper, path\)"):
-        StepExchange.from_sends(2, 1, [(0, 1, 0)])  # type: ignore[list-item]
 
 
 def test_switches_are_passed() -> None:

@@ -87,10 +87,7 @@ Case = tuple[Callable[[], StepSchedule], str]
 
 BAD_SHAPES: dict[str, Case] = {
     "another number of ranks": (lambda: schedule(num_ranks=4), "the schedule is for 4 ranks; the topology has 3$"),
-    "no chunks": (
-        lambda: schedule(chunks_per_shard=0),
-        "the schedule has 0 chunks per shard; expected at least 1$",
-    ),
+    "no chunks": (lambda: schedule(chunks_per_shard=0), "the schedule has 0 chunks per shard; expected at least 1$"),
     "a direction that is none": (
         lambda: schedule(direction="sideways"),
         "the schedule's direction is 'sideways'; expected 'broadcast' or 'reduce'$",

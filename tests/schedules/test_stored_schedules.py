@@ -6,21 +6,8 @@ import numpy as np
 import pytest
 
 from collopt.errors import UnsupportedError
-from collopt.schedules import (
-    StepAllreduce,
-    StepCost,
-    base_reduce_scatter,
-    base_schedule,
-    step_cost,
-    verified_loads,
-)
-from collopt.topologies import (
-    DirectGraph,
-    Topology,
-    bandwidth_optimum,
-    diamond,
-    modified_de_bruijn,
-)
+from collopt.schedules import StepAllreduce, StepCost, base_reduce_scatter, base_schedule, step_cost, verified_loads
+from collopt.topologies import DirectGraph, Topology, bandwidth_optimum, diamond, modified_de_bruijn
 from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names, base_transpose_names
 
 NAMES = (*base_schedule_names(), *base_transpose_names())

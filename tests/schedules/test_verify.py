@@ -133,10 +133,7 @@ BAD_SHAPES: dict[str, Case] = {
         lambda: forest(root_weights=np.ones(2, np.int64)),
         r"the forest's root_weights are int64 of shape \(2,\); expected int64, \(3,\)$",
     ),
-    "a shard below nothing": (
-        lambda: changed("root_weights", 1, -1),
-        "the shard of rank 1 has a weight below 0$",
-    ),
+    "a shard below nothing": (lambda: changed("root_weights", 1, -1), "the shard of rank 1 has a weight below 0$"),
     "a direction that is none": (
         lambda: forest(direction="sideways"),
         "the forest's direction is 'sideways'; expected 'broadcast' or 'reduce'$",
@@ -152,14 +149,8 @@ BAD_TREES: dict[str, Case] = {
     "a copy too many": (lambda: changed("weights", 2, 2), "the trees of root 1 weigh 3 together; expected 2$"),
     "a copy too few": (lambda: changed("weights", 3, 1), "the trees of root 2 weigh 1 together; expected 2$"),
     "a missing tree": (lambda: without_tree(3), "the trees of root 2 weigh 0 together; expected 2$"),
-    "a larger shard": (
-        lambda: changed("root_weights", 0, 2),
-        "the trees of root 0 weigh 2 together; expected 4$",
-    ),
-    "a shard of nothing": (
-        lambda: changed("root_weights", 2, 0),
-        "the trees of root 2 weigh 2 together; expected 0$",
-    ),
+    "a larger shard": (lambda: changed("root_weights", 0, 2), "the trees of root 0 weigh 2 together; expected 4$"),
+    "a shard of nothing": (lambda: changed("root_weights", 2, 0), "the trees of root 2 weigh 2 together; expected 0$"),
     "weights that wrap around to the right sum": (
         lambda: forest(weights=np.array([2, 2**63 - 1, 2**63 - 1, 2])),
         f"the trees of root 1 weigh {2**64 - 2} together; expected 2$",
