@@ -141,23 +141,6 @@ def test_csv_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["multitree"]["reason"].startswith("the planner 'multitree' does not cover")
 
 
-def test_only_the_planners_named_are_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """On a network from a file."""
-    rows = call(
-        capsys, "compare", netfile(tmp_path), "allreduce", "--planner", "ring", "--planner", "blink", "--json"
-    ).data
-    assert [row["planner"] for row in rows if row["kind"] == "plan"] == ["ring", "blink"]
-    assert [row["gap"] for row in rows if row["kind"] == "plan"] == [0, 0.25]
-
-
-def test_the_cost_of_a_failure_can_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    """Options of the network are those of the other commands."""
-    words = ("dgx-a100", "--boxes", 2, "--without", "box1/nic3", "allgather", "--planner", "ring", "--json")
-    (row,) = [row for row in call(capsys, "compare", *words).data if row["kind"] == "plan"]
-    assert row["status"] == "ok"
-    assert row["algbw"] < 213
-
-
 def test_a_network_in_pieces_is_refused_once(capsys: pytest.CaptureFixture[str]) -> None:
     """As `bound` and `plan` do, and not in every row."""
     cut = ("--without", "gpu0--gpu1", "--without", "gpu2--gpu3")

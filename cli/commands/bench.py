@@ -94,11 +94,11 @@ def bench(
         if not formats.emit(lambda: _tidy_rows(document["results"]), lambda: document):
             table.finish(report, compared)
         note_copies(compared)
-    if report.wrong:
-        names = [name for name in report.names if any(row.name == name and row.wrong for row in report.rows)]
+    if report.wrong_elements:
+        names = [name for name in report.names if any(row.name == name and row.wrong_elements for row in report.rows)]
         raise ProgramError(
-            f"{report.wrong} elements computed by {', '.join(names)} are wrong; rule out faulty hardware, and report "
-            "this"
+            f"{report.wrong_elements} elements computed by {', '.join(names)} are wrong; rule out faulty hardware, and "
+            "report this"
         )
 
 

@@ -162,7 +162,7 @@ BRANCHING = ("nvls", "nvls-tree", "collnet", "steiner")
 
 def exact_candidates(case: Case) -> list[Candidate]:
     """List the planners that reach the bound for endless data on many networks, in the order to run them."""
-    names: tuple[str, ...] = ("forestcoll", "symmetric")
+    names: tuple[str, ...] = ("forestcoll", "steiner", "symmetric")
     if case.collective.in_pairs:
         names = ("multicommodity", "fast") if "traffic" in case.options else ("multicommodity",)
     elif case.collective.has_two_phases:

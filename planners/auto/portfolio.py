@@ -146,7 +146,7 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
     """
     plans: list[Plan] = []
     refusals: dict[str, Exception] = {}
-    beyond: list[Candidate] = []
+    postponed: list[Candidate] = []
     spent = 0.0
     for candidate in exact_candidates(case):
         unlikely = log.has_planned(*UNLIKELY_AFTER.get(candidate.planner, ()))
@@ -154,11 +154,11 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
         if repeated or any(plan.gap == 0 for plan in plans):
             log.leave_out(candidate, CANNOT_WIN)
         elif spent + candidate.cost * (UNSUITED if unlikely else 1) > budget:
-            beyond.append(candidate)
+            postponed.append(candidate)
         elif plan := _planned(candidate, case, log, refusals):
             plans.append(plan)
             spent += candidate.work
-    for candidate in beyond:
+    for candidate in postponed:
         if any(plan.gap <= PROFILES[plan.planner].enough for plan in plans):
             log.leave_out(candidate, BEYOND_EFFORT)
         elif plan := _planned(candidate, case, log, refusals):

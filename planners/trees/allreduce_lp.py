@@ -191,15 +191,15 @@ class _CutPool:
     def _add_violated(self, solution: Solution) -> bool:
         rates = np.zeros(self._model.topology.num_ranks)
         rates[self._model.roots] = solution.values["root_rate"]
-        found = False
+        violated = False
         number = next(self._rounds)
         for direction, pairs in self._pairs.items():
             inside = _violated_cuts(pairs, rates, pairs.bandwidths(solution.values[direction]))
             if len(inside):
                 self._model.add_cuts(f"{direction}_cuts_{number}", direction, inside)
                 self.number += len(inside)
-                found = True
-        return found
+                violated = True
+        return violated
 
 
 def _violated_cuts(pairs: _RankPairs, rates: FloatArray, bandwidths: FloatArray) -> BoolArray:
@@ -225,11 +225,11 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, 
     """
     count = None if trees_per_root is None else checked_count(trees_per_root)
     trace = Trace()
-    able = spannable(topology) if in_network else ()
+    switches = spannable(topology) if in_network else ()
     with trace.stage("linear program"):
         bound, choices = allreduce_bound(topology), [_Choice(topology, best_rates(topology))]
-        if able:
-            network = spanning_network(topology, able)
+        if switches:
+            network = spanning_network(topology, switches)
             choices.append(_Choice(network, best_rates(network, topology.num_ranks)))
         if not any(choices[0].rates.root_rates):
             raise NoAnswerError(

@@ -174,7 +174,7 @@ def _register(queue: CallQueue) -> None:
     """Make the process wait for a queue at exit."""
     _queues.add(queue)
     if not _finalizers:
-        # Processes of multiprocessing end without what atexit knows.
+        # Processes of multiprocessing end without the functions of atexit.
         _finalizers.append(Finalize(None, _wait_at_exit, exitpriority=EXIT_PRIORITY))
 
 
@@ -217,7 +217,7 @@ def _interrupt_all(late: list[CallQueue]) -> None:
 def _late(queues: list[CallQueue], until: float) -> list[CallQueue]:
     """Return queues with jobs that are incomplete, or hold their data, at a time of the monotonic clock."""
     last: dict[Future[None], CallQueue] = {queue.submit(_nothing): queue for queue in queues}
-    return [last[each] for each in wait(last, max(0.0, until - time.monotonic())).not_done]
+    return [last[call] for call in wait(last, max(0.0, until - time.monotonic())).not_done]
 
 
 MAX_SECONDS = 1e9  # Threads cannot wait for much longer
@@ -266,7 +266,7 @@ class AsyncWork:
         is set later, nothing says on which ranks its calls come before other calls, and the ranks may get each other's
         data.
 
-        In a callback, wait for later calls of the group by `wait`: what torch's futures wait for there never comes.
+        In a callback, wait for later calls of the group by `wait`: torch's futures would wait there for ever.
         """
         torch, _ = import_torch()
         if self._event is None:
@@ -368,13 +368,13 @@ def run_on_stream(cuda: Any, stream: Any, device: Any, job: Callable[[], object]
 def _interrupt(group: ref[Any]) -> None:
     """Make pending receives of a Gloo group fail: after one timeout Gloo aborts all messages of a group."""
     torch, dist = import_torch()
-    found = group()
-    if found is None or not isinstance(found._get_backend(torch.device("cpu")), dist.ProcessGroupGloo):
+    process_group = group()
+    if process_group is None or not isinstance(process_group._get_backend(torch.device("cpu")), dist.ProcessGroupGloo):
         return
-    for peer in set(range(found.size())) - {found.rank()}:
+    for peer in set(range(process_group.size())) - {process_group.rank()}:
         # Of a peer that is gone there is nothing to wait for; others may go on.
         with suppress(RuntimeError):
-            found.recv([torch.empty(1)], peer, UNUSED_TAG).wait(timedelta(milliseconds=1))
+            process_group.recv([torch.empty(1)], peer, UNUSED_TAG).wait(timedelta(milliseconds=1))
 
 
 def _completed() -> Future[None]:

@@ -88,8 +88,10 @@ def run_ranks(
         results: list[Result] = content
         return results
     kind, message = content
-    known = getattr(errors, kind, None)
-    raise (known if isinstance(known, type) and issubclass(known, ColloptError) else ProgramError)(message)
+    error_class = getattr(errors, kind, None)
+    raise (error_class if isinstance(error_class, type) and issubclass(error_class, ColloptError) else ProgramError)(
+        message
+    )
 
 
 def _run_supervisor(folder: str, timeout_s: float, on_update: Listener) -> int | None:

@@ -152,15 +152,6 @@ def test_batches_of_large_servers_are_cut() -> None:
     check(plans, rows, 4)
 
 
-def test_single_gpus_need_no_scratch() -> None:
-    """Without neighbors everything goes from the input to the output, whatever the stages."""
-    rows = np.random.default_rng(4).integers(0, 9, (5, 5))
-    for rank in range(5):
-        plan = rank_steps(Exchange(rows.tobytes(), 5, 1, 8), rank)
-        assert plan.scratch == 0
-        assert SCRATCH not in plan.messages[:, 2]
-
-
 def test_nothing_is_packed() -> None:
     """What is in one piece at both ends is one message; own bytes are sent from the input, and land in the output."""
     rows = np.zeros((4, 4), dtype=np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,6 @@ from collopt.runtime.execution.workload import (
     fill_incorrect,
 )
 from collopt.runtime.measuring.bench_report import DATATYPES
-from collopt.runtime.measuring.measure_plans import check_config
 from collopt.runtime.programs.layout import Layout
 
 ELEMENTS = 3 * PERIOD + 17
@@ -98,7 +96,7 @@ def test_together_the_smaller_tensor_is_its_part_of_the_larger(collective: str) 
 
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max"])
 @pytest.mark.parametrize("dtype", DATATYPES.values())
-@pytest.mark.parametrize("ranks", [2, 5, 300])
+@pytest.mark.parametrize("ranks", [5, 300])
 def test_every_order_gives_the_same_bits(op: str, dtype: str, ranks: int) -> None:
     """Added up in the type itself, forwards and in pairs, also with more ranks than int8 or bfloat16 can count."""
     function = {"sum": torch.add, "prod": torch.mul, "min": torch.minimum, "max": torch.maximum}[op]
@@ -134,14 +132,6 @@ def test_a_contribution_that_is_missing_or_counted_twice_is_seen(op: str, dtype:
         assert asked.count_wrong(twice, the_output(asked)) > ELEMENTS / 3
 
 
-def test_data_of_other_ranks_and_places_are_wrong() -> None:
-    """Nearly everywhere; a few numbers are equal by chance."""
-    asked = workload("allgather", 0)
-    whole = the_output(asked)
-    for other in (torch.roll(whole, ELEMENTS), torch.roll(whole, 1), torch.roll(whole, 4096)):
-        assert asked.count_wrong(other, whole) > 0.99 * len(whole)
-
-
 @pytest.mark.parametrize("dtype", DATATYPES.values())
 def test_what_was_there_before_is_wrong_everywhere(dtype: str) -> None:
     """So that nothing is right because nobody wrote it."""
@@ -163,9 +153,3 @@ def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
     assert asked.count_wrong(before, expected) == asked.count_wrong(after, expected) == 0
     assert asked.count_wrong(expected * (1 + 1e-5), expected) == ELEMENTS
     assert asked.count_wrong(expected * float("nan"), expected) == ELEMENTS
-
-
-def test_the_seed_in_a_report_is_one_that_json_takes() -> None:
-    """Whatever kind of whole number it was given as."""
-    config = check_config(8, 8, None, 1, 1, 0, 1, 1, np.int64(3))  # type: ignore[arg-type]
-    assert json.loads(json.dumps(config))["seed"] == 3

@@ -71,13 +71,6 @@ def test_the_end_counts_wrong_elements_and_averages_busbw() -> None:
     assert str(report(ROWS[:3])).splitlines()[-3] == "# Out of bounds values : 0 OK"
 
 
-def test_what_was_not_checked_is_said() -> None:
-    """As nccl-tests says it."""
-    unchecked = report((BenchRow("gloo", 1024, 64, Reading(1.0, None), Reading(1.0, None)),))
-    assert str(unchecked).splitlines()[7].split().count("N/A") == 2
-    assert unchecked.to_json()["results"][0]["in_place"]["nwrong"] is None
-
-
 def test_json_has_the_key_names_of_nccl_tests() -> None:
     """Who did it is the name of the experiment; the root is a text, as there."""
     data = json.loads(json.dumps(report().to_json()))

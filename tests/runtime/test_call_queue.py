@@ -71,22 +71,6 @@ def test_what_comes_after_a_failure_is_not_begun(caplog: pytest.LogCaptureFixtur
     assert caplog.messages == ["an asynchronous call failed: rank 3 is gone"]
 
 
-def test_a_callback_may_call_and_wait() -> None:
-    """Its calls run at once, before those that are waiting: as it came before them too."""
-    queue, seen, go = CallQueue(), [], threading.Event()
-
-    def callback(_: Future[None]) -> None:
-        AsyncWork(queue.submit(lambda: seen.append("callback")), []).wait()
-        queue.join()
-
-    first = queue.submit(lambda: seen.append("first") if go.wait(LONG_S) else None)
-    first.add_done_callback(callback)
-    queue.submit(lambda: seen.append("second"))
-    go.set()
-    queue.join()
-    assert seen == ["first", "callback", "second"]
-
-
 @pytest.mark.parametrize("is_over", [False, True])
 def test_what_a_callback_calls_comes_before_the_next_call(is_over: bool) -> None:
     """If it is set before that one: in the thread that runs the calls, or in the caller's if the call was over."""
@@ -103,17 +87,16 @@ def test_what_a_callback_calls_comes_before_the_next_call(is_over: bool) -> None
     assert seen == ["first", "callback", "next"]
 
 
-@pytest.mark.parametrize("limit", [None, 0.001])
-def test_a_callback_may_wait_for_later_calls(limit: float | None) -> None:
+def test_a_callback_may_wait_for_later_calls() -> None:
     """They run there, in their order and once; a failure among them is theirs."""
     queue, seen, go = CallQueue(), [], threading.Event()
     later: list[AsyncWork] = []
 
     def callback(_: Future[None]) -> None:
         seen.append("callback")
-        assert later[1].wait(limit)
+        assert later[1].wait(0.001)
         with pytest.raises(ProgramError, match="gone"):
-            later[2].wait(limit)
+            later[2].wait()
         seen.append("waited")
 
     queue.submit(lambda: go.wait(LONG_S)).add_done_callback(callback)
@@ -227,25 +210,6 @@ def test_the_thread_ends_with_the_group_and_keeps_no_tensor() -> None:
     assert ended(thread)
 
 
-def test_a_call_waits_for_those_that_go_on() -> None:
-    """And raises if one of them failed; a group without any just runs it."""
-
-    class Group:
-        """Stands for one."""
-
-    group, seen = Group(), []
-    call_queue.run_now(group, lambda: seen.append("alone"))
-    assert group not in call_queue._group_queues
-    call_queue._group_queues[group] = CallQueue()
-    call_queue._group_queues[group].submit(lambda: (time.sleep(0.05), seen.append("before"))[1])
-    call_queue.run_now(group, lambda: seen.append("after"))
-    assert seen == ["alone", "before", "after"]
-    call_queue._group_queues[group].submit(failing("gone"))
-    with pytest.raises(ProgramError, match="earlier call"):
-        call_queue.run_now(group, lambda: seen.append("never"))
-    assert seen == ["alone", "before", "after"]
-
-
 def test_the_end_of_the_program_waits_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -272,24 +236,9 @@ def test_the_end_of_the_program_waits_a_while(
     assert interrupted == [1, 1]
     for queue in queues:
         queue.join()
+    # The end may be called for twice, by atexit and by multiprocessing.
     call_queue._wait_at_exit()
     assert len(caplog.messages) == 1
-
-
-def test_the_end_comes_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever calls for it first, atexit or multiprocessing: what is late then is not waited for again."""
-    go, interrupted = threading.Event(), []
-    queue = CallQueue(lambda: interrupted.append(1))
-    queue.submit(lambda: go.wait(LONG_S))
-    monkeypatch.setattr(call_queue, "_queues", weakref.WeakSet([queue]))
-    monkeypatch.setattr(call_queue, "EXIT_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(call_queue, "INTERRUPT_TIMEOUT_S", 0.1)
-    call_queue._wait_at_exit()
-    call_queue._wait_at_exit()
-    assert interrupted == [1]
-    assert len(caplog.messages) == 1
-    go.set()
-    queue.join()
 
 
 @pytest.mark.parametrize("limit", [0.01, timedelta(milliseconds=10)])

@@ -63,7 +63,7 @@ def test_a_plan_and_nccl_are_measured_side_by_side() -> None:
         {"plan": plan}, minbytes=1 << 16, maxbytes=1 << 20, stepfactor=16, iters=3, warmup_iters=1, backend="nccl"
     )
     assert report.names == ("nccl", "plan")
-    assert report.wrong == 0
+    assert report.wrong_elements == 0
     assert all(reading.microseconds > 0 for row in report.rows for reading in row.readings)
 
 

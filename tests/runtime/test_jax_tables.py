@@ -53,11 +53,3 @@ def test_a_one_way_ring_takes_one_permutation_per_step() -> None:
     steps = row_program(program, 1, 6, 1, 6).steps
     assert [len([each for each in step.permutations if each.pairs]) for step in steps] == [1] * 5
     assert all(rows.consecutive for step in steps for each in step.permutations for rows in each[1:])
-
-
-def test_neighbours_in_a_torus_take_one_permutation_per_direction() -> None:
-    """At most: four per step."""
-    program = program_of(collopt.plan(torus(4, 4), "allgather"))
-    chunks = program.layout.chunks
-    for step in row_program(program, 1, chunks, chunks // 16, chunks).steps:
-        assert len([each for each in step.permutations if each.pairs]) <= 4

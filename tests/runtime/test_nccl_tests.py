@@ -64,23 +64,27 @@ def test_logs_and_labels_in_between_are_passed_over(tmp_path: Path) -> None:
         assert read(tmp_path, "".join(f"{label}{line}\n" for line in (HEADER + ROWS).splitlines())) == plain
 
 
-def test_old_tables_have_other_columns(tmp_path: Path) -> None:
-    """Neither a root nor a count of wrong elements; their errors are no such count."""
-    header = "#       size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
-    found = read(tmp_path, header + "1024 256 float sum 15.5 0.07 0.12 5e-07 1.6e1 0.06 0.11 5e-07\n")
-    assert (found.collective, found.num_ranks) == (None, None)
-    assert [tuple(row[:5]) for row in found.rows] == [(1024, 15.5, False, "", None), (1024, 16.0, True, "", None)]
+OLD_HEADER = "#       size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
 
 
-def test_rows_alone_are_enough(tmp_path: Path) -> None:
-    """Somebody copied nothing else."""
-    assert [row.size for row in read(tmp_path, ROWS).rows] == [64, 64]
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (
+            OLD_HEADER + "1024 256 float sum 15.5 0.07 0.12 5e-07 1.6e1 0.06 0.11 5e-07\n",
+            [(1024, 15.5, False, "", None), (1024, 16.0, True, "", None)],
+        ),
+        (ROWS, [(64, 20.0, False, "", 0.0), (64, 21.5, True, "", None)]),
+        (HEADER + "64 8 float none -1                   21.50 0.00 0.00 0\n", [(64, 21.5, True, "", 0.0)]),
+    ],
+    ids=["old columns", "no header", "in place only"],
+)
+def test_other_tables_are_read(tmp_path: Path, text: str, rows: list[tuple[object, ...]]) -> None:
+    """Old tables count no wrong elements, copied rows have no header, and a reading may be blank."""
+    assert [tuple(row[:5]) for row in read(tmp_path, text).rows] == rows
 
 
-def test_a_blank_first_half_is_none(tmp_path: Path) -> None:
-    """What can only be done in place."""
-    (row,) = read(tmp_path, HEADER + "64 8 float none -1                   21.50 0.00 0.00 0\n").rows
-    assert (row.microseconds, row.in_place) == (21.5, True)
+NAMES = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +119,10 @@ def test_a_blank_first_half_is_none(tmp_path: Path) -> None:
         ),
         ("[[" * 10**5, "nested too deeply"),
         ('{"a": ' + "9" * 10**4 + "}", "an integer has 10000 digits"),
+        (NAMES + "#  (B)  (elements)  (min)  (GB/s)  (GB/s)\n", "line 2 gives sizes and times in (B), (min)"),
+        (NAMES + "#  (KB)  (elements)  (us)  (GB/s)  (GB/s)\n", "gives sizes and times in (KB), (us)"),
+        (NAMES + "#  (B)  (elements)  (us)  (GB/s)  (ms)  (GB/s)\n", "in (B), (ms), (us)"),
+        (NAMES + "#  size  count  type  redop  root  time(ms)  algbw  busbw  #wrong\n", "but no 'time' in µs"),
     ],
 )
 def test_bad_files_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
@@ -125,6 +133,14 @@ def test_bad_files_are_refused_with_their_line(tmp_path: Path, text: str, messag
     assert str(caught.value).startswith(str(path))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "message"), [("none", "does not exist"), (".", "folder"), ("binary", "UTF-8")])
+def test_paths_without_text_are_refused(tmp_path: Path, name: str, message: str) -> None:
+    """A path is missing, a folder, or holds other bytes."""
+    (tmp_path / "binary").write_bytes(b"\x80\xff\x00")
+    with pytest.raises(FileFormatError, match=message):
+        read_nccl_tests(tmp_path / name)
 
 
 def test_json_of_nccl_tests(tmp_path: Path) -> None:
@@ -189,14 +205,6 @@ def test_our_own_benchmarks_are_read_too(tmp_path: Path, form: str) -> None:
     assert len(found.of("a plan.json").right().rows) == 2
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    """Missing, or a folder, or not text."""
-    (tmp_path / "binary").write_bytes(b"\x80\xff\x00")
-    for path, message in ((tmp_path / "none", "does not exist"), (tmp_path, "folder"), (tmp_path / "binary", "UTF-8")):
-        with pytest.raises(FileFormatError, match=message):
-            read_nccl_tests(path)
-
-
 def assert_read_or_refused(path: Path) -> None:
     """Whatever it is, it has rows or is refused in one line."""
     problem = ""
@@ -247,7 +255,6 @@ def test_no_json_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, dat
     assert_read_or_refused(path)
 
 
-NAMES = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 ROW = "1024 256 float none -1 5 0.2 0.2 0 4.6 0.2 0.2 0\n"
 
 
@@ -260,21 +267,3 @@ def test_times_in_other_units_come_in_microseconds(tmp_path: Path, unit: str, fa
     first, second = read(tmp_path, NAMES + units + ROW).rows
     assert (first.microseconds, second.microseconds) == pytest.approx((5 * factor, 4.6 * factor))
     assert (first.rounding, second.rounding) == pytest.approx((0.5 * factor, 0.05 * factor))
-
-
-@pytest.mark.parametrize(
-    ("comment", "message"),
-    [
-        ("#  (B)  (elements)  (min)  (GB/s)  (GB/s)\n", r"line 2 gives sizes and times in \(B\), \(min\); expected"),
-        ("#  (KB)  (elements)  (us)  (GB/s)  (GB/s)\n", r"gives sizes and times in \(KB\), \(us\); expected \(B\)"),
-        ("#  (B)  (elements)  (us)  (GB/s)  (ms)  (GB/s)\n", r"in \(B\), \(ms\), \(us\); expected \(B\), and one"),
-        (
-            "#  size  count  type  redop  root  time(ms)  algbw  busbw  #wrong\n",
-            "names columns, but no 'time' in µs",
-        ),
-    ],
-)
-def test_units_that_are_not_known_are_refused(tmp_path: Path, comment: str, message: str) -> None:
-    """Better than a guess."""
-    with pytest.raises(FileFormatError, match=message):
-        read(tmp_path, NAMES + comment + ROW)

@@ -31,10 +31,10 @@ def noisy_sweep(generator: np.random.Generator, true: FloatArray) -> RelativeFit
 
 
 def test_noisy_sweeps_give_back_their_costs() -> None:
-    """Within 3 % in most of 300, none below its bound, and intervals that mostly hold."""
+    """Errors are within 3 % in most of 150, none is below its bound, and intervals mostly hold."""
     generator = np.random.default_rng(1)
     errors, inside = [], []
-    for _ in range(300):
+    for _ in range(150):
         true = generator.uniform((5, 2, 1), (50, 20, 2))
         fit = noisy_sweep(generator, true)
         assert (fit.values >= (0, 0, 1 - 1e-9)).all()
@@ -60,12 +60,6 @@ def test_columns_that_say_the_same_are_left_out() -> None:
     assert independent_columns(np.array([[1.0, 1.0], [1.0, 2.0]])) == [0]
 
 
-def test_a_fit_takes_three_points() -> None:
-    """At least."""
-    with pytest.raises(UnsupportedError, match="there are 2 measured times; expected at least 3"):
-        fit_relative(np.ones((2, 1)), np.ones(2), np.zeros(1))
-
-
 @settings(max_examples=examples(40))
 @given(
     alpha=st.floats(1, 100),
@@ -89,15 +83,6 @@ def test_one_stray_time_does_not_tilt_the_line() -> None:
     line = fit_line(MeasuredTimes("times.txt", "sendrecv", 2, tuple(rows)))
     assert (line.values[0], 1 / line.values[1]) == (pytest.approx(5, rel=0.03), pytest.approx(25, rel=0.03))
     assert abs(line.residuals).max() > 0.5
-
-
-def test_confidence_intervals_mostly_hold() -> None:
-    """About 95 of 100 have the true value."""
-    inside = 0
-    for seed in range(100):
-        line = fit_line(measured(lambda size: 5 + size / 25e3, noise=0.05, seed=seed))
-        inside += abs(line.values[1] - 1 / 25) <= line.reach[1]
-    assert inside >= 80
 
 
 def rounded(sizes: Sequence[int], time: Callable[[int], float], digits: int = 2) -> MeasuredTimes:

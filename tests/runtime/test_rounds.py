@@ -16,7 +16,6 @@ from runtime_forests import (
     random_forest,
     random_schedule,
     recv,
-    ring_forest,
     schedules,
     send,
     star_forest,
@@ -72,14 +71,6 @@ def test_two_contributions_are_added_in_one_round() -> None:
     run_in_rounds(star_sum((0, 0)), 7, 2)
 
 
-@pytest.mark.slow
-@given(forest=forests(), elements=st.integers(0, 40), slices=st.integers(1, 4))
-@settings(max_examples=examples(60))
-def test_rounds_gather_whatever_the_shard_size(forest: Forest, elements: int, slices: int) -> None:
-    """Shards need not divide by chunks or slices; empty messages are left out at both ends alike."""
-    gather_in_rounds(lower(forest, "allgather"), elements, slices)
-
-
 @given(forest=forests(), slices=st.integers(1, 3), most=st.integers(1, 5))
 @settings(max_examples=examples(30))
 def test_no_rank_has_more_operations_in_a_round_than_allowed(forest: Forest, slices: int, most: int) -> None:
@@ -108,13 +99,6 @@ def test_every_element_is_received_once(forest: Forest, elements: int, slices: i
         assert sum(piece.end - piece.begin for piece in copied) == elements
 
 
-def test_a_ring_takes_a_round_per_hop_and_slices_follow_each_other() -> None:
-    """Five ranks: four hops; three slices: two rounds more."""
-    program = lower(ring_forest(5), "allgather")
-    assert len(rounds_of(program)) == 4
-    assert len(rounds_of(program, slices=3)) == 6
-
-
 def test_receives_are_posted_when_their_memory_is_free() -> None:
     """A ring adds in two staging areas by turns; the first sum to come goes where round 2 sends from."""
     program = lower(collopt.plan(ring(4), "allreduce", planner="ring").schedule, "allreduce")
@@ -129,13 +113,6 @@ def test_one_staging_area_is_enough_where_no_receive_is_early() -> None:
     one, two = (rank_rounds(program, 1, 0, 4096, areas=areas) for areas in (1, 2))
     assert (one.staging, two.staging) == (1024, 2048)
     assert [part.operations for part in one.rounds[3:]] == [part.operations for part in two.rounds[3:]]
-
-
-def test_messages_that_continue_each_other_are_joined() -> None:
-    """Three trees over the same hop are one message of three chunks."""
-    trees = [(root, 1, [(root, 1 - root)]) for root in range(2) for _ in range(3)]
-    (only,) = rounds_of(lower(Forest.from_paths(2, 3, trees), "allgather"))
-    assert [message.chunks for message in only.messages] == [3, 3]
 
 
 def test_a_message_never_spans_two_shards() -> None:
@@ -191,10 +168,3 @@ def test_refuses_what_cannot_be_sent_unevenly() -> None:
     moved = with_step(program, 0, 0, 0, lambda step: replace(step, target=ChunkRange("output", step.target.start ^ 1)))
     with pytest.raises(UnsupportedError, match="the same chunk of a shard"):
         rounds_of(moved)
-
-
-@pytest.mark.parametrize("option", ["slices", "max_operations"])
-def test_refuses_senseless_options(option: str) -> None:
-    """Options are positive."""
-    with pytest.raises(UnsupportedError, match=option):
-        rounds_of(lower(ring_forest(3), "allgather"), **{option: 0})

@@ -33,18 +33,6 @@ def test_places_in_use_do_not_overlap(requests: list[tuple[bool, int]]) -> None:
         assert (slots.allocate(size), slots.size) == (0, size)
 
 
-def test_the_smallest_gap_is_used() -> None:
-    """And a gap at the end grows."""
-    slots = ScratchAllocator()
-    places = [slots.allocate(count) for count in (3, 1, 2, 1)]
-    assert places == [0, 3, 4, 6]
-    slots.free(0, 3)
-    slots.free(4, 2)
-    assert slots.allocate(2) == 4
-    slots.free(6, 1)
-    assert (slots.allocate(4), slots.size) == (6, 10)
-
-
 def message(sender: int, receiver: int, source: ChunkRange, target: ChunkRange, first: int, chunks: int) -> Message:
     """Some chunks from place to place."""
     return Message(sender, receiver, source, target, chunks, 0, first)

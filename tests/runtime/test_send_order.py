@@ -73,12 +73,6 @@ def test_messages_of_rounds_are_posted_in_turn(network: Topology) -> None:
         assert sorted(senders) == sorted(receivers) == list(range(ranks))
 
 
-def test_without_a_network_ranks_are_one_group() -> None:
-    """Six ranks rotate: 1, 2, ... places on."""
-    turns = receivers(lower(direct_trees(6), "allgather"))
-    assert turns == [[(rank + turn) % 6 for turn in range(1, 6)] for rank in range(6)]
-
-
 def test_the_network_is_as_large_as_the_schedule() -> None:
     """Anything else is refused."""
     with pytest.raises(UnsupportedError, match="the topology has 16 ranks; expected the 8 ranks of the schedule"):
