@@ -22,7 +22,7 @@ from ...schedules import (
 from ...schedules.collective import AnyCollective, as_collective
 from ...schedules.timing.predict import MANY_EVENTS, Predictor
 from ...support import progress
-from ...support.misses import timed_compilation
+from ...support.kernels import timed_compilation
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.files import NetworkLike, refuse_options
