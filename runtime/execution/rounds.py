@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ..lowering.flow_transfers import ScratchAllocator
-from ..programs.checks import check_counts
 from ..programs.ordering import Order, Site, global_order
 from ..programs.program import ChunkRange, Program
 
@@ -65,7 +64,6 @@ class Round:
 
 def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OPERATIONS) -> tuple[Round, ...]:
     """Cut a checked program into rounds."""
-    check_counts({"slices": slices, "max_operations": max_operations})
     order = global_order(program)
     contents = _ChunkTracker(program)
     # A receive is placed together with its send.

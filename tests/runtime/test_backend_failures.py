@@ -17,7 +17,7 @@ PRELOAD = ("torch", "torch.distributed", "backend_tasks", "failure_tasks")
 NETWORK = ring(4, bandwidth=25)
 
 
-@pytest.fixture(params=["survive", "plans"])
+@pytest.fixture(params=["survive", pytest.param("plans", marks=pytest.mark.slow)])
 def plans(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """A folder with plans for every lost link, or one with plans for the intact network only."""
     folder = tmp_path / request.param
