@@ -25,7 +25,7 @@ Memory = tuple[IntArray, IntArray, IntArray]
 
 
 def test_refuses_more_bytes_than_can_be_counted() -> None:
-    """Though the rows can."""
+    """The number of rows fits an int64, the number of bytes does not."""
     rows = np.full((4, 4), 2**57)
     with pytest.raises(UnsupportedError, match=r"adds up to 4611686018427387904 bytes; expected less than 2\^62"):
         rank_steps(Exchange(rows.tobytes(), 2, 2, 2), 0)
@@ -155,7 +155,7 @@ def test_batches_of_large_servers_are_cut() -> None:
 
 
 def test_nothing_is_packed() -> None:
-    """What is in one piece at both ends is one message; own bytes are sent from the input, and land in the output."""
+    """Contiguous bytes are one message, own bytes leave from the input, and final bytes land in the output."""
     rows = np.zeros((4, 4), dtype=np.int64)
     rows[0, 2:] = 6, 4
     giver, proxy, first, second = (rank_steps(Exchange(rows.tobytes(), 2, 2, 1), rank) for rank in range(4))
