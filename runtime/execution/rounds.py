@@ -29,6 +29,8 @@ from ..programs.program import ChunkRange, Program
 MAX_OPERATIONS = 64
 """Sends and receives of one rank in one batch; NCCL has been seen to hang with some hundreds (pytorch#174288)."""
 
+STAGES = 2**20  # More than the contributions to one chunk, which are at most as many as ranks
+
 
 class Message(NamedTuple):
     """One slice of `chunks` chunks on its way from `source` at the sender to `target` at the receiver.
@@ -234,8 +236,6 @@ def _continues(one: Message, other: Message) -> bool:
 
 
 AccessTimes = npt.NDArray[np.int64]
-
-STAGES = 2**20  # More than the contributions to one chunk, which are at most as many as ranks
 
 
 class RoundPlanner:
