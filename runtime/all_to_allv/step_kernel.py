@@ -13,7 +13,7 @@ import numpy as np
 
 from ...schedules.stages.step_loads import local_shares, part_of
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
 
 PEER, IS_SEND, MEMORY, PLACE, LENGTH, STEP, BATCH = range(7)  # Columns of messages
 ORIGIN, FINAL, FIRST, BYTES = range(4)  # Columns of segments and pieces
@@ -52,7 +52,7 @@ class Rank(NamedTuple):
     areas: IntArray  # Bytes of the four areas of scratch
 
 
-@kernel
+@runtime_kernel
 def rank_messages(
     rank: int,
     traffic: IntArray,
