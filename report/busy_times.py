@@ -43,8 +43,8 @@ class Busiest(NamedTuple):
             return ""
         rule = "the busiest first, ties in the order of the network"
         counts = {"equally busy": self.as_busy, "less busy": self.less_busy}
-        rest = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-        return f"Shown are {len(self.links)} of {len(self.links) + left} links: {rule}. Left out: {rest}."
+        counted = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        return f"Shown are {len(self.links)} of {len(self.links) + left} links: {rule}. Left out: {counted}."
 
 
 def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulation:
@@ -58,7 +58,7 @@ def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulati
     return replace(run, transfers=replace(run.transfers, levels=plan.schedule.hop_numbers(run.transfers)))
 
 
-def busiest(run: Simulation, most: int) -> Busiest:
+def busiest(run: Simulation, limit: int) -> Busiest:
     """Choose at most so many of the links that a run uses."""
     table = run.link_busy
     used = np.flatnonzero(table["pieces"].to_numpy() > 0)
@@ -66,9 +66,9 @@ def busiest(run: Simulation, most: int) -> Busiest:
     # Sums of floats differ in their last digits where the times that they stand for are the same.
     levels = np.round(busy / busy.max() / TIE_TOLERANCE)
     order = np.argsort(-levels, kind="stable")
-    chosen, left = order[:most], levels[order[most:]]
-    as_busy = int((left == levels[chosen[-1]]).sum())
-    return Busiest(used[chosen], as_busy, len(left) - as_busy)
+    links, left = order[:limit], levels[order[limit:]]
+    as_busy = int((left == levels[links[-1]]).sum())
+    return Busiest(used[links], as_busy, len(left) - as_busy)
 
 
 def busy_times(run: Simulation, links: IntArray | None = None) -> pd.DataFrame:
@@ -101,8 +101,8 @@ def _merge_adjacent(pieces: pd.DataFrame) -> pd.DataFrame:
     before = ordered.shift()
     # Times are multiples of one tick, apart from what rounding does to their last digits.
     pause = (ordered["start_us"] - before["end_us"]).abs() > 1e-9 * ordered["end_us"].max()
-    same = (ordered[["tail", "head", "step"]] == before[["tail", "head", "step"]]).all(axis=1)
-    joined = ordered.groupby((pause | ~same).cumsum(), sort=False).agg(
+    equal = (ordered[["tail", "head", "step"]] == before[["tail", "head", "step"]]).all(axis=1)
+    joined = ordered.groupby((pause | ~equal).cumsum(), sort=False).agg(
         step=("step", "first"), tail=("tail", "first"), head=("head", "first"),
         start_us=("start_us", "first"), end_us=("end_us", "last"), bytes=("bytes", "sum"),
     )  # fmt: skip

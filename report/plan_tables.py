@@ -92,9 +92,9 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     import pandas as pd
 
     as_kind(plan, Plan, "the plan")
-    wanted = None if root is None else _root(plan, root)
+    rank = None if root is None else _root(plan, root)
     counted = zip(plan.trees.forests, plan.trees.hops_before, strict=True)
-    rows = [row for forest, before in counted for row in _forest_rows(forest, before, plan.topology, wanted)]
+    rows = [row for forest, before in counted for row in _forest_rows(forest, before, plan.topology, rank)]
     columns = ["phase", "root", "tree", "weight", "tail", "head", "via", "hop", "depth", "looped"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -206,26 +206,26 @@ def _relative_loads(plan: Plan) -> list[Fraction]:
 def _root(plan: Plan, root: object) -> int:
     """Find the number of a rank that has trees."""
     ranks = plan.topology.compute_nodes
-    known = set(np.concatenate([forest.roots for forest in plan.trees.forests]).tolist())
+    roots = set(np.concatenate([forest.roots for forest in plan.trees.forests]).tolist())
     number = plan.topology.node_index.get(root) if isinstance(root, str) else root
-    if isinstance(number, int) and not isinstance(number, bool) and number in known:
+    if isinstance(number, int) and not isinstance(number, bool) and number in roots:
         return number
     raise UnsupportedError(
-        f"root is {shown(root)}, which has no trees; expected the number or name of a rank, such as {ranks[min(known)]}"
+        f"root is {shown(root)}, which has no trees; expected the number or name of a rank, such as {ranks[min(roots)]}"
     )
 
 
 def _forest_rows(
-    forest: Forest, before: npt.NDArray[np.int64], topology: Topology, wanted: int | None
+    forest: Forest, before: npt.NDArray[np.int64], topology: Topology, rank: int | None
 ) -> Iterable[tuple[str, str, int, float, str, str, str, int, int, bool]]:
     """Rows of `tree_table` for one forest, or only for one root in it."""
     names, total = topology.nodes, forest.trees_per_root * forest.total_weight
     looped = forest.looped(topology)
-    found: dict[int, int] = {}
-    chosen = np.arange(forest.num_trees) if wanted is None else np.flatnonzero(forest.roots == wanted)
-    for tree in chosen.tolist():
+    numbers: dict[int, int] = {}
+    trees = np.arange(forest.num_trees) if rank is None else np.flatnonzero(forest.roots == rank)
+    for tree in trees.tolist():
         root, weight = int(forest.roots[tree]), int(forest.weights[tree])
-        number = found[root] = found.get(root, 0) + 1
+        number = numbers[root] = numbers.get(root, 0) + 1
         for hop in tree_hops(forest, tree, int(before[tree]), looped):
             path = [names[node] for node in hop.path]
             yield (
@@ -242,10 +242,10 @@ def predicted_times(plan: Plan, sizes: Sequence[int | str]) -> list[float]:
     if not plan.schedule.pipelined:
         return [plan.estimate(size) for size in sizes]
     # Latency does not depend on the size, and the rest is proportional to it.
-    first, *others = map(as_bytes, sizes)
+    first, *later_sizes = map(as_bytes, sizes)
     start = schedule_time(plan.schedule, plan.topology, first, inverse_rate=plan.inverse_rate)
     per_byte = 1 / (plan.algbw * NS_PER_US)
-    return [float(start), *(float(start + (size - first) * per_byte) for size in others)]
+    return [float(start), *(float(start + (size - first) * per_byte) for size in later_sizes)]
 
 
 def is_predictable(plan: Plan) -> bool:

@@ -38,13 +38,13 @@ def _loads(checked: Plan) -> str:
     return f"{checked.topology.num_links} link loads{of_steps} match the stated ones; algbw {rate_text(checked.algbw)}"
 
 
-def schedule_rows(made: Plan) -> dict[str, str]:
+def schedule_rows(plan: Plan) -> dict[str, str]:
     """Describe steps, a flow, or trees and what switches could save of their traffic."""
-    busiest = f"{busiest_links(made)} of {made.topology.num_links}"
+    busiest = f"{busiest_links(plan)} of {plan.topology.num_links}"
     # What sets the rate of trees and paths is what never rests at it.
-    busiest += ", 100 % utilized" if made.schedule.pipelined else ", each in at least one step"
-    rows = made.schedule.rows(made.topology, {"busiest links": busiest})
-    if rows.get("in-network") == NO_SWITCH and made.gap and made.topology.aggregation:
+    busiest += ", 100 % utilized" if plan.schedule.pipelined else ", each in at least one step"
+    rows = plan.schedule.rows(plan.topology, {"busiest links": busiest})
+    if rows.get("in-network") == NO_SWITCH and plan.gap and plan.topology.aggregation:
         # Whoever sees a gap has to know that it may be to what such switches alone can do.
         rows["in-network"] += "; the bound assumes that they do"
     return rows

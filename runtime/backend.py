@@ -39,10 +39,10 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
     _, dist = import_torch()
     from .torch_backend.process_group import PlannedGroup
 
-    found = dist.group.WORLD if group is None else group
-    if not isinstance(found, PlannedGroup):
+    process_group = dist.group.WORLD if group is None else group
+    if not isinstance(process_group, PlannedGroup):
         raise UnsupportedError("the group has another backend; expected one of init_process_group('collopt')")
-    return Usage(dict(found.planned), dict(found.fallback), str(found._cache.failure))
+    return Usage(dict(process_group.planned), dict(process_group.fallback), str(process_group._cache.failure))
 
 
 def _create(options: Any, group_options: Any) -> Any:

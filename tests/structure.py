@@ -8,7 +8,6 @@ Only relative imports are followed; `Structure.hidden_imports` are the others.
 from __future__ import annotations
 
 import ast
-import builtins
 import gc
 import re
 from collections import Counter, defaultdict
@@ -33,6 +32,7 @@ LAYERS = (
     ("cli",),
 )
 """From the bottom up; a layer imports from those before it, and layers that share a row not from each other."""
+COLLECTIVES = frozenset({"allgather", "reducescatter", "allreduce", "alltoall", "alltoallv"})
 REFUSED_NAMES = frozenset(
     re.findall(
         r"\w+",
@@ -168,10 +168,18 @@ class Structure:
             if isinstance(node, ast.Import | ast.ImportFrom | ast.Call) and _is_hidden_import(node, importers)
         ]
 
-    def needless_future_imports(self) -> list[str]:
-        """Modules whose ``from __future__ import annotations`` changes nothing."""
-        deferred = {module for module, tree in self.trees.items() if any(map(_defers_annotations, tree.body))}
-        return sorted(module for module in deferred if not set(_unbound_annotations(self.trees[module].body)))
+    def spelled_collectives(self) -> Mapping[str, int]:
+        """Number of strings in each module that spell a collective: only a `Collective` says what it differs in.
+
+        Docstrings, ``__all__`` and default values of parameters are fine.
+        """
+        counts: Counter[str] = Counter()
+        for module, nodes in self.nodes.items():
+            fine = {inner for node in nodes for inner in _not_compared(node)}
+            strings = (node for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+            spelled = (node for node in strings if re.sub(r"[\s_-]", "", str(node.value).casefold()) in COLLECTIVES)
+            counts[module] = sum(node not in fine for node in spelled)
+        return {module.removeprefix(f"{PACKAGE}."): count for module, count in counts.items() if count}
 
     def _dotted(self, path: Path) -> str:
         parts = path.relative_to(self.root).with_suffix("").parts
@@ -228,44 +236,14 @@ def _names_bound_by(node: ast.AST) -> tuple[str, ...]:
     return ()
 
 
-def _defers_annotations(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
-
-
-def _unbound_annotations(body: Iterable[ast.stmt], bound: AbstractSet[str] = frozenset(dir(builtins))) -> Iterator[str]:
-    """Names in annotations of a module's or a class's body that nothing before them binds when it is executed."""
-    bound = set(bound)
-    for node in body:
-        match node:
-            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
-                continue
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                annotations = [
-                    node.returns,
-                    *(arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg)),
-                ]
-            case ast.AnnAssign():
-                annotations = [node.annotation]
-            case ast.ClassDef():
-                yield from _unbound_annotations(node.body, bound)
-                annotations = []
-            case _:
-                annotations = []
-        names = (name for annotation in filter(None, annotations) for name in ast.walk(annotation))
-        yield from (name.id for name in names if isinstance(name, ast.Name) and name.id not in bound)
-        bound |= set(_bound_by(node))
-
-
-def _bound_by(node: ast.stmt) -> Iterator[str]:
+def _not_compared(node: ast.AST) -> Iterator[ast.AST]:
     match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            yield node.name
-        case ast.Import() | ast.ImportFrom():
-            yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
-        case _:
-            yield from (
-                name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-            )
+        case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.AugAssign(target=ast.Name(id="__all__")):
+            yield from ast.walk(node.value)
+        case ast.arguments():
+            yield from filter(None, [*node.defaults, *node.kw_defaults])
+        case ast.Expr(value=value):
+            yield value
 
 
 def _layer_of(module: str) -> int:

@@ -121,11 +121,6 @@ def test_status_and_streams_of_the_process() -> None:
     assert "did you mean ring?" in refusal(process("bound", "rung", "allgather"))
 
 
-def test_long_messages_stay_on_one_line() -> None:
-    """Also where the terminal is narrow."""
-    refusal(process("bound", "rung", "allgather", COLUMNS="20", FORCE_COLOR="1", TERMINAL_WIDTH="20"))
-
-
 @pytest.mark.parametrize(("words", "unbuffered"), STREAMS)
 def test_whoever_stops_reading_causes_no_stack_trace(words: list[str], unbuffered: str) -> None:
     """A pipe that nobody reads."""

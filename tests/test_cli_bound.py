@@ -1,13 +1,20 @@
-"""`collopt bound`."""
+"""`collopt bound`, and traffic from files."""
 
+from __future__ import annotations
+
+import os
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import collopt
-from cli_calls import call, netfile
+from cli_calls import call
+from collopt.cli.terminal import options as shared
+from collopt.cli.terminal.options import read_traffic
+from collopt.errors import FileFormatError
 from collopt.topologies import Topology, mi250
 from sample_sizes import examples
 from strategies import eulerian_topologies
@@ -58,27 +65,6 @@ def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> Non
     assert answer.err == ""
 
 
-def test_switches_inside_the_cut_are_named_only_where_there_are_some(capsys: pytest.CaptureFixture[str]) -> None:
-    """A ring has none."""
-    assert "switches inside" in call(capsys, "bound", "dgx-a100", "--boxes", 2, "allgather").out
-    assert "switches inside" not in call(capsys, "bound", "ring", "--nodes", 4, "allgather").out
-
-
-def test_a_file_has_the_bound_of_what_it_describes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A ring of four with 25 GB/s: 3/50."""
-    assert call(capsys, "bound", netfile(tmp_path), "allgather", "--json").data["inverse_rate"] == "3/50"
-
-
-def test_a_name_with_square_brackets_is_no_markup(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Names go to the terminal library as they are."""
-    strange = Topology.from_links(
-        [("[red]a", "b[/]", 1), ("b[/]", "[red]a", 1)], compute=["[red]a", "b[/]"], name="[bold]pair[/dim] :smile:"
-    )
-    answer = call(capsys, "bound", netfile(tmp_path, strange), "allgather")
-    assert answer.status == 0
-    assert "allgather on [bold]pair[/dim] :smile:, 2 ranks" in answer.out
-
-
 @settings(max_examples=examples(30))
 @given(eulerian_topologies())
 def test_the_trees_per_root_of_a_bound_are_those_of_the_plan_that_meets_it(topology: Topology) -> None:
@@ -118,3 +104,67 @@ def test_least_times_at_several_sizes(capsys: pytest.CaptureFixture[str]) -> Non
     lines = call(capsys, *words, "--csv").out.splitlines()
     assert lines[0] == "size,bytes,time_us,time_exact,algbw,busbw,argument,reason"
     assert len(lines) == 3
+
+
+TRAFFIC = np.ones((8, 8), dtype=np.int64) + 4 * np.eye(8, k=1, dtype=np.int64)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A matrix as CSV."""
+    np.savetxt(tmp_path / "traffic.csv", TRAFFIC, fmt="%d", delimiter=",")
+    return tmp_path / "traffic.csv"
+
+
+def test_bound_plan_and_compare_take_traffic(capsys: pytest.CaptureFixture[str], table: Path) -> None:
+    """From CSV and from numpy's own files, with the same result."""
+    np.save(table.with_suffix(".npy"), TRAFFIC)
+    answers = [
+        call(capsys, "bound", "dgx1-v100", "all_to_allv", "--traffic", path, "--json").data["inverse_rate"]
+        for path in (table, table.with_suffix(".npy"))
+    ]
+    assert answers[0] == answers[1]
+    planned = call(capsys, "plan", "dgx1-v100", "all_to_allv", "--traffic", table, "-o", table.with_name("plan.json"))
+    assert planned.status == 0
+    assert "paths" in planned.out
+    assert "with a barrier after each step" in planned.out
+    checked = call(capsys, "verify", table.with_name("plan.json"))
+    assert "receive all data meant for them exactly once" in checked.out
+    rows = call(capsys, "compare", "dgx1-v100", "all_to_allv", "--traffic", table, "--json").data
+    assert [row["status"] for row in rows] == ["ok"] * 3 + ["not applicable"]
+
+
+def test_people_see_where_the_bottleneck_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """And how fast pairs can be."""
+    answer = call(capsys, "bound", "dgx-a100", "--boxes", 2, "all_to_all").out
+    assert "at least 0.32 ns per byte of the data from one rank to another" in answer
+    assert "egress of the cut around 8 of 16 ranks: 200 GB/s, carrying their traffic to the others" in answer
+    assert "trees per root" not in answer
+
+
+@pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
+def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
+    """However lines end; one more rank is refused, as text and as numpy's own file."""
+    monkeypatch.setattr(shared, "MAX_RANKS", 20)
+    for ranks, suffix in ((20, ".csv"), (21, ".csv"), (21, ".npy")):
+        path = tmp_path / f"{ranks}{suffix}"
+        path.write_text("".join(",".join("7" * ranks) + line for _ in range(ranks)), newline="")
+        if suffix == ".npy":
+            np.save(path, np.ones((ranks, ranks)))
+        if ranks == 20:
+            assert read_traffic(path) == [["7"] * ranks] * ranks
+        else:
+            with pytest.raises(FileFormatError, match="the traffic has more than 20 ranks"):
+                read_traffic(path)
+
+
+def test_a_matrix_of_the_most_ranks_is_not_too_large_a_file(tmp_path: Path) -> None:
+    """In the longest form that numpy writes by itself."""
+    ranks = shared.MAX_RANKS
+    row = ",".join(["1.234567890123456789e-100"] * ranks) + "\r\n"
+    assert len(row) * ranks <= shared.MAX_BYTES
+    assert ranks**2 * 16 + 1000 <= shared.MAX_BYTES
+    (tmp_path / "large.csv").write_bytes(b"")
+    os.truncate(tmp_path / "large.csv", shared.MAX_BYTES + 1)
+    with pytest.raises(FileFormatError, match="is larger than 33554432 bytes"):
+        read_traffic(tmp_path / "large.csv")

@@ -103,14 +103,6 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert "candidate" not in data["candidates"][0]
 
 
-def test_csv_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
-    """With its header, and nothing else."""
-    rows = list(csv.DictReader(io.StringIO(call(capsys, "find", 12, "--bidirectional", "--csv").out)))
-    assert [(row["name"], row["steps"], row["bandwidth_factor_exact"]) for row in rows] == [
-        ("C(12, {2, 3})", "2", "11/12")
-    ]
-
-
 def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Links share the bandwidth of a node."""
     target = tmp_path / "found.json"

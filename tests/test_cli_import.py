@@ -11,7 +11,7 @@ import pytest
 
 from cli_calls import call, refusal
 from collopt import read_topology
-from collopt.topologies import compose, read_box, ring, write_topology
+from collopt.topologies import compose, read_box
 
 PROFILE = {"name": "lab_1MB", "gpus_per_node": 4, "nics_per_node": 2, "alpha": 1, "node_betas_list": [20]}
 REMOTE = {"remote_alpha": 2, "remote_beta": 80, "remote_invbw": 82}
@@ -75,14 +75,6 @@ def test_cards_of_a_single_box_are_not_left_out_silently(capsys: pytest.CaptureF
     assert "network cards (2)" not in call(capsys, "import", profile, "--boxes", "2", "--fabric", "full").err
 
 
-def test_our_own_files_are_read_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """They say everything."""
-    path = tmp_path / "ring.json"
-    write_topology(ring(4, bandwidth=25), path)
-    assert "8 x gpu-gpu" in call(capsys, "import", path).out
-    assert refusal(call(capsys, "import", path, "--boxes", "2")).startswith("--boxes does not go with")
-
-
 def test_a_file_may_come_from_standard_input(profile: Path, tmp_path: Path) -> None:
     """From a pipe, as from another machine."""
     command = [sys.executable, "-m", "collopt", "import", "-", "-o", str(tmp_path / "lab.json")]
@@ -103,18 +95,3 @@ def test_a_bandwidth_may_have_a_unit_and_one_without_is_doubted(
     assert "give --set nic_bandwidth=400Gb/s\n" in bare.err
     assert "no card has" not in with_unit.err
     assert "one with another unit, such as 400Gb/s" in refusal(call(capsys, *words, "nic_bandwidth=400gbps"))
-
-
-def test_the_cards_of_a_fabric_of_the_catalogue_are_doubted_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the same words."""
-    words = ("bound", "rail", "allgather", "--boxes", "2", "--set")
-    assert "give --set nic_bandwidth=800Gb/s\n" in call(capsys, *words, "nic_bandwidth=800").err
-    assert call(capsys, *words, "nic_bandwidth=100GB/s").err == ""
-
-
-def test_rails_without_a_spine_can_be_asked_for(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
-    """``none`` is how to say so on a command line."""
-    words = ("--fabric", "rail", "--boxes", "2", "--set", "oversubscription=none", "--json")
-    switches = json.loads(call(capsys, "import", profile, *words).out)["switches"]
-    assert "rail1" in switches
-    assert "spine" not in switches

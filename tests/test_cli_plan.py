@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -27,20 +28,6 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("trees", "algbw"), [(1, "320.00"), (2, "341.33"), (3, "342.86"), (4, "341.33"), (5, "347.83")]
-)
-def test_few_trees_per_root_as_in_the_paper(capsys: pytest.CaptureFixture[str], trees: int, algbw: str) -> None:
-    """ForestColl, Table 1: two boxes of MI250."""
-    answer = call(capsys, "plan", "mi250", "--boxes", 2, "allgather", "--trees-per-root", trees, "--json")
-    assert (answer.status, answer.err) == (0, "")
-    assert f"{answer.data['algbw']:.2f}" == algbw
-    assert answer.data["trees_per_root"] == trees
-    assert answer.data["options"] == {"trees_per_root": trees}
-    assert answer.data["optimal"] is False
-    assert answer.data["bound"]["inverse_rate"] == "15/166"
-
-
 def test_without_a_number_of_trees_the_plan_meets_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
     """354.13 GB/s with 83 trees per root."""
     data = call(capsys, "plan", "mi250", "--boxes", 2, "allgather", "--json").data
@@ -60,18 +47,6 @@ def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> Non
         "  trees per root  3",
     ]
     assert "optimality gap  0 (optimal)" in call(capsys, "plan", *RING).out
-
-
-def test_figures_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Counts and heights, taken from the file that the same call wrote."""
-    data = call(capsys, "plan", "mi250", "--boxes", 2, "allgather", "-o", tmp_path / "plan.json", "--json").data
-    plan = collopt.load_plan(tmp_path / "plan.json")
-    heights = plan.schedule.heights
-    assert (data["min_height"], data["max_height"]) == (heights.min(), heights.max())
-    assert (data["num_trees"], data["num_links"]) == (plan.schedule.num_trees, 208)
-    ratios = [load / link.bandwidth for load, link in zip(plan.link_loads.tolist(), plan.topology.links, strict=True)]
-    assert data["busiest_links"] == ratios.count(max(ratios))
-    assert data["busiest_links"] < data["num_links"]
 
 
 CUBE = ("hypercube", "--set", "dimension=3", "--set", "bandwidth=25", "--set", "latency=1")
@@ -137,13 +112,6 @@ def test_a_size_reaches_the_planner_that_takes_one(capsys: pytest.CaptureFixture
     assert unsized.algbw > made.algbw
     printed = call(capsys, *words, "--size", "64K").out
     assert "estimate        12.9 µs for 64K bytes (links alone), synchronous steps; planned for 65536 bytes" in printed
-
-
-def test_planners_of_trees_only_estimate(capsys: pytest.CaptureFixture[str], uneven: Path) -> None:
-    """Their plans are the same for all sizes, and they take no such option."""
-    data = call(capsys, "plan", uneven, "allgather", "--planner", "forestcoll", "--size", "64K", "--json").data
-    assert (data["planner"], data["options"], data["size"]) == ("forestcoll", {}, 2**16)
-    assert "planned_for" not in data
 
 
 def test_auto_plans_for_a_size(capsys: pytest.CaptureFixture[str], uneven: Path) -> None:
@@ -243,14 +211,6 @@ def test_instances_are_for_both_kinds_of_files(capsys: pytest.CaptureFixture[str
         chunks += [read_xml(files[1]).chunks_per_loop, read_mscclpp(files[3]).gpus[0].output_chunks]
     assert chunks[2:] == [3 * number for number in chunks[:2]]
     assert "give --xml FILE or --mscclpp FILE" in refusal(call(capsys, "plan", *RING, "--instances", 3))
-
-
-def test_writes_an_execution_plan_of_mscclpp(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Which comes back as a plan for as many ranks."""
-    path = tmp_path / "plan.json"
-    answer = call(capsys, "plan", "ring", "--nodes", 4, "all_to_all", "--mscclpp", path)
-    assert (answer.status, f"wrote {path}" in answer.err) == (0, True)
-    assert len(read_mscclpp(path).gpus) == 4
 
 
 def test_writes_code_that_registers_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -360,3 +320,31 @@ def test_sizes_and_channels_are_for_both_kinds_of_files(capsys: pytest.CaptureFi
     assert (written["min_message_size"], written["max_message_size"]) == (4096, 2**20)
     assert call(capsys, "plan", *RING, "--xml", tmp_path / "ag.xml", *words).status == 0
     assert 'minBytes="4096" maxBytes="1048576"' in (tmp_path / "ag.xml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_on_a_full_disk_a_plan_and_its_files_are_written_together(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """None of four, whichever does not fit, and the old ones stay."""
+    names = {"-o": "x", "--xml": "y", "--mscclpp": "z", "--register": "code.py"}
+    files = {flag: tmp_path / name for flag, name in names.items()}
+    files["-o"].write_text("old")
+    synced = []
+    sync = os.fsync
+
+    def fill(handle: int) -> None:
+        if Path(f"/proc/self/fd/{handle}").readlink().is_relative_to(tmp_path):
+            synced.append(handle)
+            if len(synced) > before:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fill)
+    options = [word for flag, path in files.items() for word in (flag, path)]
+    answer = call(capsys, "plan", "ring", "--nodes", "4", "allgather", *options)
+    name = [*files.values()][before]
+    assert answer.status == 2
+    assert answer.err == f"collopt: error: {name} cannot be written: No space left on device\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert files["-o"].read_text() == "old"

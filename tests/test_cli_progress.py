@@ -19,7 +19,6 @@ from collopt.cli.terminal.progress import computing
 from collopt.cli.terminal.progress_bar import progress_shown
 from collopt.formulations import all_to_all
 from collopt.planners import plan
-from collopt.planners.analysis.compare import iter_outcomes
 from collopt.solvers import solve
 from collopt.solvers.highs import callbacks
 from collopt.solvers.trees.bottleneck import bottleneck_cut
@@ -98,28 +97,13 @@ def test_linear_programs_have_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "iterations" not in lines[-1]
 
 
-def test_comparisons_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planner by planner, with the stages of each."""
-    seen = seen_of(
-        monkeypatch,
-        lambda: list(iter_outcomes(ring(3), "allgather", planners=["ring", "forestcoll"], bounds=["forestcoll"])),
-    )
-    assert re.search(r"working \[hard\]: tree packing .*2 of 3", seen)
-
-
-def test_narrow_terminals_show_the_stage_and_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line; the message has gone by then."""
-    lines = lines_of(seen_of(monkeypatch, lambda: plan(torus(4, 4), "allgather"), width=60))
-    packing = [line for line in lines if "tree packing" in line]
-    assert [line for line in packing if re.search(r"tree packing ━+.* \d+ of 64 ", line)]
-    assert not [line for line in packing if "working" in line]
-
-
 def test_nothing_is_shown_to_what_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     """And nothing is told to nobody."""
     tails, heads, capacities, _ = ring(1000).arrays
+    weights = np.ones(1000, dtype=np.int64)
+    bottleneck_cut(1000, tails, heads, capacities, weights)  # Compiling would be told.
     with computing("working"):
-        bottleneck_cut(1000, tails, heads, capacities, np.ones(1000, dtype=np.int64))
+        bottleneck_cut(1000, tails, heads, capacities, weights)
     assert capfd.readouterr() == ("", "")
 
 

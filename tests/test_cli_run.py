@@ -47,17 +47,6 @@ def test_runs_on_four_processes(capsys: pytest.CaptureFixture[str], plan_file: P
     assert data["busbw"] == pytest.approx(data["algbw"] * 3 / 4)
 
 
-def test_runs_all_to_alls(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The size is that of what one rank has for all; there is nothing to add up."""
-    path = tmp_path / "plan.json"
-    collopt.plan(ring(3, bandwidth=25), "all_to_all").save(path)
-    answer = call(capsys, "run", path, "--elements", 100, "--repeats", 1, "--json")
-    assert (answer.status, answer.err) == (0, "")
-    data = answer.data
-    assert (data["collective"], data["correct"], data["total_bytes"]) == ("all_to_all", True, 3 * 100 * 4)
-    assert "does not reduce" in refusal(call(capsys, "run", path, "--op", "max"))
-
-
 def test_runs_collectives_that_add_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """An allreduce with another operation than the sum; the size is that of the buffer."""
     path = tmp_path / "plan.json"

@@ -80,14 +80,6 @@ def test_an_all_to_all_has_fewer_chunks(capsys: pytest.CaptureFixture[str]) -> N
     assert "using --chunks 2 instead: 2 chunks, 72.73 GB/s instead of 75.00 GB/s" in capsys.readouterr().err
 
 
-def test_more_trees_are_tried_where_there_are_few_roots() -> None:
-    """Eight trees of a broadcast are half as fast as sixteen."""
-    made = collopt.plan(mi250(boxes=2), "broadcast", root=5)
-    write, _ = limited(16)
-    assert write_fitting(made, write, "auto", {"root": 5}).algbw == made.algbw
-    assert collopt.plan(mi250(boxes=2), "broadcast", root=5, trees_per_root=8).algbw == made.algbw / 2
-
-
 def test_where_nothing_fits_the_best_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """In the words about that one; planners that have no such number are not asked again."""
     for planner in ("forestcoll", "ring"):

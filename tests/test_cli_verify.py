@@ -84,12 +84,6 @@ def test_compares_with_a_network_from_the_catalogue(capsys: pytest.CaptureFixtur
     assert answer.out.splitlines()[-1].endswith("matches --topology")
 
 
-def test_compares_with_a_network_from_a_file(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """Whose name does not matter."""
-    answer = call(capsys, "verify", plan_file, "--topology", netfile(plan_file.parent, dgx_a100(boxes=2)), "--json")
-    assert answer.data["compared"] is True
-
-
 @pytest.mark.parametrize("failed", [["box1/nic3"], ["box0/gpu2", "box1/nic3"], ["box0/gpu1--box0/nic1"]])
 def test_compares_with_what_failures_leave_of_a_network(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, failed: list[str]

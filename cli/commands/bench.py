@@ -94,11 +94,11 @@ def bench(
         if not formats.emit(lambda: _tidy_rows(document["results"]), lambda: document):
             table.finish(report, compared)
         note_copies(compared)
-    if report.wrong:
-        names = [name for name in report.names if any(row.name == name and row.wrong for row in report.rows)]
+    if report.wrong_elements:
+        names = [name for name in report.names if any(row.name == name and row.wrong_elements for row in report.rows)]
         raise ProgramError(
-            f"{report.wrong} elements computed by {', '.join(names)} are wrong; rule out faulty hardware, and report "
-            "this"
+            f"{report.wrong_elements} elements computed by {', '.join(names)} are wrong; rule out faulty hardware, and "
+            "report this"
         )
 
 
@@ -117,7 +117,6 @@ def _planned(
 ) -> list[Plan]:
     """Plan for the network described by the options, if any."""
     from ...planners import plan
-    from ...planners.registry import as_planner
     from ..terminal.networks import find_network
 
     if topology is None:
@@ -131,7 +130,7 @@ def _planned(
     check_planners(planners)
     network, shard_options = find_network(topology, options), shards.read()
     with computing(f"planning {collective} on {network.name}"):
-        return [plan(network, as_known, planner=as_planner(name), **shard_options) for name in planners or ["auto"]]
+        return [plan(network, as_known, planner=name, **shard_options) for name in planners or ["auto"]]
 
 
 class LiveTable:

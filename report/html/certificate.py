@@ -59,7 +59,7 @@ def certificate(bound: Bound) -> Certificate:
 def _divisions(bound: Bound, crossing: Crossing) -> tuple[str, ...]:
     """Derive the bounds on time and bandwidth from the sums."""
     divisors = (
-        str(each) if each.denominator == 1 else f"({each})" for each in (crossing.bandwidth, bound.inverse_rate)
+        str(number) if number.denominator == 1 else f"({number})" for number in (crossing.bandwidth, bound.inverse_rate)
     )
     by_bandwidth, by_time = divisors
     return (

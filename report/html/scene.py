@@ -100,10 +100,10 @@ def _sender_parts(plan: Plan) -> Parts:
 VIEWS: dict[str, Callable[[Plan], Parts]] = {"trees": _tree_parts, "steps": _step_parts, "senders": _sender_parts}
 
 
-def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Parts:
+def _limited(about: Parts, every_part: Iterator[Part], total: int, word: str) -> Parts:
     """Keep the first part, and others within the limits."""
     capacity = MAX_SEGMENTS
-    for part in islice(found, MAX_PARTS):
+    for part in islice(every_part, MAX_PARTS):
         if about.shown and len(part.ranks) > capacity:
             break
         about.shown.append(part)
@@ -114,7 +114,7 @@ def _limited(about: Parts, found: Iterator[Part], total: int, word: str) -> Part
 
 
 def _trees(forest: TreeArrays, plan: Plan, before: IntArray, is_twofold: bool) -> Iterator[Part]:
-    names, whole = plan.topology.nodes, forest.trees_per_root * forest.total_weight
+    names, total = plan.topology.nodes, forest.trees_per_root * forest.total_weight
     verb = {"reduce": "reduce tree,", "broadcast": "broadcast tree,"}[forest.direction]
     looped = forest.looped(plan.topology)
     for tree, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
@@ -125,7 +125,7 @@ def _trees(forest: TreeArrays, plan: Plan, before: IntArray, is_twofold: bool) -
                 for tail, head in pairwise(path):
                     ends += (int(tail), int(head))
                     ranks.append(hop.number)
-        share = percentage_text(weight / whole)
+        share = percentage_text(weight / total)
         hops, first = count_text(max(ranks), "hop"), int(before[tree]) + 1
         last = int(before[tree] + forest.heights[tree])
         if is_twofold:
@@ -170,28 +170,28 @@ TICKS = 10**6  # In a run
 Scene = dict[str, Any]
 
 
-def scene(viewed: object, sizes: Sequence[int | str] = (), most: int = MAX_MOVES) -> Scene:
-    """Build the scene of a topology, a bound or a plan, whose runs for these sizes have `most` moves together."""
+def scene(viewed: object, sizes: Sequence[int | str] = (), limit: int = MAX_MOVES) -> Scene:
+    """Build the scene of a topology, a bound or a plan, whose runs for these sizes have `limit` moves together."""
     if isinstance(viewed, Plan):
-        return _of_plan(viewed, sizes, most)
+        return _of_plan(viewed, sizes, limit)
     if isinstance(viewed, Bound):
         return _with_bound(viewed, np.zeros(viewed.topology.num_links))[0]
     topology = as_topology(viewed)
     return _scene(topology, np.arange(topology.num_links))
 
 
-def _of_plan(viewed: Plan, sizes: Sequence[int | str], most: int) -> Scene:
-    table, taken = link_table(viewed), parts(viewed)
-    made, drawn = _with_bound(viewed.bound, table["utilization"].to_numpy())
-    made["links"] |= {
+def _of_plan(viewed: Plan, sizes: Sequence[int | str], limit: int) -> Scene:
+    table, shown_parts = link_table(viewed), parts(viewed)
+    drawing, drawn = _with_bound(viewed.bound, table["utilization"].to_numpy())
+    drawing["links"] |= {
         "load": table["load"][drawn].round(6).tolist(),
         "use": table["utilization"][drawn].round(6).tolist(),
     }
     number = np.full(viewed.topology.num_links, -1, dtype=np.int64)
     number[drawn] = np.arange(len(drawn))
-    return made | {
-        "parts": _parts_data(taken, viewed.topology, number),
-        "runs": [_run(viewed, size, number, len(taken.shown), most // len(sizes)) for size in sizes],
+    return drawing | {
+        "parts": _parts_data(shown_parts, viewed.topology, number),
+        "runs": [_run(viewed, size, number, len(shown_parts.shown), limit // len(sizes)) for size in sizes],
     }
 
 
@@ -199,10 +199,10 @@ def _with_bound(bound: Bound, use: Any) -> tuple[Scene, IntArray]:
     """Draw a bound and the busiest links by `use`, float64 (links,); also return which links are drawn."""
     shares, view = shares_of(bound), witness_view(bound)
     drawn = np.sort(np.lexsort((-use, shares == 0))[:MAX_DRAWN])
-    made = _scene(bound.topology, drawn)
-    made["links"]["share"] = np.round(shares[drawn], 6).tolist()
-    made["nodes"]["inside"] = [int(len(view.parts) == 1 and name in view.parts[0]) for name in bound.topology.nodes]
-    return made | {"counted": view.words}, drawn
+    drawing = _scene(bound.topology, drawn)
+    drawing["links"]["share"] = np.round(shares[drawn], 6).tolist()
+    drawing["nodes"]["inside"] = [int(len(view.parts) == 1 and name in view.parts[0]) for name in bound.topology.nodes]
+    return drawing | {"counted": view.words}, drawn
 
 
 def _scene(topology: Topology, drawn: IntArray) -> Scene:
@@ -213,7 +213,7 @@ def _scene(topology: Topology, drawn: IntArray) -> Scene:
     across, up = bend_x - (placed.x[tails] + placed.x[heads]) / 2, bend_y - (placed.y[tails] + placed.y[heads]) / 2
     bent = (np.hypot(across, up) > MIN_BEND).tolist()
     classes = link_classes(topology)
-    kinds = {(link.tail, link.head): number for number, each in enumerate(classes) for link in each.links}
+    kinds = {(link.tail, link.head): number for number, link_class in enumerate(classes) for link in link_class.links}
     links = [topology.link_at(place) for place in drawn.tolist()]
     left = topology.num_links - len(drawn)
     shown = f"Shown are {len(drawn)} of {topology.num_links} links, those of the bound, then the busiest"
@@ -243,7 +243,7 @@ def _scene(topology: Topology, drawn: IntArray) -> Scene:
             "load": [],
             "use": [],
         },
-        "kinds": [each.name for each in classes],
+        "kinds": [link_class.name for link_class in classes],
         "counted": "",
         "leftOut": f"{shown}; {left} are left out." if left else "",
         "parts": None,
@@ -262,26 +262,26 @@ def shares_of(bound: Bound) -> Any:
     return np.array([float(part / total) for part in parts])
 
 
-def _parts_data(taken: Parts, topology: Topology, number: IntArray) -> dict[str, Any]:
+def _parts_data(shown_parts: Parts, topology: Topology, number: IntArray) -> dict[str, Any]:
     """Replace the links of parts by their numbers in the scene; those that it leaves out are dropped."""
-    found = []
-    for part in taken.shown:
+    columns = []
+    for part in shown_parts.shown:
         ends = np.array(part.ends, dtype=np.int64).reshape(-1, 2)
         links = number[topology.link_places(ends[:, 0], ends[:, 1])]
-        found.append((links[links >= 0].tolist(), np.array(part.ranks)[links >= 0].tolist()))
+        columns.append((links[links >= 0].tolist(), np.array(part.ranks)[links >= 0].tolist()))
     return {
-        "title": taken.title,
-        "word": taken.word,
-        "rankWord": taken.rank_word,
-        "explained": taken.explained,
-        "leftOut": taken.left_out,
-        "label": [part.label for part in taken.shown],
-        "links": [links for links, _ in found],
-        "ranks": [ranks for _, ranks in found],
+        "title": shown_parts.title,
+        "word": shown_parts.word,
+        "rankWord": shown_parts.rank_word,
+        "explained": shown_parts.explained,
+        "leftOut": shown_parts.left_out,
+        "label": [part.label for part in shown_parts.shown],
+        "links": [links for links, _ in columns],
+        "ranks": [ranks for _, ranks in columns],
     }
 
 
-def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int, most: int) -> dict[str, Any]:
+def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int, limit: int) -> dict[str, Any]:
     """Simulate a plan with as many slices as there is room for, or say why not."""
     pieces, pipelined = plan.schedule.num_hops, plan.schedule.pipelined
     slices = min(SLICES, MAX_PIECES // max(pieces, 1))
@@ -293,17 +293,17 @@ def _run(plan: Plan, size: int | str, number: IntArray, num_parts: int, most: in
         return {"size": str(size), "done": 0, "note": note}
     simulated = cache(lambda count: step_run(plan, as_bytes(size), count if pipelined else None))
     halved = [max(slices >> times, 1) for times in range(4)]
-    run, moves, found = simulated(slices), dict[str, list[int]](), 0
+    run, moves, num_pieces = simulated(slices), dict[str, list[int]](), 0
     # Whose data it is matters more than twice as many slices, but not more than four times.
     for slices, is_whose in [*product(halved[:2], [True]), *product(halved, [False])]:
         run = simulated(slices)
         owners = plan.schedule.part_numbers(run.transfers)[run.transfers.hop_owners]
         moves = _moves(run, number, np.where((owners < num_parts) & is_whose, owners, -1))
-        found = len(moves["link"])
-        if found <= most:
+        num_pieces = len(moves["link"])
+        if num_pieces <= limit:
             break
     slicing = f"Simulated with {count_text(slices, 'slice')}; the predicted times of this page assume full pipelining."
-    too_many = f"The {found} moves are too many for this page." if found > most else ""
+    too_many = f"The {num_pieces} moves are too many for this page." if num_pieces > limit else ""
     return {
         "size": str(size),
         "done": round(run.microseconds, 4),
@@ -320,14 +320,14 @@ def _moves(run: Simulation, number: IntArray, owners: IntArray) -> dict[str, lis
     link, step, part, length = np.repeat(columns, slices, axis=1)
     order = np.lexsort((run.starts.ravel(), link))
     order = order[link[order] >= 0]
-    found = np.stack([link, step, part, length, run.starts.ravel()])[:, order]
-    same = (found[:4, 1:] == found[:4, :-1]).all(axis=0)
+    rows = np.stack([link, step, part, length, run.starts.ravel()])[:, order]
+    repeated = (rows[:4, 1:] == rows[:4, :-1]).all(axis=0)
     # Ticks are whole numbers, so that equal times are equal.
-    follows = same & (found[4, 1:] == found[4, :-1] + found[3, :-1])
+    follows = repeated & (rows[4, 1:] == rows[4, :-1] + rows[3, :-1])
     firsts = np.flatnonzero(np.append(True, ~follows))
     count = np.diff(np.append(firsts, len(order)))
     scale = float(run.times.tick) * TICKS / run.microseconds
-    link, step, part, length, start = found[:, firsts]
+    link, step, part, length, start = rows[:, firsts]
     start, length = (np.round(times * scale).astype(np.int64) for times in (start, length))
     by_start = np.lexsort((link, start))
     lists = {"link": link, "step": step, "part": part, "start": start, "length": length, "count": count}

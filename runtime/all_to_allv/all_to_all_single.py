@@ -75,9 +75,9 @@ def all_to_all_single(
         As for `collopt.planners.schedule_all_to_allv`, the same on all ranks.
     nics : sequence of sequence of numbers, optional
         Rates of the NICs of each server's GPUs, 0 where one has none or it failed, as for `schedule_all_to_allv`, at
-        most 32 times what divides all; the same on all ranks.
+        most 32 times their greatest common divisor; the same on all ranks.
     model : TwoTierModel, optional
-        What the stages are chosen for, the same on all ranks; by default the H200 testbed of the FAST paper.
+        Costs by which the stages are chosen, the same on all ranks; by default the H200 testbed of the FAST paper.
     timeout : float, optional
         Seconds that one batch of messages may take; None leaves it to the process group.  With NCCL the process then
         waits for every batch, which otherwise only the stream does.
@@ -85,13 +85,12 @@ def all_to_all_single(
     Returns
     -------
     AsyncWork or None
-        None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
+        None, or with `async_op` a work with ``wait()``, ``is_completed()`` and ``get_future()``.
 
     Notes
     -----
     Per call, a rank needs at most `max_scratch_bytes`, or four times the longest stage; the schedule's `scratch_bytes`
-    say how much.  Where all NICs are alike that is by default no more than a quarter of what ranks send on average, or
-    4 MiB.
+    are exact.  With equal NICs the default is at most a quarter of the average bytes that a rank sends, or 4 MiB.
 
     With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.  As the
     ranks agree on every call, on CPU tensors every call waits for those of the group that still go on.
@@ -210,9 +209,9 @@ def _function() -> Any:
 
     class AllToAll(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
-        def forward(ctx: Any, given: Any, exchange: Any, takes: Any, sends: Any) -> Any:
+        def forward(ctx: Any, rows: Any, exchange: Any, takes: Any, sends: Any) -> Any:
             ctx.exchange, ctx.takes, ctx.sends = exchange, takes, sends
-            return _exchanged(given, exchange, takes, sends)
+            return _exchanged(rows, exchange, takes, sends)
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
@@ -221,7 +220,7 @@ def _function() -> Any:
     return AllToAll
 
 
-def _exchanged(given: Any, exchange: Any, takes: Any, sends: Any) -> Any:
-    output = given.new_empty((len(given) if takes is None else sum(takes), *given.shape[1:]))
-    exchange(output, given.contiguous(), takes, sends)
+def _exchanged(rows: Any, exchange: Any, takes: Any, sends: Any) -> Any:
+    output = rows.new_empty((len(rows) if takes is None else sum(takes), *rows.shape[1:]))
+    exchange(output, rows.contiguous(), takes, sends)
     return output

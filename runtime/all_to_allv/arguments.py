@@ -22,6 +22,11 @@ BACKEND_DEVICES = {"nccl": "cuda", "gloo": "cpu"}
 """Device type that a backend requires; other backends serve several."""
 MAX_LANES = 32  # of a NIC: each may have messages of its own in a batch
 
+CALL = "the all-to-all"
+MATRIX = "whether traffic is given, and what"
+NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "max_scratch_bytes", "stages")
+DIGESTED = ("the element type", "the kind of device", "the model", "the rates of NICs", "gpus_per_server", MATRIX)
+
 
 class AllToAllCall(NamedTuple):
     """The arguments of one rank's call; `group` is never None."""
@@ -67,6 +72,7 @@ def check_arguments(call: AllToAllCall) -> Terms:
         )
     _check_tensors(call)
     check_async(call.async_op, call.input, call.timeout)
+    # Splits, and the row and column of this rank in the traffic.
     sends = _splits("input", call.input, call.input_splits, ranks)
     receives = _splits("output", call.output, call.output_splits, ranks)
     rows = None
@@ -79,12 +85,13 @@ def check_arguments(call: AllToAllCall) -> Terms:
                     f"traffic has {theirs[where]} at position {where} of {name} {rank}; expected {mine[where]}, as "
                     f"rank {rank}'s {'input' if name == 'row' else 'output'} split sizes have it"
                 )
+    # Values that all ranks compare.
     kinds = str(call.input.dtype), call.input.device.type
     model = H200 if call.model is None else call.model
     check_model(model)
     limits = call.max_stage_bytes, call.max_scratch_bytes
-    wanted = Exchange(b"", servers, gpus, 0, call.stages, *limits, model, nics)
-    return Terms(sends, receives, rows, _row_bytes(call), *kinds, wanted)
+    exchange = Exchange(b"", servers, gpus, 0, call.stages, *limits, model, nics)
+    return Terms(sends, receives, rows, _row_bytes(call), *kinds, exchange)
 
 
 def _sizes(call: AllToAllCall, ranks: int) -> tuple[int, ...]:
@@ -102,8 +109,8 @@ def _sizes(call: AllToAllCall, ranks: int) -> tuple[int, ...]:
 
 def servers_and_gpus(servers: int | None, gpus: int | None, ranks: int) -> tuple[int, int]:
     """Number of servers, and of GPUs per server."""
-    given = {"servers": servers, "gpus_per_server": gpus}
-    check_counts({name: count for name, count in given.items() if count is not None})
+    shape = {"servers": servers, "gpus_per_server": gpus}
+    check_counts({name: count for name, count in shape.items() if count is not None})
     if servers is None and gpus is None:
         text = os.environ.get("LOCAL_WORLD_SIZE", "")
         local = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
@@ -114,7 +121,7 @@ def servers_and_gpus(servers: int | None, gpus: int | None, ranks: int) -> tuple
     elif gpus is None:
         gpus = ranks // servers
     if servers * gpus != ranks:
-        got = " and ".join(f"{name} is {count}" for name, count in given.items() if count is not None)
+        got = " and ".join(f"{name} is {count}" for name, count in shape.items() if count is not None)
         raise UnsupportedError(f"{got}, but the group has {ranks} ranks; expected servers x gpus_per_server = {ranks}")
     return servers, gpus
 
@@ -157,31 +164,27 @@ def _row_bytes(call: AllToAllCall) -> int | None:
     return next(iter(sizes.values()), None)
 
 
-def _splits(name: str, tensor: Any, given: Any, ranks: int) -> list[int]:
+def _splits(name: str, tensor: Any, split_sizes: Any, ranks: int) -> list[int]:
     """Return the split sizes of `tensor`, one per rank."""
     rows = len(tensor)
-    if given is None or (isinstance(given, (list, tuple)) and not given):
+    if split_sizes is None or (isinstance(split_sizes, (list, tuple)) and not split_sizes):
         if rows % ranks:
             raise UnsupportedError(f"{name} has {rows} rows, which {ranks} ranks cannot share; give {name}_split_sizes")
         return [rows // ranks] * ranks
     try:
-        sizes = np.asarray(given)
+        sizes = np.asarray(split_sizes)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         sizes = np.empty(0)
     if sizes.dtype.kind not in "iu" or sizes.shape != (ranks,):
-        raise UnsupportedError(f"{name}_split_sizes is {shown(given)}; expected {ranks} whole numbers, one per rank")
+        raise UnsupportedError(
+            f"{name}_split_sizes is {shown(split_sizes)}; expected {ranks} whole numbers, one per rank"
+        )
     splits: list[int] = sizes.tolist()
     if min(splits) < 0:
         raise UnsupportedError(f"{name}_split_sizes has {min(splits)}; expected numbers of at least 0")
     if sum(splits) != rows:
         raise UnsupportedError(f"{name}_split_sizes add up to {sum(splits)}; expected {rows}, the rows of {name}")
     return splits
-
-
-CALL = "the all-to-all"
-MATRIX = "whether traffic is given, and what"
-NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "max_scratch_bytes", "stages")
-DIGESTED = ("the element type", "the kind of device", "the model", "the rates of NICs", "gpus_per_server", MATRIX)
 
 
 class Terms(NamedTuple):
@@ -202,33 +205,33 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
         refuse(terms, len(NAMES + DIGESTED) + 2, group, timeout, CALL)
     from ...planners.pairs.fast import STAGES
 
-    wanted, size = terms.exchange, UNKNOWN if terms.row_bytes is None else terms.row_bytes
+    exchange, size = terms.exchange, UNKNOWN if terms.row_bytes is None else terms.row_bytes
     # No digest is 0, so that it can stand for no matrix.
     matrix = 0 if terms.traffic is None else 1 + digest(terms.traffic.tobytes())
-    given = wanted.max_stage_bytes, wanted.max_scratch_bytes
-    limits = [UNKNOWN if limit is None else min(limit, 2**62) for limit in given]
-    sizes = wanted.gpus_per_server
-    kinds = (terms.dtype, terms.device, str(wanted.model), str(wanted.nics), str(sizes))
-    way = UNKNOWN if wanted.stages is None else STAGES[wanted.stages]
+    caps = exchange.max_stage_bytes, exchange.max_scratch_bytes
+    limits = [UNKNOWN if limit is None else min(limit, 2**62) for limit in caps]
+    sizes = exchange.gpus_per_server
+    kinds = (terms.dtype, terms.device, str(exchange.model), str(exchange.nics), str(sizes))
+    way = UNKNOWN if exchange.stages is None else STAGES[exchange.stages]
     digests = [*(digest(kind.encode()) for kind in kinds), matrix]
     gpus = sizes if isinstance(sizes, int) else max(sizes)
-    table = gathered([0, wanted.servers, gpus, *limits, way, *digests, size], group, timeout, CALL)
+    table = gathered([0, exchange.servers, gpus, *limits, way, *digests, size], group, timeout, CALL)
     compare(table, CALL, NAMES, DIGESTED, {"stages": {code: name for name, code in STAGES.items()}})
     row_bytes = _agreed_size(table[:, -1])
     rows = terms.traffic
     if rows is None:
         splits = gathered([*terms.sends, *terms.receives], group, timeout, CALL)
         rows = _match_splits(splits[:, : len(terms.sends)], splits[:, len(terms.sends) :])
-    return wanted._replace(rows=rows.tobytes(), row_bytes=row_bytes)
+    return exchange._replace(rows=rows.tobytes(), row_bytes=row_bytes)
 
 
 def _agreed_size(sizes: IntArray) -> int:
     """Compare the bytes of a row on all ranks, and return them; 0 if no rank has a row."""
-    known = np.flatnonzero(sizes != UNKNOWN)
-    if not known.size:
+    ranks_with_rows = np.flatnonzero(sizes != UNKNOWN)
+    if not ranks_with_rows.size:
         return 0
-    first = int(known[0])
-    if strays := [int(rank) for rank in known if sizes[rank] != sizes[first]]:
+    first = int(ranks_with_rows[0])
+    if strays := [int(rank) for rank in ranks_with_rows if sizes[rank] != sizes[first]]:
         raise UnsupportedError(
             f"rows have {sizes[first]} bytes on rank {first} and {sizes[strays[0]]} on rank {strays[0]}; expected the "
             "same everywhere"

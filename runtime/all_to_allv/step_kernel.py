@@ -1,8 +1,8 @@
 """Messages of one rank of a staged all-to-allv, step by step, in one compiled call.
 
 Step t balances stage t, sends stage t - 1 between servers and redistributes stage t - 2; local bytes go in parts beside
-them.  Nothing is packed: own bytes leave from the input, bytes for the receiver land in the output, and what is for
-others is in scratch in the order of streams, in two areas by turns for what a rank sends, and two for what it receives.
+them.  Nothing is packed: own bytes leave from the input, bytes for the receiver land in the output, and bytes for
+others are in scratch in the order of streams, in two areas by turns for sends, and two for receives.
 
 Both ends of a message derive it from the schedule.  A run of bytes is one message if it is in one piece at both ends.
 """
@@ -13,7 +13,10 @@ import numpy as np
 
 from ...schedules.stages.step_loads import local_shares, part_of
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
+
+PEER, IS_SEND, MEMORY, PLACE, LENGTH, STEP, BATCH = range(7)  # Columns of messages
+ORIGIN, FINAL, FIRST, BYTES = range(4)  # Columns of segments and pieces
 
 
 def as_int64(number: int) -> int:
@@ -23,8 +26,6 @@ def as_int64(number: int) -> int:
 
 INPUT, OUTPUT, SCRATCH, LANDED = map(as_int64, (0, 1, 2, 4))  # Memories of a rank; while writing, areas from SCRATCH on
 RECV, SEND = map(as_int64, range(2))  # Messages to this rank, and from it
-PEER, IS_SEND, MEMORY, PLACE, LENGTH, STEP, BATCH = range(7)  # Columns of messages
-ORIGIN, FINAL, FIRST, BYTES = range(4)  # Columns of segments and pieces
 
 
 class Rank(NamedTuple):
@@ -34,24 +35,24 @@ class Rank(NamedTuple):
     first: int  # rank of its server,
     size: int  # and how many there are
     per_batch: int  # Messages that one batch may have each way
-    peers: int  # to which it sends in a step, at most, among these those in other servers
-    others: int
+    peers: int  # Most peers of a rank in one step,
+    outside_peers: int  # and those among them in other servers
     traffic: IntArray
     starts: IntArray
     segments: IntArray
-    input_begins: IntArray  # Where what is for each rank begins in the input
-    output_begins: IntArray  # Where what is from each rank begins in the output
+    input_begins: IntArray  # Begin of each rank's part of the input
+    output_begins: IntArray  # Begin of each rank's part of the output
     at: IntArray  # Which segment of each stream comes next,
     done: IntArray  # and how much of it is in earlier stages
     pieces: IntArray  # The pieces of a stage that one stream has
     rows: IntArray  # Messages, (most, 7)
-    written: IntArray  # of which there are so many
+    num_rows: IntArray  # How many of them are in use, int64 (1,)
     counted: IntArray  # Messages of a step modulo 3, each way, with each rank
-    held: IntArray  # Bytes that a stage's earlier lanes have in scratch, to send and received
+    fill: IntArray  # Bytes that a stage's earlier lanes have in scratch, to send and received
     areas: IntArray  # Bytes of the four areas of scratch
 
 
-@kernel
+@runtime_kernel
 def rank_messages(
     rank: int,
     traffic: IntArray,
@@ -74,7 +75,8 @@ def rank_messages(
     shares = local_shares(stage_bytes)
     for step in range(stages + 2):
         if step < stages:
-            own.held[:] = 0
+            own.fill[:] = 0
+            # Streams from this server's parts: balance them over proxies, then send them to the other server.
             for mine in range(part, after):
                 other = partners[step, mine]
                 if other >= 0:
@@ -85,6 +87,7 @@ def rank_messages(
                         _balance(own, step, proxy, count)
                         if proxy == rank:
                             _exchange(own, step, rank, lanes[other, lane], count)
+            # Streams to this server's parts: receive them, and redistribute them to their final ranks.
             for other in range(parts):
                 mine = partners[step, other]
                 if part <= mine < after:
@@ -95,6 +98,7 @@ def rank_messages(
                         _redistribute(own, step, peer, count)
                         if peer == rank:
                             _exchange(own, step, lanes[other, lane], rank, count)
+        # Bytes inside the server fill the time of the step.
         if shares[step] < shares[step + 1]:
             _send_local(own, step, shares[step], shares[step + 1])
         own.counted[step % 3] = 0
@@ -118,9 +122,11 @@ def _rank(
     for other in range(1, ranks):
         input_begins[other] = input_begins[other - 1] + traffic[rank, other - 1]
         output_begins[other] = output_begins[other - 1] + traffic[other - 1, rank]
+    # The rank's server, and the parts of the schedule that it has.
     server = np.searchsorted(firsts, rank, side="right") - 1
     first, size = firsts[server], firsts[server + 1] - firsts[server]
     part, after = np.searchsorted(lanes[:, 0], np.array([first, first + size]))
+    # Bounds of the numbers of messages and of pieces in a stage.
     runs, longest = 0, 0
     for mine in range(part, after):
         for other in range(parts):
@@ -128,15 +134,15 @@ def _rank(
                 runs += starts[(tile + 1) * width] - starts[tile * width]
                 for stream in range(tile * width, (tile + 1) * width):
                     longest = max(longest, starts[stream + 1] - starts[stream])
-    most = 2 * (runs + 2 * stages * (after - part) * width + (stages + 2) * size)
-    others = np.bincount(lanes.ravel() + 1)[1:].max()
+    max_messages = 2 * (runs + 2 * stages * (after - part) * width + (stages + 2) * size)
+    outside_peers = np.bincount(lanes.ravel() + 1)[1:].max()
     own = Rank(
         rank,
         first,
         size,
         per_batch,
-        others + np.diff(firsts).max() - 1,
-        others,
+        outside_peers + np.diff(firsts).max() - 1,
+        outside_peers,
         traffic,
         starts,
         segments,
@@ -145,7 +151,7 @@ def _rank(
         starts[:-1].copy(),
         np.zeros(len(starts) - 1, dtype=np.int64),
         np.empty((longest + 1, 4), dtype=np.int64),
-        np.empty((most, 7), dtype=np.int64),
+        np.empty((max_messages, 7), dtype=np.int64),
         np.zeros(1, dtype=np.int64),
         np.zeros((3, 2, ranks), dtype=np.int64),
         np.zeros(2, dtype=np.int64),
@@ -211,8 +217,8 @@ def _output_place(own: Rank, piece: IntArray) -> int:
 
 @kernel
 def _balance(own: Rank, stage: int, proxy: int, count: int) -> None:
-    """Hand this rank's bytes in a proxy's stream to the proxy, or take what it sends as one."""
-    area, place = SCRATCH + stage % 2, own.held[0]
+    """Hand this rank's bytes in a proxy's stream to the proxy, or take bytes of others as the proxy."""
+    area, place = SCRATCH + stage % 2, own.fill[0]
     for at in range(count):
         piece = own.pieces[at]
         origin, length = piece[ORIGIN], piece[BYTES]
@@ -227,7 +233,7 @@ def _balance(own: Rank, stage: int, proxy: int, count: int) -> None:
 @kernel
 def _exchange(own: Rank, stage: int, proxy: int, peer: int, count: int) -> None:
     """Send this rank's stream to its peer, or receive the peer's; its scratch is taken until the stage ends."""
-    sent, landed, joins = own.held[0], own.held[1], False
+    sent, landed, joins = own.fill[0], own.fill[1], False
     for at in range(count):
         piece = own.pieces[at]
         length, is_own, stays = piece[BYTES], piece[ORIGIN] == proxy, piece[FINAL] == peer
@@ -244,15 +250,15 @@ def _exchange(own: Rank, stage: int, proxy: int, peer: int, count: int) -> None:
         sent += 0 if is_own else length
         landed += 0 if stays else length
     if proxy == own.rank:
-        own.held[0] = sent
+        own.fill[0] = sent
     else:
-        own.held[1] = landed
+        own.fill[1] = landed
 
 
 @kernel
 def _redistribute(own: Rank, stage: int, peer: int, count: int) -> None:
-    """Hand on what this rank received for others, or take what a peer received for it."""
-    area, place = LANDED + stage % 2, own.held[1]
+    """Hand on bytes that this rank received for others, or take bytes that a peer received for it."""
+    area, place = LANDED + stage % 2, own.fill[1]
     for at in range(count):
         piece = own.pieces[at]
         final, length = piece[FINAL], piece[BYTES]
@@ -267,7 +273,7 @@ def _redistribute(own: Rank, stage: int, peer: int, count: int) -> None:
 
 @kernel
 def _send_local(own: Rank, step: int, begin: int, end: int) -> None:
-    """Exchange some parts of what stays inside the server."""
+    """Exchange parts of the bytes that stay inside the server."""
     rank, gpu = own.rank, own.rank - own.first
     for shift in range(1, own.size):
         ahead, behind = own.first + (gpu + shift) % own.size, own.first + (gpu - shift) % own.size
@@ -279,32 +285,33 @@ def _send_local(own: Rank, step: int, begin: int, end: int) -> None:
 
 @kernel
 def _post(own: Rank, step: int, peer: int, is_send: int, memory: int, place: int, length: int, joins: bool) -> None:
-    """Add a message, or make the last one longer; its batch follows from what both ends know."""
+    """Add a message, or make the last one longer; its batch follows from numbers that both ends know."""
     if length == 0:
         return
     if memory >= SCRATCH:
         own.areas[memory - SCRATCH] = max(own.areas[memory - SCRATCH], place + length)
-    count = own.written[0]
+    count = own.num_rows[0]
     if joins:
         own.rows[count - 1, LENGTH] += length
         return
+    # Both ends count their messages in a step alike, so both give a message the same batch.
     number = own.counted[step % 3, is_send, peer]
     own.counted[step % 3, is_send, peer] += 1
     place_of_peer = 0
     if own.first <= peer < own.first + own.size:
         distance = ((peer - own.rank) if is_send else (own.rank - peer)) % own.size
-        place_of_peer = own.others - 1 + distance
+        place_of_peer = own.outside_peers - 1 + distance
     groups = (own.peers - 1) // own.per_batch + 1
     batch = number // max(1, own.per_batch // own.peers) * groups + place_of_peer // own.per_batch
     for column, value in enumerate((peer, is_send, memory, place, length, step, batch)):
         own.rows[count, column] = value
-    own.written[0] = count + 1
+    own.num_rows[0] = count + 1
 
 
 @kernel
 def _sorted(own: Rank) -> tuple[IntArray, int]:
     """Sort messages by step and batch, and lay out scratch."""
-    rows = own.rows[: own.written[0]]
+    rows = own.rows[: own.num_rows[0]]
     begins = np.cumsum(own.areas) - own.areas
     for row in rows:
         if row[MEMORY] >= SCRATCH:

@@ -1,11 +1,11 @@
 """Agreement of all ranks on the arguments of a collective call.
 
-A rank that raised alone would leave the others waiting until the process group gives up.  So on the first call of its
-kind every rank tells the others what it is about to do, and all stop together if that does not fit; with the
-environment variable ``COLLOPT_DEBUG=calls`` on every call.
+A rank that raised alone would leave the others waiting until the process group gives up.  So the ranks compare their
+arguments on the first call of each kind, and all stop together if these differ; with the environment variable
+``COLLOPT_DEBUG=calls`` they compare every call.
 
-Of calls that are agreed upon every time, such as an all-to-all(v), each rank tells a row of numbers: whether it refused
-its arguments, what has to be the same, and what else is to be known.  Rows have a fixed length, as Gloo aborts the
+All-to-all(v) calls are compared every time.  Each rank gathers a row of numbers: a flag for refused arguments, values
+that have to be equal, and values for the plan.  Rows have a fixed length, as Gloo aborts the
 process where sizes differ.
 """
 
@@ -31,15 +31,20 @@ from .call_queue import join_at_exit, run_in_order
 
 ELEMENTS_NAME = "the number of elements"
 DIGEST_DIGITS = 15  # Hexadecimal digits of a program's digest that fit an int64 with its sign
-MAX_ELEMENTS = 2**62  # More than there are; who cannot tell agrees with everybody
-UNKNOWN = -1  # Stands for what is not given
-FIRST_TAG = 2**30  # Of as many, far from those of other code
+MAX_ELEMENTS = 2**62  # Above any number; a rank that cannot tell agrees with every other
+UNKNOWN = -1  # Stands for an option that is not given
+FIRST_TAG = 2**30  # The first of 2^30 tags, far from the tags of other code
 DEBUG_VARIABLE = "COLLOPT_DEBUG"
 MIN_TIMEOUT_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
 
 Terms = TypeVar("Terms")
 _connected: WeakSet[Any] = WeakSet()
 _agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
+
+WAIT_S = 1.0  # For the notes of others, whose timeouts end about when this rank's does
+POLL_S = 0.02
+STORE_TIMEOUT_S = 3.0  # For all of it: the store's own process may be the one that hangs
+_failures: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
 
 
 def wait(work: Any, timeout: float | None) -> None:
@@ -73,8 +78,8 @@ def first_line(error: Exception) -> str:
 def agree(call: Call) -> int:
     """Check this rank's arguments, and on the first call of its kind, and where sizes are not known, compare them."""
     problem = argument_error(call)
-    if (known := _agreed_elements(call, problem)) is not None:
-        return known
+    if (agreed_elements := _agreed_elements(call, problem)) is not None:
+        return agreed_elements
     try:
         return run_in_order(call.group, partial(_compare_once, call, problem))
     except ProgramError as error:
@@ -87,7 +92,7 @@ def _call_key(call: Call) -> tuple[object, ...]:
 
 
 def tag_of(call: Call, elements: int) -> int:
-    """Tag of a call's messages, so that those of different calls never match: a long one would end a Gloo process."""
+    """Tag of a call's messages, so that different calls never match: a message that is too long ends a Gloo process."""
     key = f"{call.program.digest} {call.full_tensor.dtype} {elements} {call.slices} {call.op}"
     return FIRST_TAG + zlib.crc32(key.encode()) % FIRST_TAG
 
@@ -104,24 +109,24 @@ def _agreed_elements(call: Call, problem: ColloptError | None) -> int | None:
     """Return the elements of a call whose key has been compared before; None for others."""
     if os.environ.get(DEBUG_VARIABLE) == "calls":
         return None
-    known = _agreed.setdefault(call.group, set())
+    agreed_keys = _agreed.setdefault(call.group, set())
     if problem is not None:
-        if (call.program.digest,) in known and call.is_size_known:
+        if (call.program.digest,) in agreed_keys and call.is_size_known:
             # The others are past the point where they could be told before their timeout.
             leave_note(call.group, f"refused its arguments: {problem}")
             raise problem
         return None
-    return call.elements if call.is_size_known and _call_key(call) in known else None
+    return call.elements if call.is_size_known and _call_key(call) in agreed_keys else None
 
 
 def _compare_once(call: Call, problem: ColloptError | None) -> int:
     """Compare a call, unless a callback has compared its key meanwhile: other ranks may not compare it then either."""
-    if (known := _agreed_elements(call, problem)) is not None:
-        return known
-    found = _compare(call, problem, None if problem else call.elements)
+    if (agreed_elements := _agreed_elements(call, problem)) is not None:
+        return agreed_elements
+    elements = _compare(call, problem, None if problem else call.elements)
     connect(call.group, call.full_tensor.device, call.timeout)
     _agreed.setdefault(call.group, set()).update({_call_key(call), (call.program.digest,)})
-    return found
+    return elements
 
 
 def connect(group: Any, device: Any, timeout: float | None) -> None:
@@ -158,8 +163,8 @@ def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> 
     largest, smallest = extremes[: len(values)].tolist(), (-extremes[len(values) :]).tolist()
     if largest[0]:
         raise ProgramError("another rank refused its arguments, so this one stops too; that rank's message says why")
-    for name, most, least in zip(names, largest, smallest, strict=True):
-        if most != least:
+    for name, highest, lowest in zip(names, largest, smallest, strict=True):
+        if highest != lowest:
             why = explained(call.group, description(call))
             raise ProgramError(f"the ranks disagree about {name}; all have to make the same call{why}")
     return int(largest[names.index(ELEMENTS_NAME)])
@@ -186,7 +191,7 @@ def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: st
 
 
 def checked(check: Callable[[], Terms]) -> Terms | UnsupportedError:
-    """Return what a check of arguments returns; or its error, for this rank to raise when the others know of it."""
+    """Return the result of a check, or its error, which this rank raises once the others know of it."""
     try:
         return check()
     except UnsupportedError as error:
@@ -211,7 +216,7 @@ def compare(
 ) -> None:
     """Raise on all ranks alike if a rank refused, or if they differ in the columns after the first.
 
-    Values of `names` are told, by `words` for codes; those that are `digested` are not.
+    Messages have the values of `names`, as `words` for codes, but not the digests of `digested`.
     """
     if table[:, 0].any():
         raise UnsupportedError(
@@ -221,18 +226,11 @@ def compare(
     for at, name in enumerate((*names, *digested)):
         column = table[:, at + 1]
         if (other := int(np.argmax(column != column[0]))) != 0:
-            known = {UNKNOWN: "not given", **(words or {}).get(name, {})}
-            one, two = (known.get(value, value) for value in column[[0, other]].tolist())
+            texts = {UNKNOWN: "not given", **(words or {}).get(name, {})}
+            one, two = (texts.get(value, value) for value in column[[0, other]].tolist())
             is_told = at < len(names)
             values = f": {one} on rank 0, {two} on rank {other}" if is_told else f", such as ranks 0 and {other}"
             raise UnsupportedError(f"the ranks disagree about {name}{values}; all have to make the same call")
-
-
-WAIT_S = 1.0  # For the notes of others, whose timeouts end about when this rank's does
-POLL_S = 0.02
-STORE_TIMEOUT_S = 3.0  # For all of it: the store's own process may be the one that hangs
-
-_failures: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
 
 
 def leave_note(group: Any, note: str) -> None:
@@ -241,14 +239,14 @@ def leave_note(group: Any, note: str) -> None:
 
 
 def explained(group: Any, note: str) -> str:
-    """Leave a note of what this rank was doing, and return what explains the failure, to be added to its message."""
+    """Leave a note about this rank's call, and return the explanation of the failure for the end of its message."""
     notes: list[str | None] = []
     _in_thread(lambda: notes.extend(_notes(group, note, WAIT_S)))
-    absent = [rank for rank, each in enumerate(notes) if each is None]
+    absent = [rank for rank, text_of_rank in enumerate(notes) if text_of_rank is None]
     by_note: dict[str, list[int]] = {}
-    for rank, each in enumerate(notes):
-        if each is not None:
-            by_note.setdefault(each, []).append(rank)
+    for rank, text_of_rank in enumerate(notes):
+        if text_of_rank is not None:
+            by_note.setdefault(text_of_rank, []).append(rank)
     words = f"; {_ranks(absent)} gave no sign: late, or ended" if absent else ""
     if len(by_note) > 1:
         words += "; the ranks differ: " + ", but ".join(f"{_ranks(ranks)} {text}" for text, ranks in by_note.items())
@@ -267,11 +265,11 @@ def _in_thread(job: Any) -> None:
 
 
 def _notes(group: Any, note: str, wait_s: float) -> list[str | None]:
-    """Write this rank's note, and return those of all ranks once they are there, or time is over."""
+    """Write this rank's note, and return the notes of all ranks that arrive in time."""
     _, dist = import_torch()
     size, own = dist.get_world_size(group), dist.get_rank(group)
-    found: list[str | None] = [None] * size
-    found[own] = note
+    notes: list[str | None] = [None] * size
+    notes[own] = note
     counter = _failures.setdefault(group, Counter())
     keys = [f"collopt-failure-{group.group_name}-{counter['failures']}-{rank}" for rank in range(size)]
     counter["failures"] += 1
@@ -279,9 +277,9 @@ def _notes(group: Any, note: str, wait_s: float) -> list[str | None]:
     with suppress(RuntimeError, KeyError, ValueError):  # Without a store there is nothing to tell.
         store = dist.distributed_c10d._get_process_group_store(group)
         store.set(keys[own], note)
-        while None in found and time.monotonic() < until:
-            for rank, each in enumerate(found):
-                if each is None and store.check([keys[rank]]):
-                    found[rank] = store.get(keys[rank]).decode()
+        while None in notes and time.monotonic() < until:
+            for rank, text in enumerate(notes):
+                if text is None and store.check([keys[rank]]):
+                    notes[rank] = store.get(keys[rank]).decode()
             time.sleep(POLL_S)
-    return found
+    return notes

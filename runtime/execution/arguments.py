@@ -22,6 +22,21 @@ from .rank_rounds import checked_rounds, shard_elements, works_in_place
 if TYPE_CHECKING:
     import torch
 
+_processes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # In which process a group was first used
+OPERATIONS = ("sum", "prod", "min", "max", "avg")
+INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = ("complex64", "complex128")
+FUNCTIONS = {"sum": "add", "prod": "mul", "min": "minimum", "max": "maximum", "avg": "add"}
+"""Functions of torch; an average is a sum that is divided at the end."""
+TYPES = {
+    "sum": (*INTEGERS, *FLOATS, *COMPLEX),
+    "prod": (*INTEGERS, *FLOATS, *COMPLEX),
+    "min": (*INTEGERS, *FLOATS),
+    "max": (*INTEGERS, *FLOATS),
+    "avg": (*FLOATS, *COMPLEX),
+}
+
 
 @dataclass(frozen=True)
 class Call:
@@ -100,11 +115,11 @@ def p2p_group(group: Any, *tensors: Any) -> Any:
     plan_group = getattr(group, "plan_group", None)
     if plan_group is None:
         return group
-    return plan_group(next((each.device.type for each in tensors if isinstance(each, torch.Tensor)), None))
+    return plan_group(next((tensor.device.type for tensor in tensors if isinstance(tensor, torch.Tensor)), None))
 
 
 def joined_group(group: Any, *tensors: Any) -> tuple[int, Any]:
-    """Return the rank of this process in a group, and the group for its messages, after refusing what is no group."""
+    """Return the rank of this process in a group, and the group for its messages, after refusing other objects."""
     _, dist = import_torch()
     if group not in (None, dist.GroupMember.NON_GROUP_MEMBER) and not isinstance(group, dist.ProcessGroup):
         raise UnsupportedError(f"group is a {type(group).__name__}; expected a ProcessGroup, or None")
@@ -197,8 +212,8 @@ def _check_pair(call: Call, rank: int) -> None:
     check_same_kind(call.output, call.input)
     distance = call.shard_tensor.data_ptr() - call.full_tensor.data_ptr()
     size = call.full_tensor.element_size()
-    apart = distance <= -call.shard_tensor.numel() * size or distance >= call.full_tensor.numel() * size
-    if apart or not call.shard_tensor.numel():
+    is_separate = distance <= -call.shard_tensor.numel() * size or distance >= call.full_tensor.numel() * size
+    if is_separate or not call.shard_tensor.numel():
         return
     layout = call.program.layout
     if layout.in_pairs:
@@ -255,9 +270,6 @@ def _elements_per_unit(call: Call, rank: int) -> int | None:
     return int(call.output.numel()) // outputs if outputs else None
 
 
-_processes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # In which process a group was first used
-
-
 def check_process(group: Any) -> None:
     """Refuse a group of a parent process, after a fork."""
     if (process := _processes.setdefault(group, os.getpid())) != os.getpid():
@@ -279,30 +291,12 @@ def check_tensor(name: str, tensor: object) -> None:
         raise UnsupportedError(f"{name} is a lazy conjugate or negative; call .resolve_conj().resolve_neg()")
 
 
-def check_same_kind(output: torch.Tensor, given: torch.Tensor) -> None:
+def check_same_kind(output: torch.Tensor, source: torch.Tensor) -> None:
     """Refuse an output whose type or device is not the input's."""
-    if output.dtype != given.dtype:
-        raise UnsupportedError(f"output is {output.dtype} and input is {given.dtype}; expected the same type")
-    if output.device != given.device:
-        raise UnsupportedError(f"output is on {output.device} and input is on {given.device}; expected one device")
-
-
-OPERATIONS = ("sum", "prod", "min", "max", "avg")
-
-INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-COMPLEX = ("complex64", "complex128")
-
-FUNCTIONS = {"sum": "add", "prod": "mul", "min": "minimum", "max": "maximum", "avg": "add"}
-"""Functions of torch; an average is a sum that is divided at the end."""
-
-TYPES = {
-    "sum": (*INTEGERS, *FLOATS, *COMPLEX),
-    "prod": (*INTEGERS, *FLOATS, *COMPLEX),
-    "min": (*INTEGERS, *FLOATS),
-    "max": (*INTEGERS, *FLOATS),
-    "avg": (*FLOATS, *COMPLEX),
-}
+    if output.dtype != source.dtype:
+        raise UnsupportedError(f"output is {output.dtype} and input is {source.dtype}; expected the same type")
+    if output.device != source.device:
+        raise UnsupportedError(f"output is on {output.device} and input is on {source.device}; expected one device")
 
 
 def check_operation(op: str, dtype: Any, layout: Layout) -> None:

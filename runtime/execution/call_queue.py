@@ -39,6 +39,16 @@ logger = logging.getLogger("collopt.runtime")
 Job = Callable[[], object]
 Result = TypeVar("Result")
 
+_queues: WeakSet[CallQueue] = WeakSet()
+_ending: WeakSet[Thread] = WeakSet()
+_finalizers: list[Finalize] = []
+MAX_SECONDS = 1e9  # Threads cannot wait for much longer
+POLL_S = 0.001  # How often a wait with a limit looks at the GPU
+TAG = 8209  # Any number that other code is unlikely to use
+UNUSED_TAG = 8210  # Tag of a message that is never sent
+_group_queues: WeakKeyDictionary[Any, CallQueue] = WeakKeyDictionary()
+_streams: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+
 
 def _nothing() -> None:
     """Do nothing."""
@@ -154,11 +164,6 @@ class CallQueue:
         self.submit(_nothing).result()
 
 
-_queues: WeakSet[CallQueue] = WeakSet()
-_ending: WeakSet[Thread] = WeakSet()
-_finalizers: list[Finalize] = []
-
-
 def _end(runner: _Runner, thread: Thread) -> None:
     """Let the thread of a queue that is no more come to its end, perhaps by this thread itself."""
     join_at_exit(thread)
@@ -174,7 +179,7 @@ def _register(queue: CallQueue) -> None:
     """Make the process wait for a queue at exit."""
     _queues.add(queue)
     if not _finalizers:
-        # Processes of multiprocessing end without what atexit knows.
+        # Processes of multiprocessing end without the functions of atexit.
         _finalizers.append(Finalize(None, _wait_at_exit, exitpriority=EXIT_PRIORITY))
 
 
@@ -217,12 +222,7 @@ def _interrupt_all(late: list[CallQueue]) -> None:
 def _late(queues: list[CallQueue], until: float) -> list[CallQueue]:
     """Return queues with jobs that are incomplete, or hold their data, at a time of the monotonic clock."""
     last: dict[Future[None], CallQueue] = {queue.submit(_nothing): queue for queue in queues}
-    return [last[each] for each in wait(last, max(0.0, until - time.monotonic())).not_done]
-
-
-MAX_SECONDS = 1e9  # Threads cannot wait for much longer
-
-POLL_S = 0.001  # How often a wait with a limit looks at the GPU
+    return [last[call] for call in wait(last, max(0.0, until - time.monotonic())).not_done]
 
 
 class AsyncWork:
@@ -266,7 +266,7 @@ class AsyncWork:
         is set later, nothing says on which ranks its calls come before other calls, and the ranks may get each other's
         data.
 
-        In a callback, wait for later calls of the group by `wait`: what torch's futures wait for there never comes.
+        In a callback, wait for later calls of the group by `wait`: torch's futures would wait there for ever.
         """
         torch, _ = import_torch()
         if self._event is None:
@@ -303,13 +303,6 @@ def _transfer(done: Future[None], future: Any, outputs: list[Any]) -> None:
         future.set_exception(error)
     else:
         future.set_result(outputs)
-
-
-TAG = 8209  # Any number that other code is unlikely to use
-UNUSED_TAG = 8210  # Tag of a message that is never sent
-
-_group_queues: WeakKeyDictionary[Any, CallQueue] = WeakKeyDictionary()
-_streams: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def run_now(group: Any, job: Callable[[], None]) -> None:
@@ -368,13 +361,13 @@ def run_on_stream(cuda: Any, stream: Any, device: Any, job: Callable[[], object]
 def _interrupt(group: ref[Any]) -> None:
     """Make pending receives of a Gloo group fail: after one timeout Gloo aborts all messages of a group."""
     torch, dist = import_torch()
-    found = group()
-    if found is None or not isinstance(found._get_backend(torch.device("cpu")), dist.ProcessGroupGloo):
+    process_group = group()
+    if process_group is None or not isinstance(process_group._get_backend(torch.device("cpu")), dist.ProcessGroupGloo):
         return
-    for peer in set(range(found.size())) - {found.rank()}:
+    for peer in set(range(process_group.size())) - {process_group.rank()}:
         # Of a peer that is gone there is nothing to wait for; others may go on.
         with suppress(RuntimeError):
-            found.recv([torch.empty(1)], peer, UNUSED_TAG).wait(timedelta(milliseconds=1))
+            process_group.recv([torch.empty(1)], peer, UNUSED_TAG).wait(timedelta(milliseconds=1))
 
 
 def _completed() -> Future[None]:

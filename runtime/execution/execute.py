@@ -38,13 +38,13 @@ NO_LIMIT = 2**31 - 1
 MAX_KEPT_BYTES = 2**26
 
 _kept: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor] = WeakKeyDictionary()
-"""Memory for what is received, of the last call of each group."""
+"""Scratch and staging memory of the last call of each group."""
 
 _lowered: WeakKeyDictionary[Schedule, dict[Collective, tuple[Topology | None, Program]]] = WeakKeyDictionary()
 
 
 class PlanLike(Protocol):
-    """Protocol of what `execute` needs of a plan; its topology, if it has one, gives the order of sends."""
+    """Protocol of plans for `execute`; the topology of a plan that has one gives the order of sends."""
 
     @property
     def collective(self) -> CollectiveName | Collective:
@@ -62,15 +62,15 @@ def program_of(plan: PlanLike | Program) -> Program:
     if not hasattr(plan, "collective") or not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan or a Program")
     try:
-        known = _lowered.setdefault(plan.schedule, {})
+        programs = _lowered.setdefault(plan.schedule, {})
     except TypeError:
-        known = {}
+        programs = {}
     collective, topology = as_collective(plan.collective), getattr(plan, "topology", None)
-    network, program = known.get(collective, (None, None))
+    network, program = programs.get(collective, (None, None))
     if program is None or not (network is topology or network == topology):
         # Without thread blocks there is nothing that limits steps or counts.
         program = lower(plan.schedule, collective, max_steps=NO_LIMIT, max_count=NO_LIMIT, topology=topology)
-        known[collective] = topology, program
+        programs[collective] = topology, program
     return program
 
 
@@ -98,7 +98,7 @@ def execute(
 
     Raises `UnsupportedError` if the plan's schedule cannot be lowered, or the tensors, the operation or the group do
     not fit it; `ProgramError` if the program is wrong, the ranks disagree, or the exchange fails; with `async_op`,
-    ``wait()`` raises what goes wrong in the exchange.
+    ``wait()`` raises errors of the exchange.
 
     Parameters
     ----------
@@ -132,15 +132,15 @@ def execute(
     Returns
     -------
     AsyncWork or None
-        None, or with `async_op` what has ``wait()``, ``is_completed()`` and ``get_future()``.
+        None, or with `async_op` a work with ``wait()``, ``is_completed()`` and ``get_future()``.
 
     Notes
     -----
-    docs/how-to/run-plans.md says how calls with `async_op` wait for each other, and what becomes of their errors.
+    docs/how-to/run-plans.md describes how calls with `async_op` wait for each other, and where their errors are raised.
     """
     call, job = prepared(plan, output, input, group=group, timeout=timeout, slices=slices, op=op, async_op=async_op)
     if async_op:
-        outputs, inputs = ([] if each is None else [each] for each in (call.output, call.input))
+        outputs, inputs = ([] if tensor is None else [tensor] for tensor in (call.output, call.input))
         return start(call.group, job, outputs, inputs)
     run_now(call.group, job)
     return None
@@ -164,11 +164,11 @@ def prepared(
         output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
     call = Call(program, output, input, p2p_group(group, output, input), timeout, slices, op, async_op)
     elements = agree(call)
-    wanted = program, slices, rank, elements
+    key = program, slices, rank, elements
     if not _posts_singly(call):
-        work = rank_rounds(*wanted, areas=1)
+        work = rank_rounds(*key, areas=1)
     else:
-        work = packed_rounds(*wanted) if elements <= MAX_ELEMENTS else rank_rounds(*wanted)
+        work = packed_rounds(*key) if elements <= MAX_ELEMENTS else rank_rounds(*key)
     return call, partial(_run, call, rank, work, tag_of(call, elements))
 
 
@@ -222,19 +222,21 @@ class _Poster:
         """Post a round's messages, run local copies meanwhile, wait, and reduce."""
         self._copy(rank_round.packing)
         if self.backend is None:
-            messages = ((each.peer, each.is_send, self._bytes(each.piece)) for each in rank_round.operations)
+            messages = (
+                (operation.peer, operation.is_send, self._bytes(operation.piece)) for operation in rank_round.operations
+            )
             works = post(self.call.group, self.tag, messages)
         else:
             works = self._post(rank_round)
         self._copy(rank_round.copies)
         wait_for_all(works, self.call.timeout)
         self._copy(rank_round.unpacking)
-        for each in rank_round.sums:
-            combine(self.call.op, self._view(each.one), self._view(each.other), self._view(each.target))
+        for operation in rank_round.sums:
+            combine(self.call.op, self._view(operation.one), self._view(operation.other), self._view(operation.target))
 
     def _copy(self, copies: Iterable[Copy]) -> None:
-        for each in copies:
-            self._view(each.target).copy_(self._view(each.source))
+        for copy in copies:
+            self._view(copy.target).copy_(self._view(copy.source))
 
     def _view(self, piece: Piece) -> Any:
         return self.memory[piece.memory][piece.begin : piece.end]
@@ -244,13 +246,15 @@ class _Poster:
 
     def _post(self, rank_round: RankRound) -> list[Any]:
         """Post receives first, also of later rounds: a sender has to wait for a receiver that is not ready."""
-        for each in rank_round.receives:
-            self.receiving[each.peer].append(self.backend.recv([self._bytes(each.piece)], each.peer, self.tag))
+        for operation in rank_round.receives:
+            self.receiving[operation.peer].append(
+                self.backend.recv([self._bytes(operation.piece)], operation.peer, self.tag)
+            )
         return [
-            self.backend.send([self._bytes(each.piece)], each.peer, self.tag)
-            if each.is_send
-            else self.receiving[each.peer].popleft()
-            for each in rank_round.operations
+            self.backend.send([self._bytes(operation.piece)], operation.peer, self.tag)
+            if operation.is_send
+            else self.receiving[operation.peer].popleft()
+            for operation in rank_round.operations
         ]
 
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 Pair = tuple[int, int]
 BEYOND = 2**31 - 1  # A row that no memory has
 
+OPERATIONS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "avg": "add"}
+"""Functions of jax.numpy; an average is a sum that is divided at the end."""
+
 
 class Rows(NamedTuple):
     """Rows of each rank's memory, as a place in the numbers that it has.
@@ -85,7 +88,12 @@ class RowProgram(NamedTuple):
 def row_program(program: Program, slices: int, rows: int, inputs: int, outputs: int) -> RowProgram:
     """Write a checked program as one for all ranks, given `rows` in all, and in the largest input and output."""
     ranks = aligned_rounds(program, slices, rows)
-    sizes = (inputs, outputs, max(each.scratch for each in ranks), max(each.staging for each in ranks))
+    sizes = (
+        inputs,
+        outputs,
+        max(rank_work.scratch for rank_work in ranks),
+        max(rank_work.staging for rank_work in ranks),
+    )
     *begins, size = accumulate(sizes, initial=0)
     writer = _StepWriter(ranks, dict(zip(("input", "output", "scratch", "staging"), begins, strict=True)), size)
     steps = [
@@ -111,13 +119,13 @@ class _StepWriter:
         targets: dict[Pair, list[int]] = defaultdict(list)
         for rank, work in enumerate(self.ranks):
             # Both ends have the messages of a pair in the same order.
-            for each in work.rounds[number].operations:
-                rows = sources[rank, each.peer] if each.is_send else targets[each.peer, rank]
-                rows += self._place(each.piece)
+            for operation in work.rounds[number].operations:
+                rows = sources[rank, operation.peer] if operation.is_send else targets[operation.peer, rank]
+                rows += self._place(operation.piece)
             for copy in work.rounds[number].copies:
                 sources[rank, rank] += self._place(copy.source)
                 targets[rank, rank] += self._place(copy.target)
-        # The longest first, so that messages of one permutation are about equally long.
+        # Each color of pairs is a permutation; the longest pairs first, so that its messages are about equally long.
         pairs = sorted((pair for pair, rows in sources.items() if rows), key=lambda pair: -len(sources[pair]))
         moves: dict[int, list[Pair]] = defaultdict(list)
         for pair, color in edge_coloring(pair for pair in pairs if pair[0] != pair[1]).items():
@@ -131,38 +139,38 @@ class _StepWriter:
                 yield Permutation(() if group is stays else tuple(group), source, target)
 
     def additions(self, number: int) -> Iterator[Addition]:
-        """Yield the sums of a round, those that need the results of others after these."""
+        """Yield the sums of a round in an order in which each comes after the sums that it reads."""
         levels: dict[int, list[dict[int, list[int]]]] = defaultdict(lambda: [defaultdict(list) for _ in Sum._fields])
         for rank, work in enumerate(self.ranks):
             last: dict[int, int] = {}
-            for each in work.rounds[number].sums:
-                places = [self._place(piece) for piece in each]
+            for addition in work.rounds[number].sums:
+                places = [self._place(piece) for piece in addition]
                 touched = [row for rows in places for row in rows]
                 if not touched:
                     continue
                 level = 1 + max(last.get(row, -1) for row in touched)
                 last |= dict.fromkeys(touched, level)
-                for found, rows in zip(levels[level], places, strict=True):
-                    found[rank] += rows
+                for rows_by_rank, rows in zip(levels[level], places, strict=True):
+                    rows_by_rank[rank] += rows
         for _, parts in sorted(levels.items()):
             yield Addition(*map(self._rows, parts))
 
     def _place(self, piece: Piece) -> range:
         return range(self.bases[piece.memory] + piece.begin, self.bases[piece.memory] + piece.end)
 
-    def _rows(self, found: Mapping[int, Sequence[int]]) -> Rows:
+    def _rows(self, rows_by_rank: Mapping[int, Sequence[int]]) -> Rows:
         """Write the table of the rows of some ranks; others have none."""
-        place, width = self.count, max(map(len, found.values()))
-        if any(list(rows) != list(range(rows[0], rows[0] + len(rows))) for rows in found.values()):
+        place, width = self.count, max(map(len, rows_by_rank.values()))
+        if any(list(rows) != list(range(rows[0], rows[0] + len(rows))) for rows in rows_by_rank.values()):
             table = np.full((len(self.ranks), width), BEYOND, dtype=np.uint32)
-            for rank, rows in found.items():
+            for rank, rows in rows_by_rank.items():
                 table[rank, : len(rows)] = rows
             self._write(table)
             return Rows(place, width, False, None)
-        begins = [rows[0] for rows in found.values()]
+        begins = [rows[0] for rows in rows_by_rank.values()]
         self.size = max(self.size, max(begins) + width)
-        firsts = [found[rank][0] if rank in found else begins[0] for rank in range(len(self.ranks))]
-        lengths = [len(found.get(rank, ())) for rank in range(len(self.ranks))]
+        firsts = [rows_by_rank[rank][0] if rank in rows_by_rank else begins[0] for rank in range(len(self.ranks))]
+        lengths = [len(rows_by_rank.get(rank, ())) for rank in range(len(self.ranks))]
         self._write(np.array([firsts, lengths], dtype=np.uint32).T)
         return Rows(place, width, True, place + 1 if min(lengths) < width else None)
 
@@ -201,10 +209,6 @@ def edge_coloring(edges: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int
     return colors
 
 
-OPERATIONS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "avg": "add"}
-"""Functions of jax.numpy; an average is a sum that is divided at the end."""
-
-
 def jax_function(
     plan: PlanLike | Program, axis_name: str | Sequence[str], *, op: str = "sum", tiled: bool = False, slices: int = 1
 ) -> Callable[[jax.Array], jax.Array]:
@@ -241,8 +245,8 @@ def jax_function(
         all-to-all those of `jax.lax.all_to_all` along the first dimension.  Allreduce, broadcast and reduce keep the
         shape; a reduce returns zeros except on its root.
 
-        With unequal sizes the first dimension is that of the rank with most.  Others have their data first, then what
-        is ignored, or zeros.
+        With unequal sizes the first dimension is that of the rank with most.  Other ranks have their data first, then
+        zeros, or elements that are ignored.
 
     Notes
     -----
@@ -280,13 +284,13 @@ def jax_function(
 def _axes(axis_name: object) -> str | tuple[str, ...]:
     if isinstance(axis_name, str):
         return axis_name
-    if not isinstance(axis_name, Sequence) or not all(isinstance(each, str) for each in axis_name):
+    if not isinstance(axis_name, Sequence) or not all(isinstance(name, str) for name in axis_name):
         raise UnsupportedError(f"axis_name is {shown(axis_name)}; expected the name of an axis, or a tuple of names")
     return tuple(axis_name)
 
 
 def _check_array(program: Program, array: Any, op: str) -> None:
-    """Refuse what is no array of numbers, and sums of booleans, which `jax.lax.psum` counts as integers."""
+    """Refuse objects other than arrays of numbers, and sums of booleans, which `jax.lax.psum` counts as integers."""
     _, jnp = import_jax()
     if not hasattr(array, "dtype"):
         raise UnsupportedError(
@@ -334,18 +338,20 @@ class _Units(NamedTuple):
 def _run(program: Program, axes: Any, array: Any, op: str, tiled: bool, slices: int) -> Any:
     """Run a program on one array per rank."""
     _, jnp = import_jax()
+    # Shapes: rows of a common width, and how many each rank has.
     units = _Units.of(program)
     shape = _output_shape(units, array.shape, tiled, f"{program.collective} with tiled={tiled}")
-    elements, most = array.size // units.inputs, units.chunks * slices
+    elements, unit = array.size // units.inputs, units.chunks * slices
     # Rows are padded to one width unless shards differ, as padding would then move elements between them.
-    width = -(-elements // most) if units.largest == 1 else elements // (gcd(elements, most) or 1)
+    width = -(-elements // unit) if units.largest == 1 else elements // (gcd(elements, unit) or 1)
     if not width:
         return jnp.zeros(shape, array.dtype)
     rows = -(-elements // width)
     inputs, outputs = units.inputs * rows, units.outputs * rows
     work = row_program(program, slices, units.total * rows, inputs, outputs)
-    given = jnp.pad(array.reshape(units.inputs, elements), ((0, 0), (0, rows * width - elements)))
-    memory = jnp.pad(given.reshape(inputs, width), ((0, work.size - inputs), (0, 0)))
+    # Memory of a rank: its input, then rows for output, scratch and staging.
+    parts = jnp.pad(array.reshape(units.inputs, elements), ((0, 0), (0, rows * width - elements)))
+    memory = jnp.pad(parts.reshape(inputs, width), ((0, work.size - inputs), (0, 0)))
     memory = _finish(work, memory, axes, getattr(jnp, OPERATIONS[op]))
     output = memory[work.output : work.output + outputs].reshape(units.outputs, rows * width)[:, :elements]
     if op == "avg" and program.layout.reduces:
@@ -365,8 +371,10 @@ def _output_shape(units: _Units, shape: tuple[int, ...], tiled: bool, call: str)
         return (units.outputs, *shape)
     if not tiled and shape and shape[0] == units.inputs:
         return shape if units.outputs > 1 else shape[1:]
-    wanted = f"a multiple of {units.inputs}" if tiled else str(units.inputs)
-    raise UnsupportedError(f"{call} is given an array of shape {shape}; expected its first dimension to be {wanted}")
+    expectation = f"a multiple of {units.inputs}" if tiled else str(units.inputs)
+    raise UnsupportedError(
+        f"{call} is given an array of shape {shape}; expected its first dimension to be {expectation}"
+    )
 
 
 def _finish(work: RowProgram, memory: Any, axes: Any, add: Callable[[Any, Any], Any]) -> Any:
@@ -374,31 +382,31 @@ def _finish(work: RowProgram, memory: Any, axes: Any, add: Callable[[Any, Any], 
     jax, jnp = import_jax()
     own = jnp.asarray(work.numbers)[jax.lax.axis_index(axes).astype(jnp.uint32)]
     for permutations, additions in work.steps:
-        sent = _read(memory, [each.source for each in permutations], own)
+        sent = _read(memory, [permutation.source for permutation in permutations], own)
         arrived = [
-            jax.lax.ppermute(values, axes, each.pairs) if each.pairs else values
-            for each, values in zip(permutations, sent, strict=True)
+            jax.lax.ppermute(values, axes, permutation.pairs) if permutation.pairs else values
+            for permutation, values in zip(permutations, sent, strict=True)
         ]
-        memory = _written(memory, [each.target for each in permutations], own, arrived)
+        memory = _with_rows(memory, [permutation.target for permutation in permutations], own, arrived)
         for one, other, target in additions:
-            memory = _written(memory, [target], own, [add(*_read(memory, [one, other], own))])
+            memory = _with_rows(memory, [target], own, [add(*_read(memory, [one, other], own))])
     return memory
 
 
 def _read(memory: Any, tables: Sequence[Rows], own: Any) -> list[Any]:
-    """Read this rank's rows by each table, and anything in place of those that it lacks."""
+    """Read this rank's rows by each table; rows that it lacks are arbitrary."""
     jax, jnp = import_jax()
-    apart = [rows for rows in tables if not rows.consecutive]
-    ends = list(accumulate(rows.width for rows in apart))
-    together = memory.at[_numbers(apart, own)].get(mode="clip") if apart else None
-    parts = iter(jnp.split(together, ends[:-1]) if apart else ())
+    scattered = [rows for rows in tables if not rows.consecutive]
+    ends = list(accumulate(rows.width for rows in scattered))
+    together = memory.at[_numbers(scattered, own)].get(mode="clip") if scattered else None
+    parts = iter(jnp.split(together, ends[:-1]) if scattered else ())
     return [
         jax.lax.dynamic_slice_in_dim(memory, own[rows.place], rows.width) if rows.consecutive else next(parts)
         for rows in tables
     ]
 
 
-def _written(memory: Any, tables: Sequence[Rows], own: Any, values: Sequence[Any]) -> Any:
+def _with_rows(memory: Any, tables: Sequence[Rows], own: Any, values: Sequence[Any]) -> Any:
     """Return memory with this rank's rows replaced, which are different ones in each table."""
     jax, jnp = import_jax()
     for rows, new in zip(tables, values, strict=True):
@@ -407,9 +415,9 @@ def _written(memory: Any, tables: Sequence[Rows], own: Any, values: Sequence[Any
             new = jnp.where(mine, new, _read(memory, [rows], own)[0])  # noqa: PLW2901 - the rest stays as it is.
         if rows.consecutive:
             memory = jax.lax.dynamic_update_slice_in_dim(memory, new, own[rows.place], 0)
-    if apart := [(rows, new) for rows, new in zip(tables, values, strict=True) if not rows.consecutive]:
-        together = jnp.concatenate([new for _, new in apart])
-        memory = memory.at[_numbers([rows for rows, _ in apart], own)].set(together, mode="drop")
+    if scattered := [(rows, new) for rows, new in zip(tables, values, strict=True) if not rows.consecutive]:
+        together = jnp.concatenate([new for _, new in scattered])
+        memory = memory.at[_numbers([rows for rows, _ in scattered], own)].set(together, mode="drop")
     return memory
 
 

@@ -23,6 +23,10 @@ from .workload import Workload, fill_incorrect
 
 __all__ = ["RunReport", "run_local"]
 
+ELEMENT_BYTES = {
+    "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int16": 2, "int32": 4, "int64": 8, "int8": 1, "uint8": 1,
+}  # fmt: skip
+
 
 class _Job(NamedTuple):
     program: Program
@@ -126,28 +130,23 @@ def _measure(job: _Job, device: Any) -> _Measurement:
     with out_of_memory_as_error(f"elements={job.elements} of {job.dtype}", "fewer"):
         output, mine = workload.make_tensors(in_place=False, device=device)
         workload.fill_random(mine)
-        wanted = workload.by_torch(mine)
+        expected = workload.by_torch(mine)
     correct, times = True, []
     for _ in range(1 + job.repeats):
-        fill_incorrect(output, wanted)
+        fill_incorrect(output, expected)
         dist.barrier()
         _finish(torch, device)
         start = time.perf_counter()
         execute(job.program, output, mine, slices=job.slices, op=job.op)
         _finish(torch, device)
         times.append(time.perf_counter() - start)
-        correct = correct and not (workload.has_output and workload.count_wrong(output, wanted))
+        correct = correct and not (workload.has_output and workload.count_wrong(output, expected))
     return _Measurement(dist.get_backend(), correct, statistics.median(times[1:]))
 
 
 def _finish(torch: Any, device: Any) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-ELEMENT_BYTES = {
-    "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int16": 2, "int32": 4, "int64": 8, "int8": 1, "uint8": 1,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ class RunReport:
 
     @property
     def total_bytes(self) -> int:
-        """Size as in nccl-tests: that of the data of all shards together, or of what one rank has for all others."""
+        """Size as in nccl-tests: all shards together, or the parts of one rank for all ranks."""
         ranks = self.num_ranks if self.collective.in_pairs else 1
         elements = self.elements_in_all or total_elements(self.collective, self.num_ranks, self.elements)
         return elements * ELEMENT_BYTES[self.dtype] // ranks
@@ -211,14 +210,14 @@ class RunReport:
 
     def __str__(self) -> str:
         """One line."""
-        wrong = [rank for rank, correct in enumerate(self.correct) if not correct]
-        verdict = f"WRONG on ranks {wrong}" if wrong else "correct on all ranks"
-        each = " each" if self.collective.is_sharded else ""
+        wrong_ranks = [rank for rank, correct in enumerate(self.correct) if not correct]
+        verdict = f"WRONG on ranks {wrong_ranks}" if wrong_ranks else "correct on all ranks"
+        suffix = " each" if self.collective.is_sharded else ""
         if self.collective.in_pairs:
-            each = " from each to each" + (", on average" if self.collective.parts_differ else "")
+            suffix = " from each to each" + (", on average" if self.collective.parts_differ else "")
         what = "" if self.collective is ALLGATHER else f"{self.collective} of "
         return (
-            f"{self.backend}, {self.num_ranks} ranks, {what}{self.elements} {self.dtype}{each}: {verdict}, "
+            f"{self.backend}, {self.num_ranks} ranks, {what}{self.elements} {self.dtype}{suffix}: {verdict}, "
             f"{time_text(self.seconds * 1e6)}, algbw {bandwidth_text(self.algbw)}, busbw {bandwidth_text(self.busbw)}"
         )
 

@@ -44,6 +44,9 @@ FAILURE_WAIT_S = 0.3
 IMPORTABLE = "; define functions such as the traffic of a collective in a module that they can import"
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+_calls_begun: list[Any] = []
+_listener: ContextVar[Listener | None] = ContextVar("collopt_rank_listener", default=None)
+
 
 class _Failure(NamedTuple):
     """A failure on one rank; a rank that died comes before one that raised."""
@@ -88,8 +91,10 @@ def run_ranks(
         results: list[Result] = content
         return results
     kind, message = content
-    known = getattr(errors, kind, None)
-    raise (known if isinstance(known, type) and issubclass(known, ColloptError) else ProgramError)(message)
+    error_class = getattr(errors, kind, None)
+    raise (error_class if isinstance(error_class, type) and issubclass(error_class, ColloptError) else ProgramError)(
+        message
+    )
 
 
 def _run_supervisor(folder: str, timeout_s: float, on_update: Listener) -> int | None:
@@ -253,9 +258,6 @@ def _exit_reason(code: int | None) -> str:
     return f"the process ended with exit status {code} before it was done"
 
 
-_calls_begun: list[Any] = []
-
-
 def count_call() -> None:
     """Count a call of a plan that begins on this rank, so that the supervisor can tell who is late."""
     for counter in _calls_begun:
@@ -282,8 +284,6 @@ def _describe(error: Exception) -> str:
 
 
 Listener = Callable[[Any], object]
-
-_listener: ContextVar[Listener | None] = ContextVar("collopt_rank_listener", default=None)
 
 
 @contextmanager

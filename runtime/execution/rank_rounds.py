@@ -4,15 +4,15 @@ Shards need not divide evenly: with C chunks in a shard, chunk c of a slice of m
 ``c * m // C`` to ``(c + 1) * m // C - 1``.  A message that comes out empty is left out, at both ends alike.  Shards of
 weights w_0, w_1, ... themselves share out the T elements of the whole collective in the same way.
 
-Besides the caller's tensors there is scratch, as the program has it, and a staging area for what is received to be
+Besides the caller's tensors there is scratch, as the program has it, and a staging area for data to be
 added at the end of the round.  As a sender waits for its receiver, a round also posts receives of later rounds, on a
 CPU, if their memory is not in use until then: rounds take turns with two staging areas.
 
 The parts of an all-to-allv are exact multiples of the traffic in lowest terms, so that each rank with some of it can
 tell from its own tensors how large everything is.
 
-Small data is packed: one message for each peer and round, received into memory of its own.  What a round sends to a
-peer is copied together, and what comes from it is copied apart at the round's end.
+Small data is packed: one message for each peer and round, received into memory of its own.  Pieces for
+a peer are copied together before the round, and pieces from it are copied to their places at its end.
 """
 
 from bisect import bisect_right
@@ -30,6 +30,8 @@ from ..programs.program import ChunkRange, Program
 from .rounds import Message, Round, RoundScratch, rounds_of
 
 Memory = Literal["input", "output", "scratch", "staging"]
+
+MAX_ELEMENTS = 2**18  # Up to which copies cost less than messages, by measurement with four processes and Gloo
 
 
 class Piece(NamedTuple):
@@ -66,8 +68,8 @@ class Sum(NamedTuple):
 class RankRound(NamedTuple):
     """One rank's part of a round; sums are computed last, in this order.
 
-    `packing` is copied before anything is sent, `unpacking` after everything has been received.  `receives` are those
-    to post when it begins, of this round or a later one; those from one peer are in order.
+    `packing` is copied before all sends, `unpacking` after all receives.  `receives` are posted when the round begins,
+    also those of later rounds; receives from one peer are in order.
     """
 
     operations: tuple[Operation, ...]
@@ -81,7 +83,10 @@ class RankRound(NamedTuple):
     def pieces(self) -> list[Piece]:
         """All memory that the round reads or writes."""
         copies = (*self.copies, *self.packing, *self.unpacking)
-        ends = (each.piece for each in self.operations), (end for each in (*copies, *self.sums) for end in each)
+        ends = (
+            (operation.piece for operation in self.operations),
+            (end for operation in (*copies, *self.sums) for end in operation),
+        )
         return [*chain(*ends)]
 
 
@@ -142,11 +147,13 @@ def _posting_early(rounds: Sequence[RankRound], begins: Mapping[str, int]) -> tu
     receives: list[list[Operation]] = [[] for _ in rounds]
     posted: dict[int, int] = defaultdict(int)
     for number, part in enumerate(rounds):
-        for each in part.operations:
-            if not each.is_send:
-                place, first = located(each.piece), posted[each.peer]
-                posted[each.peer] = next((at + 1 for at in range(number - 1, first - 1, -1) if uses(at, *place)), first)
-                receives[posted[each.peer]].append(each)
+        for operation in part.operations:
+            if not operation.is_send:
+                place, first = located(operation.piece), posted[operation.peer]
+                posted[operation.peer] = next(
+                    (at + 1 for at in range(number - 1, first - 1, -1) if uses(at, *place)), first
+                )
+                receives[posted[operation.peer]].append(operation)
     return tuple(part._replace(receives=tuple(own)) for part, own in zip(rounds, receives, strict=True))
 
 
@@ -171,7 +178,7 @@ def _translated(
     """Translate the rounds to those of one rank, which take turns with one or two staging areas."""
     map_ = _RankTranslator(program, rank, elements, slices, rounds, areas)
     parts = tuple(map_.rank_round(part) for part in rounds)
-    staging = [each.one.end for part in parts for each in part.sums if each.one.memory == "staging"]
+    staging = [summation.one.end for part in parts for summation in part.sums if summation.one.memory == "staging"]
     return RankRounds(parts, map_.scratch.size, max(staging, default=0))
 
 
@@ -200,6 +207,7 @@ class _RankTranslator:
         """Return this rank's part of a round."""
         operations, sums = [], []
         first = staged = 0 if self.areas == 1 or self.staged[0] else self.staged[1]
+        # Messages between ranks; data that is to be added arrives in the staging area.
         for message in part.messages:
             begin, end = self._extent(message.first, message.chunks, message.slice_number)
             if begin == end:
@@ -213,6 +221,7 @@ class _RankTranslator:
                 staged = arrival.end
                 operations.append(Operation(message.sender, False, arrival))
                 sums.append((message.stage, self._sum(message, arrival)))
+        # Copies and sums inside the rank.
         copies = []
         for message in part.copies:
             if message.sender == self.rank and message.operand is None:
@@ -220,11 +229,11 @@ class _RankTranslator:
             elif message.sender == self.rank:
                 sums.append((message.stage, self._sum(message, self._piece(message, message.source))))
         self.staged = first, staged
-        in_order = sorted(sums, key=lambda each: each[0])
-        return RankRound(tuple(operations), tuple(copies), tuple(each for _, each in in_order))
+        in_order = sorted(sums, key=lambda entry: entry[0])
+        return RankRound(tuple(operations), tuple(copies), tuple(entry for _, entry in in_order))
 
     def _sum(self, message: Message, arrival: Piece) -> Sum:
-        assert message.operand is not None  # That is what makes it a sum.
+        assert message.operand is not None  # Or it would not be a sum.
         return Sum(arrival, self._piece(message, message.operand), self._piece(message, message.target))
 
     def _piece(self, message: Message, place: ChunkRange) -> Piece:
@@ -253,16 +262,13 @@ class _RankTranslator:
         return base + start + inside * size // of, base + start + (inside + chunks) * size // of
 
 
-MAX_ELEMENTS = 2**18  # Up to which copies cost less than messages, by measurement with four processes and Gloo
-
-
 @lru_cache(maxsize=128)
 def packed_rounds(program: Program, slices: int, rank: int, elements: int) -> RankRounds:
     """Return one rank's rounds, packed."""
     plain = rank_rounds(program, slices, rank, elements)
     packer = _Packer()
-    rounds = [packer.packed(each)._replace(receives=()) for each in plain.rounds]
-    receives = tuple(each for part in rounds for each in part.operations if not each.is_send)
+    rounds = [packer.packed(operation)._replace(receives=()) for operation in plain.rounds]
+    receives = tuple(operation for part in rounds for operation in part.operations if not operation.is_send)
     rounds[:1] = [part._replace(receives=receives) for part in rounds[:1]]
     return RankRounds(tuple(rounds), plain.scratch, packer.size)
 
@@ -277,9 +283,13 @@ class _Packer:
         """Join the messages of a round to and from each peer."""
         operations, before, after = [], [], []
         arrivals: dict[Piece, Piece] = {}
-        for peer in sorted({each.peer for each in part.operations}):
+        for peer in sorted({operation.peer for operation in part.operations}):
             for is_send in (True, False):
-                pieces = [each.piece for each in part.operations if (each.peer, each.is_send) == (peer, is_send)]
+                pieces = [
+                    operation.piece
+                    for operation in part.operations
+                    if (operation.peer, operation.is_send) == (peer, is_send)
+                ]
                 if is_send and len(pieces) == 1:
                     operations.append(Operation(peer, True, pieces[0]))
                 elif pieces:
@@ -290,7 +300,7 @@ class _Packer:
                         continue
                     arrivals |= zip(pieces, places, strict=True)
         after = [Copy(place, piece) for piece, place in arrivals.items() if piece.memory != "staging"]
-        sums = (each._replace(one=arrivals.get(each.one, each.one)) for each in part.sums)
+        sums = (operation._replace(one=arrivals.get(operation.one, operation.one)) for operation in part.sums)
         return RankRound(tuple(operations), part.copies, tuple(sums), tuple(before), tuple(after))
 
     def _places(self, pieces: Iterable[Piece]) -> list[Piece]:

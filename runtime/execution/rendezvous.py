@@ -21,6 +21,10 @@ PROGRAMS = ("the plan", "the plans")  # Terms whose values, digests, would tell 
 
 Part = TypeVar("Part")
 
+REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torch.distributed needs to bring ranks together; torchrun sets all of them."""
+LAST_PORT = 65535
+
 
 class Rendezvous(NamedTuple):
     """How the ranks find each other."""
@@ -69,7 +73,7 @@ def _as_one_of_them(task: Callable[[Any], Part], rendezvous: Rendezvous, terms: 
     try:
         return _gathered(task, rendezvous, terms, launch.local_rank)
     finally:
-        # After a failure the group may be past an orderly end, and the failure is what is to be told.
+        # After a failure the group may be past an orderly end, and the caller needs the failure.
         with suppress(RuntimeError):
             dist.destroy_process_group()
 
@@ -142,7 +146,7 @@ def _check_size(rendezvous: Rendezvous, size: int) -> None:
 def _check_agreement(terms: Sequence[Mapping[str, str]]) -> None:
     """Refuse different terms, on all ranks alike."""
     for name in terms[0]:
-        values = list(dict.fromkeys(each[name] for each in terms))
+        values = list(dict.fromkeys(rank_terms[name] for rank_terms in terms))
         if len(values) > 1:
             shown = "" if name in PROGRAMS else f": {', '.join(values)}"
             raise ProgramError(f"the ranks disagree about {name}{shown}; start all with the same plans and options")
@@ -176,11 +180,6 @@ def _check_backend(backend: str, local_ranks: int) -> None:
             f"{local_ranks} local ranks need as many GPUs for nccl, there are {gpus}; use gloo, or let ranks share "
             f"GPUs, for tests, with {SHARING}=1"
         )
-
-
-REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What torch.distributed needs to bring ranks together; torchrun sets all of them."""
-LAST_PORT = 65535
 
 
 class Launch(NamedTuple):
@@ -230,13 +229,13 @@ def launch_of_environment() -> Launch | None:
     return Launch(rank, size, local_rank, local_size, f"{os.environ['MASTER_ADDR']}:{port}")
 
 
-def _number(name: str, least: int, most: int) -> int:
+def _number(name: str, lowest: int, highest: int) -> int:
     text = os.environ[name]
     value = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
-    if not least <= value <= most:
-        upper = "" if most == sys.maxsize else f" to {most}"
+    if not lowest <= value <= highest:
+        upper = "" if highest == sys.maxsize else f" to {highest}"
         raise UnsupportedError(
-            f"the environment variable {name} is {text!r}; expected a whole number from {least}{upper or ' on'}"
+            f"the environment variable {name} is {text!r}; expected a whole number from {lowest}{upper or ' on'}"
         )
     return value
 

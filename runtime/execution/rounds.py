@@ -8,7 +8,7 @@ steps are ordered wherever their order matters to the data.
 
 With several slices the whole program runs once for each slice of the data, one round apart.  A round begins with its
 sends and local copies; during it receives and copies fill memory; at its end sums are computed, stage by stage.  So
-moments are ordered like ``round * STAGES + stage``, with stage 0 for what sends read and receives fill.
+moments are ordered like ``round * STAGES + stage``, with stage 0 for reads of sends and writes of receives.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,12 +23,13 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ..lowering.flow_transfers import ScratchAllocator
-from ..programs.checks import check_counts
 from ..programs.ordering import Order, Site, global_order
 from ..programs.program import ChunkRange, Program
 
 MAX_OPERATIONS = 64
 """Sends and receives of one rank in one batch; NCCL has been seen to hang with some hundreds (pytorch#174288)."""
+
+STAGES = 2**20  # More than the contributions to one chunk, which are at most as many as ranks
 
 
 class Message(NamedTuple):
@@ -36,8 +37,8 @@ class Message(NamedTuple):
 
     The chunks are consecutive ones of the collective, from number `first` on, and belong to one shard, so they are one
     piece of memory at either end.  Places in scratch are numbered so that none is ever used for another chunk.  A
-    message with equal sender and receiver stays on its rank.  With an `operand` the receiver adds that to what comes,
-    at the end of the round; those of lower `stage` first, from 1 on.
+    message with equal sender and receiver stays on its rank.  With an `operand` the receiver adds that to the data
+    at the end of the round, in the order of `stage`, from 1 on.
     """
 
     sender: int
@@ -65,7 +66,6 @@ class Round:
 
 def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OPERATIONS) -> tuple[Round, ...]:
     """Cut a checked program into rounds."""
-    check_counts({"slices": slices, "max_operations": max_operations})
     order = global_order(program)
     contents = _ChunkTracker(program)
     # A receive is placed together with its send.
@@ -123,8 +123,8 @@ class _ChunkTracker:
         targets = self._locations(there.rank, end.target, step.count)
         for begin, after in self._contiguous(chunks, sources, targets, operands):
             source, target = (
-                ChunkRange(place.buffer, found[begin])
-                for place, found in ((step.source, sources), (end.target, targets))
+                ChunkRange(place.buffer, locations[begin])
+                for place, locations in ((step.source, sources), (end.target, targets))
             )
             summand = ChunkRange(operand.buffer, operands[begin]) if operand else None
             yield Message(site.rank, there.rank, source, target, after - begin, 0, chunks[begin], summand)
@@ -149,19 +149,19 @@ class _ChunkTracker:
         if place.buffer != "scratch":
             self._check_placement(site, place, chunks)
             return
-        held, inside = self.scratch[site.rank], slice(place.start, place.start + len(chunks))
-        if any(there not in (-1, chunk) for there, chunk in zip(held[inside], chunks, strict=True)):
+        contents, inside = self.scratch[site.rank], slice(place.start, place.start + len(chunks))
+        if any(there not in (-1, chunk) for there, chunk in zip(contents[inside], chunks, strict=True)):
             size = self.scratch_sizes[site.rank]
             self.scratch_sizes[site.rank] = size + len(chunks)
             self.places[site.rank][inside] = range(size, size + len(chunks))
-        held[inside] = chunks
+        contents[inside] = chunks
 
     def _check_placement(self, site: Site, place: ChunkRange, chunks: Sequence[int]) -> None:
         """Refuse chunks that are written or added to where other chunks belong."""
-        held = self._chunks(site.rank, place, len(chunks))
-        if held == chunks:
+        residents = self._chunks(site.rank, place, len(chunks))
+        if residents == chunks:
             return
-        for offset, (there, chunk) in enumerate(zip(held, chunks, strict=True)):
+        for offset, (there, chunk) in enumerate(zip(residents, chunks, strict=True)):
             if there != chunk:
                 raise UnsupportedError(
                     f"{site} puts chunk {chunk} of the collective into {place.buffer} chunk {place.start + offset}, "
@@ -237,8 +237,6 @@ def _continues(one: Message, other: Message) -> bool:
 
 AccessTimes = npt.NDArray[np.int64]
 
-STAGES = 2**20  # More than the contributions to one chunk, which are at most as many as ranks
-
 
 class RoundPlanner:
     """Assigns messages to rounds by the last write and read of each chunk of memory, and the operations per round."""
@@ -264,6 +262,7 @@ class RoundPlanner:
 
     def place(self, message: Message, at_least: int) -> tuple[int, int]:
         """Assign a message to the first round possible; return the round and the stage."""
+        # Times of earlier accesses to the memory that the message reads, and that it fills.
         adds, stays = message.operand is not None, message.sender == message.receiver
         read = list(self._access_times(self.written, message.sender, message.source, message))
         touched = [
@@ -272,6 +271,7 @@ class RoundPlanner:
         ]
         if message.operand is not None:
             touched += self._access_times(self.written, message.receiver, message.operand, message)
+        # Copies and sends come in a later round than earlier accesses, sums in a later stage.
         soonest = -1
         if not adds:
             at_least = max(at_least, _next_round(read), _next_round(touched))
@@ -301,13 +301,13 @@ class RoundPlanner:
     def _record(self, message: Message, number: int, stage: int) -> None:
         time = number * STAGES + stage
         reading = time if message.sender == message.receiver else number * STAGES
-        for held in self._access_times(self.read, message.sender, message.source, message):
-            np.maximum(held, reading, out=held)
+        for times in self._access_times(self.read, message.sender, message.source, message):
+            np.maximum(times, reading, out=times)
         if message.operand is not None:
-            for held in self._access_times(self.read, message.receiver, message.operand, message):
-                np.maximum(held, time, out=held)
-        for held in self._access_times(self.written, message.receiver, message.target, message):
-            held[...] = time
+            for times in self._access_times(self.read, message.receiver, message.operand, message):
+                np.maximum(times, time, out=times)
+        for times in self._access_times(self.written, message.receiver, message.target, message):
+            times[...] = time
 
     def _access_times(
         self, times: list[dict[str, AccessTimes]], rank: int, place: ChunkRange, message: Message
@@ -322,7 +322,7 @@ class RoundPlanner:
 
 
 def _latest(times: list[AccessTimes]) -> int:
-    return max(int(held.max()) for held in times)
+    return max(int(access_times.max()) for access_times in times)
 
 
 def _next_round(times: list[AccessTimes]) -> int:
@@ -330,7 +330,7 @@ def _next_round(times: list[AccessTimes]) -> int:
 
 
 class RoundScratch:
-    """The scratch of one rank, of `size` elements; what some message treats as one piece of memory stays one."""
+    """The scratch of one rank, of `size` elements; pieces of memory of messages stay in one piece."""
 
     def __init__(self, rounds: Sequence[Round], rank: int, slices: int, elements: Callable[[int, int], int]) -> None:
         places = list(_locations(rounds, rank))
@@ -349,7 +349,7 @@ class RoundScratch:
         return int(self.starts[slice_number, chunk])
 
     def _record(self, number: int, message: Message, start: int) -> None:
-        """Record the lifetime of what a message reads or writes."""
+        """Record the lifetime of the chunks that a message reads or writes."""
         touched = slice(start, start + message.chunks)
         self.held[touched] = np.arange(message.first, message.first + message.chunks)
         self.is_continued[start : start + message.chunks - 1] = True
@@ -366,15 +366,15 @@ class RoundScratch:
                 first, last = self.first[slice_number, begin:end].min(), self.last[slice_number, begin:end].max()
                 pieces.append((int(first), int(last), slice_number, begin, end, sum(sizes)))
         slots = ScratchAllocator()
-        taken: list[tuple[int, int, int]] = []
+        allocations: list[tuple[int, int, int]] = []
         for first, last, slice_number, begin, end, size in sorted(pieces):
             if not size:
                 continue
-            for over in [each for each in taken if each[0] < first]:
+            for over in [allocation for allocation in allocations if allocation[0] < first]:
                 slots.free(*over[1:])
-                taken.remove(over)
+                allocations.remove(over)
             place = slots.allocate(size)
-            taken.append((last, place, size))
+            allocations.append((last, place, size))
             self.starts[slice_number, begin:end] += place
         return slots.size
 

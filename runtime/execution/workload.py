@@ -21,7 +21,7 @@ PERIOD = 8191
 MAX_EXACT = {"int8": 127, "uint8": 255, "int16": 2**15 - 1, "bfloat16": 2**8, "float16": 2**11}
 """Largest integer up to which a type is exact; `DEFAULT_MAX_EXACT` suffices for other types."""
 DEFAULT_MAX_EXACT = 2**16
-MAX_MAGNITUDE = 100  # Magnitude of what minima and maxima are taken of
+MAX_MAGNITUDE = 100  # Magnitude of data for minima and maxima
 
 
 class _Piece(NamedTuple):
@@ -109,12 +109,12 @@ class Workload:
 
         if not in_place:
             return empty(self.output_elements), empty(self.input_elements)
-        whole = empty(self.elements)
+        buffer = empty(self.elements)
         if self.own == "input":
-            return whole, whole[self.begin : self.begin + self.input_elements]
+            return buffer, buffer[self.begin : self.begin + self.input_elements]
         if self.own == "output":
-            return whole[self.begin : self.begin + self.output_elements], whole
-        return whole, whole
+            return buffer[self.begin : self.begin + self.output_elements], buffer
+        return buffer, buffer
 
     def fill_input(self, tensor: Any) -> None:
         """Write a rank's input."""
@@ -148,7 +148,7 @@ class Workload:
         result = torch.empty(self.output_elements, dtype=kind, device=mine.device)
         parts: Any = result.view(torch.uint8)
         if self.layout.in_pairs:
-            takes, sends = ([size * part for part in each] for each in (self.recv_counts, self.send_counts))
+            takes, sends = ([size * part for part in counts] for counts in (self.recv_counts, self.send_counts))
             dist.all_to_all_single(parts, mine.view(torch.uint8), takes, sends)
             return result
         if not self.layout.reduces:
@@ -223,9 +223,9 @@ def _write(pieces: Sequence[_Piece], tensor: Any) -> None:
         turned = np.roll(piece.table, -(piece.begin % PERIOD))
         values = torch.from_numpy(turned).to(tensor.dtype).to(tensor.device)
         target = tensor[end - piece.elements : end]
-        whole = piece.elements // PERIOD * PERIOD
-        target[:whole].view(-1, PERIOD).copy_(values)
-        target[whole:].copy_(values[: piece.elements - whole])
+        full_periods = piece.elements // PERIOD * PERIOD
+        target[:full_periods].view(-1, PERIOD).copy_(values)
+        target[full_periods:].copy_(values[: piece.elements - full_periods])
 
 
 @lru_cache(maxsize=64)
@@ -240,5 +240,5 @@ def _numbers(kind: str, dtype: str, rank: int, num_ranks: int, seed: int) -> np.
         return np.where(places % num_ranks == rank, 2, random.choice([-1, 1], PERIOD))
     # With more ranks than the type can count, each element has contributions from only some of them.
     groups = -(-num_ranks // exact)
-    most = exact // -(-num_ranks // groups)
-    return np.where((places - rank) % groups == 0, random.integers(1, most + 1, PERIOD), 0)
+    highest = exact // -(-num_ranks // groups)
+    return np.where((places - rank) % groups == 0, random.integers(1, highest + 1, PERIOD), 0)

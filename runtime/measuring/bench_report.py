@@ -1,8 +1,8 @@
 """Result of a benchmark, as the table and the JSON of nccl-tests, and sizes as these count them.
 
-The size is that of the whole result: what all shards have together, what one rank has in all for all-to-all (on average
-for all-to-allv), and one rank's buffer elsewhere.  The *count* is that of one shard, or of what goes from one rank to
-another, where there are such parts, and of the buffer elsewhere.
+The size is that of the whole result: all shards together, all parts of one rank for all-to-all (on average for
+all-to-allv), and one rank's buffer elsewhere.  The *count* is that of one shard or part where there are such, and of
+the buffer elsewhere.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,12 @@ DATATYPES = {
 }  # fmt: skip
 """torch's names of element types by those of nccl-tests."""
 MAX_SIZES = 10**4
+
+JSON_VERSION = 1
+SIZE_COLUMNS = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
+TIME_COLUMNS = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
+COLUMNS = (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)
+COLUMN_GAP = "  "
 
 
 @dataclass(frozen=True)
@@ -64,13 +70,6 @@ def extents(layout: Layout, sizes: tuple[int, ...], element_bytes: int) -> tuple
     return tuple(Extent(time * unit * element_bytes // ranks, time * unit // parts, time * unit) for time in times)
 
 
-JSON_VERSION = 1
-SIZE_COLUMNS = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
-TIME_COLUMNS = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
-COLUMNS = (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)
-COLUMN_GAP = "  "
-
-
 class Device(NamedTuple):
     """Device of a rank; without a GPU `device` is -1 and `device_hex` empty."""
 
@@ -86,7 +85,9 @@ class Reading(NamedTuple):
     """One measurement."""
 
     microseconds: float  # Mean over the iterations, of the slowest rank
-    wrong: int | None  # Elements of all ranks and checks that were not as they have to be; None if nothing was checked
+    wrong_elements: (
+        int | None
+    )  # Elements of all ranks and checks that were not as they have to be; None if nothing was checked
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,9 @@ class BenchRow:
         return tuple(reading for reading in (self.out_of_place, self.in_place) if reading is not None)
 
     @property
-    def wrong(self) -> int:
+    def wrong_elements(self) -> int:
         """Wrong elements of both readings."""
-        return sum(reading.wrong or 0 for reading in self.readings)
+        return sum(reading.wrong_elements or 0 for reading in self.readings)
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class BenchReport:
     devices : tuple of Device
         By rank.
     rows : tuple of BenchRow
-        By size, and in each by who did it.
+        By size, and in each by plan or library.
     start_time, end_time : str
     """
 
@@ -156,9 +157,9 @@ class BenchReport:
         return tuple(dict.fromkeys(row.name for row in self.rows))
 
     @property
-    def wrong(self) -> int:
+    def wrong_elements(self) -> int:
         """Wrong elements of all rows."""
-        return sum(row.wrong for row in self.rows)
+        return sum(row.wrong_elements for row in self.rows)
 
     def algbw(self, row: BenchRow, reading: Reading) -> float:
         """GB/s as in nccl-tests: size over time."""
@@ -170,12 +171,12 @@ class BenchReport:
 
     def average_busbw(self, name: str | None = None) -> float:
         """Average `busbw` of all measurements, or of those of one of the names."""
-        found = [self.busbw(row, reading) for row in self.rows if name in (None, row.name) for reading in row.readings]
-        return sum(found) / len(found)
+        rates = [self.busbw(row, reading) for row in self.rows if name in (None, row.name) for reading in row.readings]
+        return sum(rates) / len(rates)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document of nccl-tests, in which an experiment is a plan or library."""
-        devices = [{"rank": each.rank, "group": 0} | each._asdict() for each in self.devices]
+        devices = [{"rank": device.rank, "group": 0} | device._asdict() for device in self.devices]
         return {
             "version": JSON_VERSION,
             "start_time": self.start_time,
@@ -185,7 +186,7 @@ class BenchReport:
             "config": self.config,
             "devices": devices,
             "results": [self._result(row) for row in self.rows],
-            "out_of_bounds": {"count": self.wrong, "okay": "false" if self.wrong else "true"},
+            "out_of_bounds": {"count": self.wrong_elements, "okay": "false" if self.wrong_elements else "true"},
             "average_bus_bandwidth": {
                 "bandwidth": self.average_busbw(),
                 "okay": "unchecked",
@@ -213,7 +214,7 @@ class BenchReport:
     def tail_lines(self) -> list[str]:
         """Write the lines below the last row."""
         return [
-            f"# Out of bounds values : {self.wrong} {'FAILED' if self.wrong else 'OK'}",
+            f"# Out of bounds values : {self.wrong_elements} {'FAILED' if self.wrong_elements else 'OK'}",
             *(f"# Avg bus bandwidth    : {self.average_busbw(name):g} {name}" for name in self.names),
         ]
 
@@ -230,7 +231,7 @@ class BenchReport:
             f"{reading.microseconds:.{2 if reading.microseconds < 10**4 else 0}f}",
             f"{self.algbw(row, reading):.2f}",
             f"{self.busbw(row, reading):.2f}",
-            "N/A" if reading.wrong is None else str(reading.wrong),
+            "N/A" if reading.wrong_elements is None else str(reading.wrong_elements),
         )
 
     def __str__(self) -> str:
@@ -256,7 +257,7 @@ class BenchReport:
             "time": reading.microseconds,
             "alg_bw": self.algbw(row, reading),
             "bus_bw": self.busbw(row, reading),
-            "nwrong": reading.wrong,
+            "nwrong": reading.wrong_elements,
         }
 
 

@@ -1,4 +1,4 @@
-"""Costs of the runtime on a network, fitted to measured times, and what explains times that beat the line rate."""
+"""Costs of the runtime on a network, fitted to measured times, and explanations of times that beat the line rate."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,14 +10,13 @@ import numpy as np
 
 from ...errors import ColloptError, UnsupportedError
 from ...planners import plan
-from ...planners.registry import as_planner
 from ...schedules import Collective
 from ...support.arrays import FloatArray
 from ...support.formatting import count_text, percentage_text
 from ...support.views import Viewed
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.link_costs import LinkClass, as_costs, link_classes, matching_classes
-from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Told, Unknown, fit_costs, fit_line
+from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Estimate, Unknown, fit_costs, fit_line
 from .measured_times import MeasuredTimes
 from .model_times import NS_PER_US, AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms, assumed_run, naming
 
@@ -25,27 +24,34 @@ TOLERANCE = 1e-9
 ALGORITHMS = ("ring", "hierarchical-ring", "double-binary-tree", "nvls", "nvls-tree", "collnet", "auto")
 """What libraries run, and the fastest plan."""
 
+MAX_DIGITS = 4  # Measured times have no more
+CALIBRATED = ", calibrated"  # At the end of names
+MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
 
-def at_line_rate(inverse: Told | None) -> bool:
+
+def at_line_rate(inverse: Estimate | None) -> bool:
     """Whether an inverse efficiency is at its bound of 1."""
     return inverse is not None and inverse.value <= 1 + TOLERANCE
 
 
 def beyond_line_rate(groups: LinkGroups, fit: CostFit) -> dict[Group, float]:
     """Find groups of links whose times are those of faster links, and how many times as fast."""
-    told = {group: fit.told.get(Unknown("inverse", group)) for group in groups.classes}
+    inverses = {group: fit.estimates.get(Unknown("inverse", group)) for group in groups.classes}
     return {
         group: 2 / (inverse.low + inverse.high)
-        for group, inverse in told.items()
+        for group, inverse in inverses.items()
         if inverse is not None and at_line_rate(inverse) and inverse.high < 1
     }
 
 
 def stated_too_low(groups: LinkGroups, group: Group, factor: float) -> str:
-    """Say what the times would make of the bandwidths of links."""
-    stated = [float(each.bandwidth) for each in groups.classes[group]]
-    rates, given = ", ".join(f"{each * factor:.3g}" for each in stated), ", ".join(f"{each:g}" for each in stated)
-    return f"the stated bandwidth may be too low: the times give {rates} GB/s instead of {given}"
+    """Name the bandwidths of links by the times."""
+    stated = [float(bandwidth.bandwidth) for bandwidth in groups.classes[group]]
+    rates, stated_rates = (
+        ", ".join(f"{bandwidth * factor:.3g}" for bandwidth in stated),
+        ", ".join(f"{bandwidth:g}" for bandwidth in stated),
+    )
+    return f"the stated bandwidth may be too low: the times give {rates} GB/s instead of {stated_rates}"
 
 
 def other_plans(
@@ -71,18 +77,13 @@ def other_plans(
 def _as_fast(topology: Topology, collective: Collective | str | None, rate: float) -> str:
     """Name the pipelined plans that reach an algbw at line rate, the slowest first."""
     assert isinstance(collective, Collective)  # A plan was made for it
-    found = {}
+    rates = {}
     for name in ALGORITHMS:
         with suppress(ColloptError):
-            made = plan(topology, collective, planner=as_planner(name), root=0 if collective.has_one_root else None)
-            if made.schedule.pipelined and made.algbw >= rate * (1 - TOLERANCE):
-                found[made.planner] = made.algbw
-    return ", ".join(f"{name} {float(algbw):.4g}" for name, algbw in sorted(found.items(), key=lambda each: each[1]))
-
-
-MAX_DIGITS = 4  # Measured times have no more
-CALIBRATED = ", calibrated"  # At the end of names
-MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
+            candidate = plan(topology, collective, planner=name, root=0 if collective.has_one_root else None)
+            if candidate.schedule.pipelined and candidate.algbw >= rate * (1 - TOLERANCE):
+                rates[candidate.planner] = candidate.algbw
+    return ", ".join(f"{name} {float(algbw):.4g}" for name, algbw in sorted(rates.items(), key=lambda entry: entry[1]))
 
 
 class Measurement(NamedTuple):
@@ -111,7 +112,7 @@ class FittedCost(NamedTuple):
 
 
 class RunFit(NamedTuple):
-    """How the costs describe a measurement, of which `model` says what was assumed, by relative errors of its times."""
+    """Relative errors of the times of a measurement by the costs, under the assumptions of `model`."""
 
     model: str
     num_points: int
@@ -146,16 +147,16 @@ class Calibration(Viewed):
         """Return plain values, one row per cost."""
         return [
             {
-                "cost": each.name,
-                "class": None if each.links is None else each.links.name,
-                "before": float(each.before),
-                "value": float(each.value),
-                "low": each.low,
-                "high": each.high,
-                "together": list(each.together),
-                "reason": each.reason or None,
+                "cost": cost.name,
+                "class": None if cost.links is None else cost.links.name,
+                "before": float(cost.before),
+                "value": float(cost.value),
+                "low": cost.low,
+                "high": cost.high,
+                "together": list(cost.together),
+                "reason": cost.reason or None,
             }
-            for each in self.costs
+            for cost in self.costs
         ]
 
 
@@ -175,37 +176,45 @@ def calibrate(
         Classes of two measurements are either the same or have none in common.  Measurements of two ranks are about
         the shortest path over links of their classes, others about all ranks.
     planner : str, optional
-        Whose plan stands for what all ranks did; if left out, ``ring``, and ``shortest-paths`` for an all-to-all.
+        Planner of the schedule that all ranks are assumed to have run; by default ``ring``, and ``shortest-paths``
+        for an all-to-all.
 
     Notes
     -----
-    docs/how-to/calibrate.md has the model and what is fitted.  Figures have as few decimal digits, four at most, as
+    docs/how-to/calibrate.md has the model and the fitted costs.  Figures have as few decimal digits, four at most, as
     change them by no more than a tenth of the uncertainty.
     """
-    given = [each if isinstance(each, Measurement) else Measurement(each) for each in measurements]
-    if not given:
+    pairs = [
+        measurement if isinstance(measurement, Measurement) else Measurement(measurement)
+        for measurement in measurements
+    ]
+    if not pairs:
         raise UnsupportedError("there are no measurements to calibrate with; give at least one")
+    # Groups of link classes, and the assumed run of each measurement.
     classes = link_classes(topology)
-    about = [matching_classes(classes, each.classes) for each in given]
-    groups = LinkGroups(topology, _grouped(classes, given, about))
-    measured = [each.times.right() for each in given]
+    about = [matching_classes(classes, measurement.classes) for measurement in pairs]
+    groups = LinkGroups(topology, _grouped(classes, pairs, about))
+    measured = [measurement.times.right() for measurement in pairs]
     runs = [assumed_run(groups, times, group, planner) for times, group in zip(measured, about, strict=True)]
     sources = ", ".join(times.source for times in measured)
+    # Fit, and refuse times that no cost describes.
     start = as_costs(None, topology)
-    known = _unknowns(groups, start, runs, measured)
+    unknowns = _unknowns(groups, start, runs, measured)
     with naming(sources):
-        fit = fit_costs(runs, measured, known, start.send)
+        fit = fit_costs(runs, measured, unknowns, start.send)
     fast = beyond_line_rate(groups, fit)
-    others = other_plans(groups, runs, measured, fit, fast)
-    if others and planner is None:
-        raise UnsupportedError(f"{others}; name the planner that stands for what ran, ring too if links are faster")
+    alternatives = other_plans(groups, runs, measured, fit, fast)
+    if alternatives and planner is None:
+        raise UnsupportedError(f"{alternatives}; name the planner of the measured runs, ring too if links are faster")
     _check(sources, groups, fit, fast)
     costs = _fitted_costs(classes, groups, start, fit)
     return Calibration(
         _calibrated(topology, groups, start, costs, fit),
         costs,
-        tuple(_run_fit(*each, groups) for each in zip(runs, measured, fit.terms, fit.residuals, strict=True)),
-        tuple(_notes(groups, runs, fit, fast, others)),
+        tuple(
+            _run_fit(*measurement, groups) for measurement in zip(runs, measured, fit.terms, fit.residuals, strict=True)
+        ),
+        tuple(_notes(groups, runs, fit, fast, alternatives)),
     )
 
 
@@ -216,7 +225,7 @@ def _check(sources: str, groups: LinkGroups, fit: CostFit, fast: Mapping[Group, 
     if median > MAX_MEDIAN and fast:
         text = stated_too_low(groups, *next(iter(fast.items())))
         raise UnsupportedError(f"{sources}: {text}; half of them differ by more than {off} from the model")
-    if median > MAX_MEDIAN or not any(each.kind in ("alpha", "inverse") for each in fit.told):
+    if median > MAX_MEDIAN or not any(unknown.kind in ("alpha", "inverse") for unknown in fit.estimates):
         raise UnsupportedError(
             f"{sources}: the times determine neither latency nor bandwidth, as half of them differ by more than {off} "
             "from any line; measure again while nothing else runs"
@@ -224,23 +233,23 @@ def _check(sources: str, groups: LinkGroups, fit: CostFit, fast: Mapping[Group, 
 
 
 def _grouped(
-    classes: Sequence[LinkClass], given: Sequence[Measurement], about: Sequence[Sequence[LinkClass]]
+    classes: Sequence[LinkClass], measurements: Sequence[Measurement], about: Sequence[Sequence[LinkClass]]
 ) -> list[Sequence[LinkClass]]:
     """Group classes that are named together, and those that are not named; groups must not share a class."""
     groups: dict[Group, tuple[str, Sequence[LinkClass]]] = {}
-    for each, named in zip(given, about, strict=True):
-        names = tuple(found.name for found in named)
+    for measurement, named in zip(measurements, about, strict=True):
+        names = tuple(link_class.name for link_class in named)
         for other, (source, _) in groups.items():
             if other != names and (shared := [name for name in names if name in other]):
                 raise UnsupportedError(
-                    f"{source} and {each.times.source} are both about {shared[0]}, but not about the same classes; "
-                    "leave one out, or name the same classes for both"
+                    f"{source} and {measurement.times.source} are both about {shared[0]}, but not about the same "
+                    "classes; leave one out, or name the same classes for both"
                 )
         if named:
-            groups.setdefault(names, (each.times.source, named))
-    known = {name for names in groups for name in names}
-    rest = [each for each in classes if each.name not in known]
-    return [*(group for _, group in groups.values()), *([rest] if rest else [])]
+            groups.setdefault(names, (measurement.times.source, named))
+    grouped_names = {name for names in groups for name in names}
+    remainder = [measurement for measurement in classes if measurement.name not in grouped_names]
+    return [*(group for _, group in groups.values()), *([remainder] if remainder else [])]
 
 
 def _unknowns(
@@ -248,7 +257,7 @@ def _unknowns(
 ) -> dict[Unknown, Fraction]:
     """Return all costs that may be fitted, in the order of `fit_costs`, and their values so far."""
     inverse = {
-        Unknown("inverse", group): 1 / min(_share(each, start) for each in members)
+        Unknown("inverse", group): 1 / min(_share(link_class, start) for link_class in members)
         for group, members in groups.classes.items()
     }
     latencies: dict[Group, float] = {}
@@ -270,33 +279,33 @@ def _share(links: LinkClass, costs: RuntimeCosts) -> Fraction:
 def _fitted_costs(
     classes: Sequence[LinkClass], groups: LinkGroups, start: RuntimeCosts, fit: CostFit
 ) -> tuple[FittedCost, ...]:
-    found = []
+    fitted = []
     for name, unknown in (("launch", LAUNCH), ("alpha", ALPHA), ("reduction", REDUCTION)):
-        if unknown in fit.told or unknown in fit.untold:
-            found.append(_fitted(name, None, getattr(start, name), unknown, fit))
-    for each in classes:
-        group = groups.of[each.links[0][:2]]
-        found.append(_fitted("efficiency", each, _share(each, start), Unknown("inverse", group), fit))
-    for each in classes:
-        unknown = Unknown("extra", groups.of[each.links[0][:2]])
-        if unknown in fit.told:
-            found.append(_fitted("latency", each, each.latency, unknown, fit))
-    return tuple(found)
+        if unknown in fit.estimates or unknown in fit.untold:
+            fitted.append(_fitted(name, None, getattr(start, name), unknown, fit))
+    for link_class in classes:
+        group = groups.of[link_class.links[0][:2]]
+        fitted.append(_fitted("efficiency", link_class, _share(link_class, start), Unknown("inverse", group), fit))
+    for link_class in classes:
+        unknown = Unknown("extra", groups.of[link_class.links[0][:2]])
+        if unknown in fit.estimates:
+            fitted.append(_fitted("latency", link_class, link_class.latency, unknown, fit))
+    return tuple(fitted)
 
 
 def _fitted(name: str, links: LinkClass | None, before: Fraction, unknown: Unknown, fit: CostFit) -> FittedCost:
-    """Round a cost to what its interval justifies."""
-    if (told := fit.told.get(unknown)) is None:
+    """Round a cost to the digits that its interval justifies."""
+    if (estimate := fit.estimates.get(unknown)) is None:
         crossed = any(unknown.group in terms.waits for terms in fit.terms)
         reason = fit.untold[unknown] or ("never the busiest links" if crossed else "not measured")
         return FittedCost(name, links, before, before, together=unknown.group, reason=reason)
-    value, low, high = told.value, told.low, told.high
+    value, low, high = estimate.value, estimate.low, estimate.high
     if unknown.kind == "inverse":
         value, low, high = 1 / value, 1 / max(high, value), 1 / max(low, 1)
     elif unknown.kind == "extra":
         # A group that states no latencies has 1 µs in their place.
         unit = before or Fraction(1)
-        value, low, high = (float(before + unit * Fraction(each)) for each in told[:3])
+        value, low, high = (float(before + unit * Fraction(bound)) for bound in estimate[:3])
     if not value:
         return FittedCost(name, links, before, Fraction(0), together=unknown.group, reason="0 fits best")
     low, high = min(max(low, 0), value), max(high, value)
@@ -317,25 +326,27 @@ def _rounded(value: Fraction, error: float) -> Fraction:
 def _calibrated(
     topology: Topology, groups: LinkGroups, start: RuntimeCosts, costs: Sequence[FittedCost], fit: CostFit
 ) -> Topology:
-    fitted = {each.name: each.value for each in costs if each.links is None}
+    fitted = {cost.name: cost.value for cost in costs if cost.links is None}
     shares = {
-        each.links.name: each.value for each in costs if each.links and each.name == "efficiency" and not each.reason
+        cost.links.name: cost.value for cost in costs if cost.links and cost.name == "efficiency" and not cost.reason
     }
-    found = RuntimeCosts(
+    fitted_costs = RuntimeCosts(
         **{name: fitted.get(name, getattr(start, name)) for name in ("alpha", "launch", "reduction")},
         send=start.send,
         efficiency={**dict(start.efficiency), **shares},
         calibrated=True,
     )
-    extra = {unknown.group: told for unknown, told in fit.told.items() if unknown.kind == "extra"}
+    extra = {unknown.group: estimate for unknown, estimate in fit.estimates.items() if unknown.kind == "extra"}
     links = tuple(
-        link._replace(latency=_rounded(link.latency + groups.waits[link[:2]] * Fraction(told.value), told.error))
-        if (told := extra.get(groups.of[link[:2]]))
+        link._replace(
+            latency=_rounded(link.latency + groups.waits[link[:2]] * Fraction(estimate.value), estimate.error)
+        )
+        if (estimate := extra.get(groups.of[link[:2]]))
         else link
         for link in topology.links
     )
     name = f"{topology.name.removesuffix(CALIBRATED)}{CALIBRATED}"
-    return replace(topology, links=links, costs=found, name=name)
+    return replace(topology, links=links, costs=fitted_costs, name=name)
 
 
 def _run_fit(run: AssumedRun, times: MeasuredTimes, terms: Terms, residuals: FloatArray, groups: LinkGroups) -> RunFit:
@@ -347,22 +358,22 @@ def _run_fit(run: AssumedRun, times: MeasuredTimes, terms: Terms, residuals: Flo
 
 
 def _notes(
-    groups: LinkGroups, runs: Sequence[AssumedRun], fit: CostFit, fast: Mapping[Group, float], others: str
+    groups: LinkGroups, runs: Sequence[AssumedRun], fit: CostFit, fast: Mapping[Group, float], alternatives: str
 ) -> Iterator[str]:
     if len(hops := {terms.hops for terms in fit.terms}) == 1:
         yield (
             f"launch and alpha cannot be told apart, as every measurement has {count_text(hops.pop(), 'hop')}: alpha "
             "has both; measure two ranks and all ranks to tell them"
         )
-    if (alpha := fit.told.get(ALPHA)) and alpha.high < 0:
+    if (alpha := fit.estimates.get(ALPHA)) and alpha.high < 0:
         yield "times are shorter than the stated latencies of links, which may be too high"
     for group in groups.classes:
-        if at_line_rate(fit.told.get(Unknown("inverse", group))):
+        if at_line_rate(fit.estimates.get(Unknown("inverse", group))):
             yield f"{', '.join(group)}: line rate reached" + (
                 f"; {stated_too_low(groups, group, fast[group])}" if group in fast else ""
             )
-    if others:
-        yield others
+    if alternatives:
+        yield alternatives
     plans = dict.fromkeys(run.planner for run in runs if isinstance(run, PlanRun))
     if plans:
         yield (

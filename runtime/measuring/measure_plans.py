@@ -85,8 +85,8 @@ def measure_plans(
     One process per rank is started on this machine.  In a process that torchrun started, or in which torch.distributed
     is initialised, this one is a rank instead, and all ranks have to make the same call.
 
-    Raises `UnsupportedError` if a plan or an option makes no sense or cannot be run here, or the plans differ in what
-    they are for; `ProgramError` if a program is wrong, or a rank fails, dies, is late or does not come.
+    Raises `UnsupportedError` if a plan or an option is invalid or cannot be run here, or plans differ in collective,
+    ranks, root or shares; `ProgramError` if a program is wrong, or a rank fails, dies, is late or does not come.
 
     Parameters
     ----------
@@ -94,11 +94,11 @@ def measure_plans(
         By the names that the report is to have for them; all for the same ranks, collective, root and shares.
     minbytes, maxbytes, stepfactor, stepbytes : int
         Sizes as nccl-tests counts them, see `collopt.runtime.measuring.bench_report`; without a factor, steps of
-        `stepbytes`. They are rounded down to what all parts divide equally.
+        `stepbytes`. They are rounded down to equal parts.
     iters, warmup_iters : int
         Timed calls of each size, one after the other, and calls before those.
     check : int
-        Calls whose results are compared with what they have to be, element by element; 0 for none.
+        Calls whose results are compared with the correct ones, element by element; 0 for none.
     datatype : str
         A name of nccl-tests: int8, uint8, int32, int64, half, float, double or bfloat16.
     op : {"sum", "prod", "min", "max", "avg"}
@@ -132,20 +132,20 @@ def measure_plans(
     programs = check_comparable({name: program_of(plan) for name, plan in plans.items()})
     program, layout, dtype = programs[0][1], programs[0][1].layout, DATATYPES[datatype]
     check_operation(op, dtype, layout)
-    found = extents(layout, sweep(minbytes, maxbytes, stepfactor, stepbytes), ELEMENT_BYTES[dtype])
-    job = _Job(programs, found, dtype, op, slices, iters, warmup_iters, check, config["seed"])
+    extents_ = extents(layout, sweep(minbytes, maxbytes, stepfactor, stepbytes), ELEMENT_BYTES[dtype])
+    job = _Job(programs, extents_, dtype, op, slices, iters, warmup_iters, check, config["seed"])
     redop, root = op if layout.reduces else "none", -1 if layout.root is None else layout.root
     report = BenchReport(
         program.collective, backend, program.num_ranks, datatype, redop, root, config, (), (), _now(), ""
     )
-    num_rows, so_far = len(found) * (len(programs) + job.compares_backend), list[BenchRow]()
+    num_rows, so_far = len(extents_) * (len(programs) + job.compares_backend), list[BenchRow]()
 
     def on_update(update: tuple[str, BenchRow]) -> None:
         so_far.append(update[1])
         if on_row is not None:
             on_row(replace(report, backend=update[0], rows=tuple(so_far)), num_rows)
 
-    digests = [(name, each.digest) for name, each in programs]
+    digests = [(name, member.digest) for name, member in programs]
     parts = on_all_ranks(
         partial(_measure, job),
         Rendezvous(program.num_ranks, backend, timeout_s),
@@ -189,7 +189,7 @@ def _reading(job: _Job, workload: Workload, library: Library, in_place: bool, de
     with out_of_memory_as_error(f"a buffer of {elements} {job.dtype}", "a smaller maxbytes"):
         output, mine = workload.make_tensors(in_place, device)
         expected = workload.make_expected(output) if workload.has_output else None
-    wrong = 0
+    wrong_elements = 0
     # At least one call, even without a check: the first one compares the ranks' arguments.
     for _ in range(max(job.check, 1)):
         if expected is not None:
@@ -199,21 +199,21 @@ def _reading(job: _Job, workload: Workload, library: Library, in_place: bool, de
             workload.fill_input(mine)
         library.run(workload, output, mine)
         if expected is not None and job.check:
-            wrong += workload.count_wrong(output, expected)
+            wrong_elements += workload.count_wrong(output, expected)
     del expected
     for _ in range(job.warmup_iters):
         library.run(workload, output, mine)
     dist.barrier()
     seconds = _mean_seconds(partial(library.run, workload, output, mine), job.iters, device)
-    return Reading(seconds * 1e6, wrong if job.check else None)
+    return Reading(seconds * 1e6, wrong_elements if job.check else None)
 
 
 def _combined(readings: Sequence[Any]) -> Reading | None:
     """Combine the ranks' readings: the largest time, and the wrong elements of all."""
     if readings[0] is None:
         return None
-    wrong = None if readings[0].wrong is None else sum(each.wrong for each in readings)
-    return Reading(max(each.microseconds for each in readings), wrong)
+    wrong_elements = None if readings[0].wrong_elements is None else sum(reading.wrong_elements for reading in readings)
+    return Reading(max(reading.microseconds for reading in readings), wrong_elements)
 
 
 def check_config(
@@ -282,11 +282,11 @@ def _describe_device(rank: int, device: Any) -> Device:
 
     if device.type != "cuda":
         return Device(rank, os.getpid(), socket.gethostname(), -1, "", device.type)
-    found = torch.cuda.get_device_properties(device)
+    properties = torch.cuda.get_device_properties(device)
     # Older versions of torch lack the bus.
-    place = [getattr(found, f"pci_{part}_id", 0) for part in ("domain", "bus", "device")]
+    place = [getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device")]
     bus = f"{place[0]:04x}:{place[1]:02x}:{place[2]:02x}"
-    return Device(rank, os.getpid(), socket.gethostname(), device.index, bus, found.name)
+    return Device(rank, os.getpid(), socket.gethostname(), device.index, bus, properties.name)
 
 
 def _now() -> str:
@@ -351,14 +351,16 @@ def check_comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Progra
     """Refuse invalid programs, and programs of different collectives."""
     if not programs:
         raise UnsupportedError("there is no plan to measure; expected at least one")
-    (name, first), *others = programs.items()
-    for each, program in programs.items():
+    (name, first), *other_plans = programs.items()
+    for plan_name, program in programs.items():
         check_program(program)
-        if not isinstance(each, str) or not each or not each.isprintable():
-            raise UnsupportedError(f"a plan is called {shown(each)}; expected a name for the last column of a table")
-        if each in BACKENDS:
-            raise UnsupportedError(f"a plan is called {each}, like a backend; give it another name")
-    for other, program in others:
+        if not isinstance(plan_name, str) or not plan_name or not plan_name.isprintable():
+            raise UnsupportedError(
+                f"a plan is called {shown(plan_name)}; expected a name for the last column of a table"
+            )
+        if plan_name in BACKENDS:
+            raise UnsupportedError(f"a plan is called {plan_name}, like a backend; give it another name")
+    for other, program in other_plans:
         for what, one, two in (
             ("ranks", first.num_ranks, program.num_ranks),
             ("collective", first.collective, program.collective),

@@ -1,4 +1,4 @@
-"""Measured times of a collective, and the reader of what nccl-tests, rccl-tests and `collopt bench` print.
+"""Measured times of a collective, and the reader of the output of nccl-tests, rccl-tests and `collopt bench`.
 
 The text is a table whose columns a comment names, beneath other comments and whatever launchers and libraries print in
 between.  Versions differ in their columns, so they are taken from that comment.  The JSON of ``-J`` and of
@@ -23,13 +23,32 @@ from ...support.validation import as_whole, is_int, shown
 
 UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")  # Benchmarks of nccl-tests that no planner covers
 MEASURED: dict[str, Collective | str] = {
-    **{each.nccl_name: each for each in COLLECTIVES.values() if each.traffic is None},
+    **{collective.nccl_name: collective for collective in COLLECTIVES.values() if collective.traffic is None},
     **{name: name for name in UNPLANNED},
 }
 """By the names of nccl-tests, of its programs and of rccl-tests' JSON, without what these differ in."""
 
 
 MAX_EXPONENT = 300  # Of numbers in files; more is no time
+
+MAX_BYTES = 64 * 2**20
+MAX_COLUMNS = 64
+READING_COLUMNS = ("time", "algbw", "busbw", "#wrong")
+DEFAULT_COLUMNS = ("size", "count", "type", "redop", "root", *READING_COLUMNS, *READING_COLUMNS)
+"""Columns of a table without the comment that names them."""
+TIME_COLUMNS = ("time", "cputime", "cpu_time")
+TIME_KEYS, WRONG_KEYS = ("time", "cpu_time"), ("nwrong", "wrong")  # In JSON
+MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
+"""Microseconds per unit of time."""
+_LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
+"""What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
+_STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
+_BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
+_RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
+_UNIT = re.compile(r"\([^()\s]{1,16}\)")
+_JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
+ROUNDING = 0.005
+"""Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
 
 
 class MeasuredRow(NamedTuple):
@@ -38,8 +57,8 @@ class MeasuredRow(NamedTuple):
     size: int  # Bytes as nccl-tests counts them
     microseconds: float  # More than 0
     in_place: bool = False
-    by: str = ""  # Who did it, where a file has several; else empty
-    wrong: float | None = None  # Elements that were not as they have to be; None where nothing was checked
+    by: str = ""  # Library or plan, where a file has several; else empty
+    wrong_elements: float | None = None  # Elements that were not as they have to be; None where nothing was checked
     rounding: float = 0.0  # Microseconds that the time may be off because it was printed with so many digits
 
 
@@ -83,8 +102,8 @@ class MeasuredTimes:
         if by is not None and names == ("",):
             raise UnsupportedError(f"{self.source} does not say whose times it has; leave {shown(by)} out")
         if by not in names:
-            asked = "measures several" if by is None else f"measures nothing of {shown(by)}"
-            raise UnsupportedError(f"{self.source} {asked}; choose one of {', '.join(map(shown, names))}")
+            problem = "measures several" if by is None else f"measures nothing of {shown(by)}"
+            raise UnsupportedError(f"{self.source} {problem}; choose one of {', '.join(map(shown, names))}")
         return replace(self, rows=tuple(row for row in self.rows if row.by == by))
 
     def right(self) -> MeasuredTimes:
@@ -92,7 +111,7 @@ class MeasuredTimes:
 
         Raises `UnsupportedError` if nothing is left.
         """
-        rows = tuple(row for row in self.rows if not row.wrong)
+        rows = tuple(row for row in self.rows if not row.wrong_elements)
         if not rows:
             raise UnsupportedError(f"{self.source} has only wrong results; fix that before using its times")
         return replace(self, rows=rows)
@@ -120,30 +139,11 @@ def rounding_error(text: str) -> float:
     return float(f"5e{min(int(exponent or 0), MAX_EXPONENT) - digits - 1}")
 
 
-MAX_BYTES = 64 * 2**20
-MAX_COLUMNS = 64
-READING_COLUMNS = ("time", "algbw", "busbw", "#wrong")
-DEFAULT_COLUMNS = ("size", "count", "type", "redop", "root", *READING_COLUMNS, *READING_COLUMNS)
-"""Columns of a table without the comment that names them."""
-TIME_COLUMNS = ("time", "cputime", "cpu_time")
-TIME_KEYS, WRONG_KEYS = ("time", "cpu_time"), ("nwrong", "wrong")  # In JSON
-MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
-"""Microseconds per unit of time."""
-
-_LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
-"""What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
-_STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
-_BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
-_RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
-_UNIT = re.compile(r"\([^()\s]{1,16}\)")
-_JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
-
-
 class _Place(NamedTuple):
     """Columns of one of the two readings of a row."""
 
     time: int
-    wrong: int | None
+    wrong_elements: int | None
     in_place: bool
 
 
@@ -158,10 +158,10 @@ def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
     text, where = read_text(path, MAX_BYTES), name_of(path)
     if not text.strip():
         raise FileFormatError(f"{where} is empty; expected the output of nccl-tests")
-    found = read_results(text, where) if _JSON.match(text) else _Table(where).read(text)
-    if not found.rows:
+    times = read_results(text, where) if _JSON.match(text) else _Table(where).read(text)
+    if not times.rows:
         raise FileFormatError(f"{where} has no measured times; expected the output of nccl-tests, as text or JSON")
-    return found
+    return times
 
 
 class _Table:
@@ -184,10 +184,10 @@ class _Table:
             unlabeled = _LABEL.sub("", line, count=1) if _LABEL.match(line) else line
             words = unlabeled.split(maxsplit=MAX_COLUMNS)
             # Before a comment names the columns, lines of other programs may begin with a number.
-            known = self._columns is not DEFAULT_COLUMNS
+            has_names = self._columns is not DEFAULT_COLUMNS
             if words and words[0].startswith("#"):
                 self._comment(unlabeled.strip(), words)
-            elif words and re.fullmatch(r"\d{1,18}", words[0]) and (known or len(words) == len(DEFAULT_COLUMNS)):
+            elif words and re.fullmatch(r"\d{1,18}", words[0]) and (has_names or len(words) == len(DEFAULT_COLUMNS)):
                 rows += self._row(words)
         return MeasuredTimes(
             self._where,
@@ -197,13 +197,13 @@ class _Table:
         )
 
     def _comment(self, line: str, words: list[str]) -> None:
-        if found := _STARTS.match(line):
-            self._measures(found[1])
-        elif found := _BENCH.match(line):
-            self._measures(found[1])
-            self._num_ranks = int(found[2])
-        elif found := _RANK.match(line):
-            self._ranks.add(int(found[1]))
+        if match := _STARTS.match(line):
+            self._measures(match[1])
+        elif match := _BENCH.match(line):
+            self._measures(match[1])
+            self._num_ranks = int(match[2])
+        elif match := _RANK.match(line):
+            self._ranks.add(int(match[1]))
         # The first word may be "#" alone or hold the first column, and the last row of names has units.
         names = [word for word in (words[0].lstrip("#"), *words[1:]) if word]
         if names and names[0] == "size" and any(name in TIME_COLUMNS for name in names):
@@ -215,14 +215,15 @@ class _Table:
 
     def _units(self, units: list[str]) -> None:
         """Read the unit of times from the row below the names; units of rates contain a slash."""
-        size, *rest = units
-        found = {unit for unit in rest if "/" not in unit and unit != "(elements)"}
-        if size != "(B)" or len(found) > 1 or not found <= MICROSECONDS.keys():
-            told = ", ".join(dict.fromkeys([size, *sorted(found)]))
+        size, *later_units = units
+        time_units = {unit for unit in later_units if "/" not in unit and unit != "(elements)"}
+        if size != "(B)" or len(time_units) > 1 or not time_units <= MICROSECONDS.keys():
+            listing = ", ".join(dict.fromkeys([size, *sorted(time_units)]))
             raise FileFormatError(
-                f"{self._place()} gives sizes and times in {told}; expected (B), and one of {', '.join(MICROSECONDS)}"
+                f"{self._place()} gives sizes and times in {listing}; expected (B), and one of "
+                f"{', '.join(MICROSECONDS)}"
             )
-        self._unit = MICROSECONDS[found.pop()] if found else 1.0
+        self._unit = MICROSECONDS[time_units.pop()] if time_units else 1.0
 
     def _measures(self, program: str) -> None:
         name = collective_by_name(program.rpartition("/")[2])
@@ -241,16 +242,20 @@ class _Table:
         places = self._places
         if len(words) < expected and len(places) == 2 and len(words) == expected - (places[1].time - places[0].time):
             # Without a reading out of place, its columns are blank.
-            places = (places[1]._replace(time=places[0].time, wrong=places[0].wrong),)
+            places = (places[1]._replace(time=places[0].time, wrong_elements=places[0].wrong_elements),)
         elif len(words) < expected:
             raise FileFormatError(f"{self._place()} has {len(words)} columns; expected {expected}: is it cut short?")
         for place in places:
             time = _number(words[place.time], f"{self._place()}: time")
-            wrong = None if place.wrong is None else _number(words[place.wrong], f"{self._place()}: #wrong")
+            wrong_elements = (
+                None
+                if place.wrong_elements is None
+                else _number(words[place.wrong_elements], f"{self._place()}: #wrong")
+            )
             if time and (size := int(words[0])):
                 name = " ".join(words[expected:]) if by else ""
                 rounding = rounding_error(words[place.time]) * self._unit
-                yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong, rounding)
+                yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong_elements, rounding)
 
     def _place(self) -> str:
         return f"{self._where}, line {self._line}"
@@ -264,10 +269,6 @@ def _places(columns: tuple[str, ...]) -> tuple[_Place, ...]:
         _Place(time, columns.index("#wrong", time, end) if "#wrong" in columns[time:end] else None, place == 1)
         for place, (time, end) in enumerate(zip(times, ends, strict=True))
     )
-
-
-ROUNDING = 0.005
-"""Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
 
 
 class _PrintedNumber(float):
@@ -322,8 +323,8 @@ def _mapping(value: object, at: str) -> Mapping[str, Any]:
 def _json_row(entry: Mapping[str, Any], reading: Mapping[str, Any], in_place: bool, at: str) -> Iterator[MeasuredRow]:
     """Yield one row, or none if nothing was measured."""
     size = _integer(entry.get("size"), f"{at}: size")
-    time, wrong = (next((key for key in keys if key in reading), keys[0]) for keys in (TIME_KEYS, WRONG_KEYS))
-    microseconds, count = (_number(reading.get(key), f"{at}: {key}") for key in (time, wrong))
+    time, wrong_key = (next((key for key in keys if key in reading), keys[0]) for keys in (TIME_KEYS, WRONG_KEYS))
+    microseconds, count = (_number(reading.get(key), f"{at}: {key}") for key in (time, wrong_key))
     # nccl-tests leaves the name empty where there is nothing to tell apart.
     by = entry.get("experiment_name")
     if size and microseconds:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from ...errors import UnsupportedError
 from ...planners import plan
-from ...planners.registry import as_planner
 from ...schedules import Collective, Schedule, verified_loads
 from ...topologies import Link, Topology
 from ...topologies.network.link_costs import LinkClass
@@ -34,12 +33,14 @@ class LinkGroups:
 
     def __init__(self, topology: Topology, groups: Sequence[Sequence[LinkClass]]) -> None:
         self.topology = topology
-        self.classes: dict[Group, Sequence[LinkClass]] = {tuple(each.name for each in group): group for group in groups}
+        self.classes: dict[Group, Sequence[LinkClass]] = {
+            tuple(link_class.name for link_class in group): group for group in groups
+        }
         self.waits: dict[tuple[str, str], Fraction] = {}
         self.of: dict[tuple[str, str], Group] = {}
         for name, group in self.classes.items():
-            stated = any(link.latency for each in group for link in each.links)
-            for link in (link for each in group for link in each.links):
+            stated = any(link.latency for link_class in group for link in link_class.links)
+            for link in (link for link_class in group for link in link_class.links):
                 self.waits[link[:2]] = link.latency if stated else Fraction(1)
                 self.of[link[:2]] = name
 
@@ -48,9 +49,9 @@ class LinkGroups:
         ranks = set(self.topology.compute_nodes)
         links = []
         for link in self.topology.links:
-            more = extra.get(self.of[link[:2]], Fraction(0)) * self.waits[link[:2]]
+            added = extra.get(self.of[link[:2]], Fraction(0)) * self.waits[link[:2]]
             software = alpha if link.tail in ranks else Fraction(0)
-            links.append(link._replace(latency=round(link.latency + software + more, DECIMALS)))
+            links.append(link._replace(latency=round(link.latency + software + added, DECIMALS)))
         return replace(self.topology, links=tuple(links))
 
 
@@ -132,7 +133,7 @@ class PlanRun:
         return self.schedule.latency(self.groups.delayed(alpha, extra))
 
     def terms(self, alpha: Fraction, extra: Mapping[Group, Fraction], shares: Mapping[Group, Fraction]) -> Terms:
-        """Return the terms near given costs, which decide which path is the deepest and what is busiest."""
+        """Return the terms near given costs, which decide which path is the deepest and which links are the busiest."""
         here = self._wait(alpha, extra)
         hops = (self._wait(alpha + PROBE, extra) - here) / PROBE
         waits = dict.fromkeys(self.groups.classes, Fraction(0))
@@ -171,12 +172,12 @@ def over_the_network(groups: LinkGroups, collective: Collective, planner: str) -
     """Model of all ranks that run the schedule of a planner."""
     # nccl-tests' own root, unless it is told another.
     root = 0 if collective.has_one_root else None
-    made = plan(groups.topology, collective, planner=as_planner(planner), root=root)
-    if not made.schedule.pipelined:
+    run_plan = plan(groups.topology, collective, planner=planner, root=root)
+    if not run_plan.schedule.pipelined:
         raise UnsupportedError(
             f"{planner} plans in steps here, whose time is not linear in the size; choose another, such as ring"
         )
-    return PlanRun(groups, made.schedule, planner)
+    return PlanRun(groups, run_plan.schedule, planner)
 
 
 def _shortest_path(topology: Topology, links: list[Link]) -> list[Link]:
@@ -233,15 +234,15 @@ def assumed_run(
 
 
 def _between_two(groups: LinkGroups, source: str, collective: Collective | str, group: Sequence[LinkClass]) -> PathRun:
-    links = [link for each in group for link in each.links] or groups.topology.links
+    links = [link for link_class in group for link in link_class.links] or groups.topology.links
     with naming(source):
-        found = over_one_path(groups, collective, links)
-    used = {link[:2] for link in found.path}
-    if unused := [each.name for each in group if used.isdisjoint(link[:2] for link in each.links)]:
+        run = over_one_path(groups, collective, links)
+    used = {link[:2] for link in run.path}
+    if unused := [link_class.name for link_class in group if used.isdisjoint(link[:2] for link in link_class.links)]:
         raise UnsupportedError(
             f"{source} is about {unused[0]}, but the shortest path over its classes has no such link; leave it out"
         )
-    return found
+    return run
 
 
 @contextmanager

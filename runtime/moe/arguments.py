@@ -33,7 +33,7 @@ MAX_STAGE_TOKENS = 2**62
 
 
 class Terms(NamedTuple):
-    """Checked arguments of one rank: the ranks of experts, servers, GPUs, and what else has to be the same on all."""
+    """Checked arguments of one rank: experts and their ranks, servers, GPUs, and numbers that all ranks compare."""
 
     indices: IntArray
     homes: IntArray
@@ -74,42 +74,47 @@ def check_dispatch(
         check_counts({"max_stage_tokens": max_stage_tokens})
     if stages is not None:
         check_choice("stages", stages, STAGES)
+    # Shape of the network, and the options that depend on it.
     servers, gpus = servers_and_gpus(*shape, ranks)
     if relay_rounds is not None:
         check_counts({"relay_rounds": relay_rounds}, minimum=0)
-        most = MAX_ROUNDS if servers <= MAX_RELAY_SERVERS else 0
-        if relay_rounds > most:
-            raise UnsupportedError(f"relay_rounds is {relay_rounds}; expected at most {most} among {servers} servers")
+        highest = MAX_ROUNDS if servers <= MAX_RELAY_SERVERS else 0
+        if relay_rounds > highest:
+            raise UnsupportedError(
+                f"relay_rounds is {relay_rounds}; expected at most {highest} among {servers} servers"
+            )
     if gpus > MAX_GPUS:
         raise UnsupportedError(f"gpus_per_server is {gpus}; expected at most {MAX_GPUS} in a dispatch")
+    # Tensors, and the experts of tokens.
     check_rows("tokens", tokens, group)
     check_async(async_op, tokens, timeout)
     homes = as_placement(_array(placement, "placement"), ranks)
-    chosen = as_indices(_array(indices, "indices"), len(homes))
-    if len(chosen) != len(tokens):
-        raise UnsupportedError(f"there are indices of {len(chosen)} tokens; expected {len(tokens)}, as many as rows")
+    experts = as_indices(_array(indices, "indices"), len(homes))
+    if len(experts) != len(tokens):
+        raise UnsupportedError(f"there are indices of {len(experts)} tokens; expected {len(tokens)}, as many as rows")
     if weights is not None:
         check_rows("weights", weights, group, 0)
-        if weights.shape != chosen.shape or not weights.is_floating_point() or weights.device != tokens.device:
+        if weights.shape != experts.shape or not weights.is_floating_point() or weights.device != tokens.device:
             raise UnsupportedError(
-                f"weights have shape {tuple(weights.shape)} and type {weights.dtype}; expected {chosen.shape} as the "
+                f"weights have shape {tuple(weights.shape)} and type {weights.dtype}; expected {experts.shape} as the "
                 "indices, a floating-point type, and the device of the tokens"
             )
+    # Numbers that all ranks compare.
     kinds = (str(tokens.dtype), tokens.device.type, homes.tobytes().hex(), str(getattr(weights, "dtype", None)))
     way = UNKNOWN if stages is None else STAGES[stages]
-    most = UNKNOWN if max_stage_tokens is None else min(max_stage_tokens, MAX_STAGE_TOKENS)
+    highest = UNKNOWN if max_stage_tokens is None else min(max_stage_tokens, MAX_STAGE_TOKENS)
     relays = UNKNOWN if relay_rounds is None else relay_rounds
-    numbers = [servers, gpus, most, relays, way, tokens.shape[1], chosen.shape[1]]
+    numbers = [servers, gpus, highest, relays, way, tokens.shape[1], experts.shape[1]]
     numbers += [digest(kind.encode()) for kind in kinds]
-    given = [tokens] if weights is None else [tokens, weights]
-    needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
-    return Terms(chosen, homes, servers, gpus, numbers, needs)
+    inputs = [tokens] if weights is None else [tokens, weights]
+    needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    return Terms(experts, homes, servers, gpus, numbers, needs)
 
 
-def check_rows(name: str, tensor: Any, group: Any, least: int = 1) -> None:
+def check_rows(name: str, tensor: Any, group: Any, min_columns: int = 1) -> None:
     """Refuse anything but a contiguous matrix of so many columns at least, on a device that the group serves."""
     check_tensor(name, tensor)
-    if tensor.dim() != 2 or tensor.shape[1] < least:
+    if tensor.dim() != 2 or tensor.shape[1] < min_columns:
         raise UnsupportedError(f"{name} have shape {tuple(tensor.shape)}; expected two dimensions, with columns")
     if tensor.device.type not in (kinds := served_devices(group)):
         raise UnsupportedError(f"{name} are on {tensor.device}; expected them on {' or '.join(sorted(kinds))}")
@@ -157,7 +162,7 @@ def agree_on_dispatch(
 def agree_on_combine(
     outputs: torch.Tensor, needs_gradient: bool, error: UnsupportedError | None, group: Any, timeout: float | None
 ) -> bool:
-    """Compare what all ranks give to a combine; return whether any needs gradients."""
+    """Compare the arguments of all ranks of a combine; return whether any needs gradients."""
     if error is not None:
         refuse(error, 4, group, timeout, COMBINE)
     row = [0, outputs.shape[1], digest(str(outputs.dtype).encode()), needs_gradient]
@@ -173,7 +178,7 @@ def swapped(rows: IntArray, group: Any, timeout: float | None) -> IntArray:
         mine = torch.from_numpy(rows).to(agreement_device(group))
         theirs = torch.empty_like(mine)
         wait(dist.all_to_all_single(theirs, mine, group=group, async_op=True), timeout)
-        found: IntArray = theirs.cpu().numpy()
+        columns: IntArray = theirs.cpu().numpy()
     except RuntimeError as error:
         raise ProgramError(f"the ranks could not exchange the counts of a dispatch: {first_line(error)}") from error
-    return found
+    return columns

@@ -1,4 +1,4 @@
-"""Dispatch of tokens to experts on other ranks, and combine of what these make of them, through torch.distributed."""
+"""Dispatch of tokens to experts on other ranks, and combine of the experts' outputs, through torch.distributed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MoeHandle:
-    """What the combine needs to know of a dispatch.
+    """A dispatch as the combine needs it.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
 
     All ranks of the group have to call.  They compare their arguments and exchange counts, and each works out the same
     plan.  Wrong arguments on any rank raise on every rank.  Gradients of tokens and weights are combined in reverse.
-    The result is what this rank's experts are to work on.
+    The result is the work of this rank's experts.
 
     Raises `UnsupportedError` if arguments of any rank are wrong, or differ where they must not; `ProgramError` if the
     exchange fails or is late.
@@ -131,7 +131,7 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
     timeout : float, optional
         Seconds that each step may take; None leaves it to the process group.
     async_op : bool
-        Return, when the ranks have agreed, what has ``wait()`` for the result, while rows are still on their way.  Each
+        Return a work with ``wait()`` for the result once the ranks have agreed, while rows are under way.  Each
         rank may choose for itself.
 
     Notes
@@ -143,9 +143,9 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
     shape, limits = (servers, gpus_per_server), (stages, max_stage_tokens, relay_rounds, timeout)
     arguments = tokens, indices, placement, weights, p2p, shape, *limits, async_op
     terms = checked(partial(check_dispatch, *arguments))
-    given = [tokens] if weights is None else [tokens, weights]
+    inputs = [tokens] if weights is None else [tokens, weights]
     options = {"stages": stages, "max_stage_tokens": max_stage_tokens, "relay_rounds": relay_rounds}
-    route, needs_gradient = run_in_order(p2p, partial(_planned, terms, given, p2p, bounded_timeout(timeout), options))
+    route, needs_gradient = run_in_order(p2p, partial(_planned, terms, inputs, p2p, bounded_timeout(timeout), options))
     assert isinstance(terms, Terms)  # Or the agreement would have raised it.
     numbers = route.first_numbers[route.rank] + np.arange(len(tokens)) + route.own.chiefs * MAX_TOKENS
     header = torch.from_numpy(np.column_stack([numbers, terms.indices]).astype(np.int32)).to(tokens.device)
@@ -153,22 +153,22 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
     places = np.full(len(terms.homes), -1)
     places[mine] = np.arange(len(mine))
     anchor = torch.zeros((), device=tokens.device, requires_grad=needs_gradient)
-    job = partial(_received, route, [header, *given], torch.from_numpy(places).to(tokens.device))
-    finish = partial(_dispatched, route, anchor, given, len(mine))
-    work = MoeWork(p2p, job, finish, given, async_op)
+    job = partial(_received, route, [header, *inputs], torch.from_numpy(places).to(tokens.device))
+    finish = partial(_dispatched, route, anchor, inputs, len(mine))
+    work = MoeWork(p2p, job, finish, inputs, async_op)
     return work if async_op else work.wait()
 
 
 def _planned(
-    terms: Terms | UnsupportedError, given: Parts, group: Any, seconds: float | None, options: dict[str, Any]
+    terms: Terms | UnsupportedError, inputs: Parts, group: Any, seconds: float | None, options: dict[str, Any]
 ) -> tuple[Route, bool]:
     """Agree on a dispatch with all ranks; plan it, and say whether any needs gradients."""
     _, dist = import_torch()
     agreed = agree_on_dispatch(terms, options["relay_rounds"], group, seconds)
     assert isinstance(terms, Terms)
-    connect(group, given[0].device, seconds)
+    connect(group, inputs[0].device, seconds)
     choices, rank = terms.indices.shape[1], dist.get_rank(group)
-    width = 4 * (1 + choices) + sum(each.shape[1] * each.element_size() for each in given)
+    width = 4 * (1 + choices) + sum(tensor.shape[1] * tensor.element_size() for tensor in inputs)
     plan = schedule_dispatch(agreed.counts, token_bytes=width, **options)
     peers = Peers(group, seconds, np.zeros(dist.get_world_size(group), dtype=np.int64))
     own = own_rows(plan, rank, agreed.masks)
@@ -183,16 +183,16 @@ def _received(route: Route, parts: Parts, places: torch.Tensor) -> Parts:
     torch, _ = import_torch()
     header, *contents = scatter(route, parts)
     local = places[header[:, 1:].long()]
-    wanted = (local >= 0).any(dim=1).nonzero()[:, 0]
-    order = wanted[torch.argsort(header[wanted, 0] % MAX_TOKENS)]
-    return [order, local[order], *(each[order] for each in contents)]
+    rows = (local >= 0).any(dim=1).nonzero()[:, 0]
+    order = rows[torch.argsort(header[rows, 0] % MAX_TOKENS)]
+    return [order, local[order], *(part[order] for part in contents)]
 
 
-def _dispatched(route: Route, anchor: torch.Tensor, given: Parts, experts: int, parts: Parts) -> Dispatched:
+def _dispatched(route: Route, anchor: torch.Tensor, inputs: Parts, experts: int, parts: Parts) -> Dispatched:
     """Connect received rows with the tensors that they came from, and find the pairs of this rank's experts."""
     torch, _ = import_torch()
     order, local, *contents = parts
-    anchor, received, *floats = _functions()[0].apply(route, order, contents, anchor, *given)
+    anchor, received, *floats = _functions()[0].apply(route, order, contents, anchor, *inputs)
     rows, choices = (local >= 0).nonzero(as_tuple=True)
     of_pairs = local[rows, choices]
     by_expert = torch.sort(of_pairs, stable=True).indices
@@ -209,7 +209,7 @@ def moe_combine(*arguments: Any, async_op: Literal[False] = False, **options: An
 def moe_combine(  # type: ignore[misc]
     expert_outputs: torch.Tensor, handle: MoeHandle, weights: torch.Tensor | None = None, *, async_op: bool = False
 ) -> torch.Tensor | MoeWork[torch.Tensor]:
-    """Add up what experts made of each token, in servers first, and return the sums to the tokens' ranks.
+    """Add up the experts' outputs of each token, in servers first, and return the sums to the tokens' ranks.
 
     All ranks of the group have to call.  The result has a row for each token of this rank, zero for one without
     experts.  Errors as for `moe_dispatch`.
@@ -227,16 +227,15 @@ def moe_combine(  # type: ignore[misc]
 
     Notes
     -----
-    Sums are in the type of `expert_outputs`, of float16 and bfloat16 in float32, rounded three times: for what one rank
-    has of a token, for what its server has, and at the end; once more for tokens that a proxy passes on, and
-    twice for those that are relayed.  The order is
-    that of choices, then of ranks and of stages, so results are the same in every run.
+    Sums are in the type of `expert_outputs`, of float16 and bfloat16 in float32, rounded three times:
+    for the sum of a rank, for the sum of a server, and at the end; once more for tokens that a proxy passes on, and
+    twice for relayed ones.  The order is that of choices, then of ranks and of stages, so all runs give the same bits.
     """
     torch, _ = import_torch()
     route = handle.route
     error = checked(partial(_check_combine, expert_outputs, handle, weights, async_op))
-    given = [expert_outputs, handle.anchor] if weights is None else [expert_outputs, handle.anchor, weights]
-    needs = error is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
+    inputs = [expert_outputs, handle.anchor] if weights is None else [expert_outputs, handle.anchor, weights]
+    needs = error is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     agree = partial(agree_on_combine, expert_outputs, needs, error, route.peers.group, route.peers.timeout)
     needs = run_in_order(route.peers.group, agree)
     dtype = expert_outputs.dtype
@@ -246,8 +245,8 @@ def moe_combine(  # type: ignore[misc]
     sums = values.new_zeros(len(handle.order), values.shape[1])
     # A token has one expert for each choice, so no row comes twice and no order is left open.
     for choice in sorted({0, *handle.choices.tolist()}):  # Also without pairs, which gives experts gradients of 0.
-        chosen = handle.choices == choice
-        sums = sums.index_add(0, handle.rows[chosen], values[chosen])
+        of_choice = handle.choices == choice
+        sums = sums.index_add(0, handle.rows[of_choice], values[of_choice])
     anchor = (
         handle.anchor if handle.anchor.requires_grad else sums.new_zeros((), dtype=torch.float32).requires_grad_(needs)
     )
@@ -290,7 +289,7 @@ def _functions() -> tuple[Any, Any]:
 
     class Dispatch(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
-        def forward(ctx: Any, route: Route, order: Any, received: Parts, anchor: Any, *_given: Any) -> tuple[Any, ...]:
+        def forward(ctx: Any, route: Route, order: Any, received: Parts, anchor: Any, *_inputs: Any) -> tuple[Any, ...]:
             ctx.route, ctx.order = route, order
             return anchor.clone(), *received
 
@@ -320,7 +319,7 @@ class MoeWork(Generic[Result]):
     """An asynchronous dispatch or combine; leave the tensors that it was given alone until `wait` has returned."""
 
     def __init__(
-        self, group: Any, job: Callable[[], Parts], finish: Callable[[Parts], Result], given: Parts, async_op: bool
+        self, group: Any, job: Callable[[], Parts], finish: Callable[[Parts], Result], tensors: Parts, async_op: bool
     ) -> None:
         torch, _ = import_torch()
         self._finish, self._results = finish, list[Result]()
@@ -333,12 +332,12 @@ class MoeWork(Generic[Result]):
                 self._parts = job()
 
         if async_op:
-            self._work = start(group, run, [], given)
+            self._work = start(group, run, [], tensors)
         else:
             run_now(group, run)
 
     def wait(self, timeout: float | timedelta | None = None) -> Result:
-        """Return what the call returns without `async_op`; may be called any number of times.
+        """Return the result of the call; may be called any number of times.
 
         If there are gradients, all ranks have to wait for their works in the same order, as backward passes go back in
         that order.  On CUDA tensors the current stream waits and this process does not, but for a timeout in seconds.

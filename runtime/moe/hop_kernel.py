@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
 from ..all_to_allv.step_kernel import BYTES, FIRST, ORIGIN, as_int64, next_pieces
 
-OWN, ARRIVED = map(as_int64, range(2))  # Areas of rows, as those of hops
+OWN, ARRIVED = map(as_int64, range(2))  # Areas of rows, as in `rounds`
 TAKES, SENDS = map(as_int64, range(2))  # Kinds of lists
-ENTRIES, ROWS, ARRIVALS = map(as_int64, range(3))  # What is filled
+ENTRIES, ROWS, ARRIVALS = map(as_int64, range(3))  # Counters in `filled`
 FEW = 4  # Lists of a hop besides those of each GPU
 
 
@@ -40,7 +40,7 @@ class Lists(NamedTuple):
     filled: IntArray  # how much of these two there is, and how many rows arrive
 
 
-@kernel
+@runtime_kernel
 def hop_lists(
     rank: int,
     gpus: int,
@@ -62,6 +62,7 @@ def hop_lists(
     marks = np.zeros((kinds.shape[0], kinds.shape[1] + 1), dtype=np.int64)  # Where the tokens of each mask begin
     for origin in range(len(kinds)):
         marks[origin, 1:] = np.cumsum(kinds[origin])
+    # Room for all lists: rows of own tokens for each GPU, and rows of each stage for each GPU of the server.
     longest = np.diff(starts).max()
     pieces = np.empty((longest + 1, 4), dtype=np.int64)
     streams = Streams(starts, segments, starts[:-1].copy(), np.zeros(len(starts) - 1, dtype=np.int64), pieces)
@@ -73,6 +74,7 @@ def hop_lists(
         np.zeros(3, dtype=np.int64),
     )
     sizes = np.zeros(2 * stages + 2, dtype=np.int64)
+    # Hops inside the server without a stage, then the three hops of each stage: to proxies, between servers, to GPUs.
     _stay(lists, gpus, tokens[token_begins[server] :], marks)
     for stage in range(stages):
         other, leaving, landing = partners[stage, server], 2 * stage + 2, 2 * stage + 3
@@ -126,7 +128,7 @@ def _arrive(lists: Lists, marks: IntArray, first: int, after: int, bit: int) -> 
 
 @kernel
 def _stay(lists: Lists, gpus: int, tokens: IntArray, marks: IntArray) -> None:
-    """List what moves inside the server without a stage."""
+    """List the rows that move inside the server without a stage."""
     gpu, first = lists.rank % gpus, lists.rank - lists.rank % gpus
     for at in range(gpus):
         before, peer = lists.filled.copy(), first + at
@@ -138,7 +140,7 @@ def _stay(lists: Lists, gpus: int, tokens: IntArray, marks: IntArray) -> None:
 
 @kernel
 def _to_proxies(lists: Lists, streams: Streams, stage: int, stream: int, gpus: int, left: int, tokens: IntArray) -> int:
-    """List own tokens that go to proxies, and what others hand to this rank; return how many it then has."""
+    """List own tokens for proxies, and tokens that others hand to this rank; return how many it then has."""
     area, first, size = 2 * stage + 2, lists.rank - lists.rank % gpus, 0
     for lane in range(gpus):
         proxy, count = first + lane, next_pieces(streams, stream + lane, left)
@@ -167,7 +169,7 @@ def _append_all(lists: Lists, values: IntArray) -> None:
 
 @kernel
 def _spread(lists: Lists, streams: Streams, stage: int, stream: int, gpus: int, left: int, marks: IntArray) -> int:
-    """List what this rank got for others in a stage, and what they got for it; return how much it got."""
+    """List rows that this rank received for others in a stage, and rows of peers for it; return their number here."""
     area, first, size = 2 * stage + 3, lists.rank - lists.rank % gpus, 0
     for lane in range(gpus):
         holder, count = first + lane, next_pieces(streams, stream + lane, left)

@@ -38,7 +38,12 @@ if TYPE_CHECKING:
 
 
 OWN, ARRIVED = 0, 1
-"""Areas of rows: those that a rank has, and what arrives; 2 s + 2 and 2 s + 3 are what it sends and gets in stage s."""
+"""Areas of rows: own rows and arrived rows; 2 s + 2 and 2 s + 3 are the rows that it sends and gets in stage s."""
+
+NUMBER_BITS = 28
+MAX_TOKENS = 2**NUMBER_BITS
+MAX_RELAY_SERVERS = 8
+"""The bits above a number, but for the sign, tell so many chiefs."""
 
 
 class HopList(NamedTuple):
@@ -71,7 +76,7 @@ class RankHops(NamedTuple):
     def steps(self, backwards: bool = False) -> Iterator[tuple[int, list[HopList]]]:
         """Lists of each step; both ends of a message have it in the same order among those of a step."""
         by_step = groupby(self.lists.tolist(), key=itemgetter(0))
-        steps = [(step, [HopList(*each[1:]) for each in some]) for step, some in by_step]
+        steps = [(step, [HopList(*entry[1:]) for entry in some]) for step, some in by_step]
         return reversed(steps) if backwards else iter(steps)
 
 
@@ -85,12 +90,6 @@ def rank_hops(schedule: AllToAllvSchedule, rank: int, rows: IntArray, begins: In
     stages = schedule.partners, schedule.begins, schedule.ends
     streams = schedule.gpus_per_server, schedule.stream_starts, schedule.segments
     return RankHops(*hop_lists(rank, *streams, *stages, rows, begins, kinds))
-
-
-NUMBER_BITS = 28
-MAX_TOKENS = 2**NUMBER_BITS
-MAX_RELAY_SERVERS = 8
-"""The bits above a number, but for the sign, tell so many chiefs."""
 
 
 class OwnRows(NamedTuple):
@@ -143,11 +142,11 @@ class Route:
         if number == len(self.hops):
             first = len(rows) - int(self.hops[-1].sizes[ARRIVED])
             header = rows[first:, : 4 * (1 + self.choices)].cpu().contiguous().numpy().view(np.int32)
-            held, masks = self._to_relay(header.astype(np.int64))
-            self.add_hops(lambda counts: self.peers.swap(counts, rows.device), first + held, masks)
+            relayed, masks = self._to_relay(header.astype(np.int64))
+            self.add_hops(lambda counts: self.peers.swap(counts, rows.device), first + relayed, masks)
         return self.hops[number]
 
-    def add_hops(self, swap: Callable[[IntArray], IntArray], held: IntArray, masks: MaskArray) -> None:
+    def add_hops(self, swap: Callable[[IntArray], IntArray], relayed: IntArray, masks: MaskArray) -> None:
         """Add the hops of the next round, with own rows and those held, by masks; `swap` tells ranks their counts."""
         from ...solvers.fast.routing_counts import sorted_by_mask
 
@@ -155,7 +154,7 @@ class Route:
         mine = np.flatnonzero(self.own.rounds == number)
         histogram, order, begins = sorted_by_mask(np.concatenate([self.own.masks[mine], masks]), gpus)
         kinds = swap(np.repeat(histogram, gpus, axis=0))
-        rows = np.concatenate([mine, held])[order]
+        rows = np.concatenate([mine, relayed])[order]
         self.hops.append(rank_hops(self.plan.rounds[number], self.rank, rows, begins, kinds))
 
     def _to_relay(self, header: IntArray) -> tuple[IntArray, MaskArray]:
@@ -166,11 +165,11 @@ class Route:
         server, gpu = divmod(self.rank, gpus)
         numbers, chiefs = header[:, 0] % MAX_TOKENS, header[:, 0] // MAX_TOKENS
         homes, gpu_numbers = np.divmod(np.searchsorted(self.first_numbers, numbers, side="right") - 1, gpus)
-        held = np.flatnonzero((chiefs == server) & (homes != server) & (gpu_numbers == gpu))
-        masks = destination_masks(np.ascontiguousarray(header[held, 1:]), self.homes, servers, gpus)
+        relayed = np.flatnonzero((chiefs == server) & (homes != server) & (gpu_numbers == gpu))
+        masks = destination_masks(np.ascontiguousarray(header[relayed, 1:]), self.homes, servers, gpus)
         masks[:, server] = 0
-        masks[np.arange(len(held)), homes[held]] = 0
-        return held, masks
+        masks[np.arange(len(relayed)), homes[relayed]] = 0
+        return relayed, masks
 
 
 class Peers(NamedTuple):
@@ -208,9 +207,9 @@ class Peers(NamedTuple):
     def swap(self, rows: IntArray, device: torch.device) -> IntArray:
         """Send row r to rank r, and return the rows for this rank; they do not count as sent."""
         torch, _ = import_torch()
-        given = torch.from_numpy(rows).to(device)
-        others = range(len(rows))
+        own_rows = torch.from_numpy(rows).to(device)
+        peers = range(len(rows))
         uncounted = self._replace(sent=self.sent.copy())
-        sends, takes = [(peer, given[peer : peer + 1]) for peer in others], [(peer, 1) for peer in others]
-        found: IntArray = torch.cat(uncounted.exchange(given, sends, takes, "counts of relays")).cpu().numpy()
-        return found
+        sends, takes = [(peer, own_rows[peer : peer + 1]) for peer in peers], [(peer, 1) for peer in peers]
+        received: IntArray = torch.cat(uncounted.exchange(own_rows, sends, takes, "counts of relays")).cpu().numpy()
+        return received

@@ -20,7 +20,7 @@ def packed(parts: Parts) -> torch.Tensor:
     torch, _ = import_torch()
     # By way of one dimension, as torch has strides of its own for matrices without rows.
     flat = [(part.contiguous().view(-1).view(torch.uint8), part.element_size() * part.shape[1]) for part in parts]
-    return torch.cat([each.view(len(parts[0]), width) for each, width in flat], dim=1)  # type: ignore[no-any-return]
+    return torch.cat([data.view(len(parts[0]), width) for data, width in flat], dim=1)  # type: ignore[no-any-return]
 
 
 def unpacked(rows: torch.Tensor, likes: Parts) -> Parts:
@@ -39,26 +39,28 @@ def _typed(columns: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def scatter(route: Route, parts: Parts) -> Parts:
-    """Send a row of each token to all ranks that want it; return what arrives here, round by round in order of hops."""
+    """Send a row of each token to all ranks that want it; return arriving rows, round by round in order of hops."""
     torch, _ = import_torch()
     rows = packed(parts)
     arrived: Parts = []
     for number in range(len(route.plan.rounds)):
-        known = torch.cat([rows, *arrived]) if arrived else rows
-        arrived.append(_there(route, route.hops_of(number, known), known))
+        rows_here = torch.cat([rows, *arrived]) if arrived else rows
+        arrived.append(_there(route, route.hops_of(number, rows_here), rows_here))
     return unpacked(torch.cat(arrived) if len(arrived) > 1 else arrived[0], parts)
 
 
 def gather(route: Route, parts: Parts) -> Parts:
-    """Add up, in float32 at least for each hop, what ranks have for tokens; return the sums for this rank's tokens."""
+    """Add up the ranks' rows of each token, in float32 at least; return the sums for this rank's tokens."""
     counts = [int(hops.sizes[ARRIVED]) for hops in route.hops]
     begins = [route.num_tokens, *(route.num_tokens + end for end in accumulate(counts))]
     sums = _zeros(parts, begins[-2])  # What arrives in the last round is sent on by nobody.
     for hops, begin, end in reversed(list(zip(route.hops, begins, begins[1:], strict=False))):
-        given = [part[begin - route.num_tokens : end - route.num_tokens] for part in parts]
+        contributions = [part[begin - route.num_tokens : end - route.num_tokens] for part in parts]
         if end <= begins[-2]:
-            given = [(one[begin:end] + part).to(part.dtype) for one, part in zip(sums, given, strict=True)]
-        _back(route, hops, given, sums)
+            contributions = [
+                (one[begin:end] + part).to(part.dtype) for one, part in zip(sums, contributions, strict=True)
+            ]
+        _back(route, hops, contributions, sums)
     return [one[: route.num_tokens].to(part.dtype) for one, part in zip(sums, parts, strict=True)]
 
 
@@ -68,15 +70,15 @@ def _there(route: Route, hops: RankHops, own: torch.Tensor) -> torch.Tensor:
     areas, index = {OWN: own}, torch.from_numpy(hops.rows).to(own.device)
     areas[ARRIVED] = own.new_empty(int(hops.sizes[ARRIVED]), own.shape[1])
     for step, lists in hops.steps():
-        takes = [each for each in lists if not each.is_send]
-        sends = [(each.peer, areas[each.source][each.of(index)]) for each in lists if each.is_send]
-        sizes = [(each.peer, each.length) for each in takes]
+        takes = [hop for hop in lists if not hop.is_send]
+        sends = [(hop.peer, areas[hop.source][hop.of(index)]) for hop in lists if hop.is_send]
+        sizes = [(hop.peer, hop.length) for hop in takes]
         contents = route.peers.exchange(own, sends, sizes, f"step {step} of a dispatch")
-        for each, content in zip(takes, contents, strict=True):
-            if each.target not in areas:
-                areas[each.target] = own.new_empty(int(hops.sizes[each.target]), own.shape[1])
-            areas[each.target][each.of(index)] = content
-        for source in {each.source for each in lists} - {OWN}:
+        for hop, content in zip(takes, contents, strict=True):
+            if hop.target not in areas:
+                areas[hop.target] = own.new_empty(int(hops.sizes[hop.target]), own.shape[1])
+            areas[hop.target][hop.of(index)] = content
+        for source in {hop.source for hop in lists} - {OWN}:
             areas.pop(source, None)
     return areas[ARRIVED]
 
@@ -88,18 +90,18 @@ def _back(route: Route, hops: RankHops, parts: Parts, total: Parts) -> None:
     rows = areas[ARRIVED]
     index = torch.from_numpy(hops.rows).to(rows.device)
     for step, lists in hops.steps(backwards=True):
-        takes = [each for each in lists if each.is_send]
-        sends = [(each.peer, areas[each.target][each.of(index)]) for each in lists if not each.is_send]
-        sizes = [(each.peer, each.length) for each in takes]
+        takes = [hop for hop in lists if hop.is_send]
+        sends = [(hop.peer, areas[hop.target][hop.of(index)]) for hop in lists if not hop.is_send]
+        sizes = [(hop.peer, hop.length) for hop in takes]
         contents = route.peers.exchange(rows, sends, sizes, f"step {step} of a combine, which counts backwards")
-        for each, content in zip(takes, contents, strict=True):
-            if each.source not in sums:
-                sums[each.source] = _zeros(parts, int(hops.sizes[each.source]))
-            for one, part in zip(sums[each.source], unpacked(content, parts), strict=True):
-                one[each.of(index)] += part  # No place comes twice, so no order is left open.
+        for hop, content in zip(takes, contents, strict=True):
+            if hop.source not in sums:
+                sums[hop.source] = _zeros(parts, int(hops.sizes[hop.source]))
+            for one, part in zip(sums[hop.source], unpacked(content, parts), strict=True):
+                one[hop.of(index)] += part  # No place comes twice, so no order is left open.
         for source in sums.keys() - {OWN}:
             areas[source] = packed([one.to(part.dtype) for one, part in zip(sums.pop(source), parts, strict=True)])
-        for target in {each.target for each in lists} - {ARRIVED}:
+        for target in {hop.target for hop in lists} - {ARRIVED}:
             areas.pop(target, None)
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
-from ...planners.patterns.fixed_pattern import Hops, LinkLoads
+from ...planners.literature.fixed_pattern import Hops, LinkLoads
 from ...planners.trees.problem import TreeProblem
 from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
@@ -47,7 +47,7 @@ class Messages:
 
     @classmethod
     def of(cls, layout: Layout) -> Messages:
-        """No messages yet, in chunks; between pairs, all data is what a rank has on average."""
+        """Begin without messages, in chunks; between pairs, all data is the average of a rank."""
         return cls(Fraction(layout.num_ranks if layout.in_pairs else 1, layout.chunks))
 
     def send(self, sender: int, receiver: int, amount: int, before: Iterable[int], *, adds: bool = False) -> int:
@@ -63,9 +63,9 @@ class Messages:
         self.senders.append(sender)
         self.receivers.append(receiver)
         self.amounts.append(amount)
-        self.levels.append(max((self.levels[each] for each in earlier), default=-above) + above)
+        self.levels.append(max((self.levels[earlier_number] for earlier_number in earlier), default=-above) + above)
         self.adds.append(adds)
-        self.waits.extend((each, number) for each in earlier)
+        self.waits.extend((earlier_number, number) for earlier_number in earlier)
         return number
 
 
@@ -97,6 +97,7 @@ def routed(messages: Messages, topology: Topology) -> Routed:
     tails, heads, capacities, _ = topology.arrays
     shards = np.ones(topology.num_ranks, dtype=np.int64)
     hops, loads = Hops(TreeProblem(topology, "broadcast", tails, heads, capacities, shards)), LinkLoads(capacities)
+    # Shortest and widest routes of each pair.
     choices = {pair: hops.needed(*pair) for pair in sorted(set(pairs)) if pair[0] != pair[1]}
     links: list[tuple[int, ...]] = [()] * len(pairs)
     # Those without a choice come first, so that the others know of them.
@@ -138,7 +139,7 @@ def program_messages(program: Program, order: Order) -> Messages:
     sends: dict[int, int] = {}
     for number in order.sequence:
         site, step, partner = order.sites[number], order.instructions[number], order.partners[number]
-        before = [steps[each] for each in order.before[number]]
+        before = [steps[earlier] for earlier in order.before[number]]
         if step.receives:
             before.append(sends[partner])
         steps[number] = messages.event(site.rank, before)
@@ -150,7 +151,7 @@ def program_messages(program: Program, order: Order) -> Messages:
 
 
 def plan_messages(plan: ExecutionPlan, topology: Topology) -> Messages:
-    """List the messages of an MSCCL++ plan: its puts, and what switches add up and copy."""
+    """List the messages of an MSCCL++ plan: its puts, and sums and copies of switches."""
     return _Signals(plan, topology, Messages.of(layout_of(plan))).run()
 
 
@@ -177,14 +178,14 @@ class _Signals:
     def run(self) -> Messages:
         """Run all thread blocks to their ends."""
         left = {
-            (rank, number): deque(each for each in flat(block) if each.name != "pipeline")
+            (rank, number): deque(operation for operation in flat(block) if operation.name != "pipeline")
             for rank, gpu in enumerate(self._plan.gpus)
             for number, block in enumerate(gpu.thread_blocks)
         }
         while left:
             moved = False
             for block, operations in list(left.items()):
-                while operations and all(self._tokens[each] for each in operations[0].awaited(block[0])):
+                while operations and all(self._tokens[operation] for operation in operations[0].awaited(block[0])):
                     self._run_operation(block, operations.popleft())
                     moved = True
                 if not operations:
@@ -196,8 +197,8 @@ class _Signals:
 
     def _run_operation(self, block: tuple[int, int], operation: Operation) -> None:
         rank, messages = block[0], self._messages
-        taken = [self._tokens[each].popleft() for each in operation.awaited(rank)]
-        before = [each for each in (self._last.get(block), *taken) if each is not None]
+        signals = [self._tokens[token].popleft() for token in operation.awaited(rank)]
+        before = [token for token in (self._last.get(block), *signals) if token is not None]
         here = self._last[block] = messages.event(rank, before)
         kind = operation.channel_type or "memory"
         if operation.name in executor.SWITCH_OPERATIONS:
@@ -225,33 +226,33 @@ class _Signals:
         self._tokens[other[1], other[0], other[2]].append(arrival)
 
     def _switch(self, rank: int, operation: Operation, here: int) -> list[int]:
-        """Add what a switch sums up for a rank, and copies from it; return the copies."""
+        """Add the sums of a switch for a rank, and copies from it; return the copies."""
         gpu, count, messages = self._plan.gpus[rank], operation.sources[0].count, self._messages
         group = gpu.switches[operation.channels[-1]].ranks
         switch = self._switch_of(group, adds=operation.name == "glres")
         # Where switches send copies back, a rank's own data goes to the switch too.
-        reached = [each for each in group if each != rank or self._topology.nodes[switch] in self._topology.loopback]
+        reached = [peer for peer in group if peer != rank or self._topology.nodes[switch] in self._topology.loopback]
         before = [here]
         if operation.name == "glres":
-            parts = [messages.send(each, switch, count, before, adds=True) for each in reached]
+            parts = [messages.send(peer, switch, count, before, adds=True) for peer in reached]
             before = [messages.send(switch, rank, count, parts, adds=rank not in reached)]
         result = messages.send(rank, switch, count, before)
-        return [messages.send(switch, each, count, [result]) for each in reached]
+        return [messages.send(switch, peer, count, [result]) for peer in reached]
 
     def _switch_of(self, group: Sequence[int], *, adds: bool) -> int:
         """Find the switch that copies, and adds if need be, between all ranks of a group; its node's number."""
         topology = self._topology
         linked = {(link.tail, link.head) for link in topology.links}
-        able = topology.multicast & topology.aggregation if adds else topology.multicast
-        ends = [topology.nodes[each] for each in group]
-        found = [
+        capable = topology.multicast & topology.aggregation if adds else topology.multicast
+        ends = [topology.nodes[member] for member in group]
+        candidates = [
             switch
             for switch in topology.switch_nodes
-            if switch in able and all((end, switch) in linked and (switch, end) in linked for end in ends)
+            if switch in capable and all((end, switch) in linked and (switch, end) in linked for end in ends)
         ]
-        if len(found) != 1:
+        if len(candidates) != 1:
             raise UnsupportedError(
-                f"the plan uses a switch channel of {len(ends)} ranks, and {len(found)} switches of {topology.name} "
-                "are linked to all of them and able to do it; expected one"
+                f"the plan uses a switch channel of {len(ends)} ranks, and {len(candidates)} switches of "
+                f"{topology.name} are linked to all of them and able to do it; expected one"
             )
-        return topology.node_index[found[0]]
+        return topology.node_index[candidates[0]]

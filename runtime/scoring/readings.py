@@ -1,4 +1,4 @@
-"""Schedules in files of any kind, Chakra traces included, as messages, with what is known of their data.
+"""Schedules in files of any kind, Chakra traces included, as messages with a verdict on their data.
 
 A trace says how many bytes are sent, and not which.  So nothing can show that the data is right; but a rank that takes
 in, or gives away, fewer bytes than the collective needs shows that it is wrong.
@@ -47,9 +47,13 @@ from .send_lists import check_sends, read_sends, send_messages
 
 SUFFIX = re.compile(r"\.[0-9]{1,6}\.et\Z")
 
+REQUIRED = ("nchannels", "nchunksperloop", "ngpus", "coll")
+TRACES = "Chakra traces"
+UNSAID = "traces say how many bytes are sent, and not which"
+
 
 def trace_prefix(path: Path) -> Path | None:
-    """Return what the names of a set of traces begin with, given that or one of the files; None if it is no set."""
+    """Return the common prefix of a set of traces, given that or one of the files; None if it is no set."""
     if SUFFIX.search(path.name):
         return path.with_name(SUFFIX.sub("", path.name))
     return path if path.name and not path.exists() and _trace_file(path, 0).exists() else None
@@ -64,14 +68,16 @@ def read_traces(prefix: Path, num_ranks: int) -> tuple[Trace, ...]:
     for rank in range(num_ranks):
         if not (missing := _trace_file(prefix, rank)).exists():
             raise FileFormatError(f"{missing} does not exist; expected the traces of all {num_ranks} ranks")
-    if (more := _trace_file(prefix, num_ranks)).exists():
-        raise FileFormatError(f"{more} is there, but the network has {num_ranks} ranks; expected a trace for each")
+    if (extra := _trace_file(prefix, num_ranks)).exists():
+        raise FileFormatError(f"{extra} is there, but the network has {num_ranks} ranks; expected a trace for each")
     return tuple(read_trace(_trace_file(prefix, rank)) for rank in range(num_ranks))
 
 
 def stated(traces: Sequence[Trace], name: str) -> object:
     """Return an attribute of the metadata on which all traces agree; None if they do not."""
-    values = [next((each.value for each in trace.attributes if each.name == name), None) for trace in traces]
+    values = [
+        next((attribute.value for attribute in trace.attributes if attribute.name == name), None) for trace in traces
+    ]
     return values[0] if all(value == values[0] for value in values) else None
 
 
@@ -89,7 +95,7 @@ def trace_messages(traces: Sequence[Trace], num_bytes: int) -> Messages:
     messages, done = Messages(Fraction(1, num_bytes)), dict[int, int]()
     for number in order:
         (rank, node), message = linked.nodes[number], linked.messages[number]
-        waits = [done[each] for each in before[number]]
+        waits = [done[earlier] for earlier in before[number]]
         if message is not None and node.kind == NodeKind.COMM_SEND:
             done[number] = messages.send(message.sender, message.receiver, message.size, waits)
         else:
@@ -110,8 +116,8 @@ def missing_bytes(messages: Messages, collective: Collective, num_ranks: int, ro
     what = f"{collective} of {total} bytes on {num_ranks} ranks needs"
     if collective.is_sharded:
         # Every byte gets to all ranks but one, or has to be added to by as many.
-        needed = total * (num_ranks - 1)
-        return f"{sum(taken_in)} bytes are sent in all; {what} {needed}" if sum(taken_in) < needed else None
+        required = total * (num_ranks - 1)
+        return f"{sum(taken_in)} bytes are sent in all; {what} {required}" if sum(taken_in) < required else None
     for rank in range(num_ranks):
         takes, gives = _needs(collective, num_ranks, rank == root)
         for way, amount, share in (("takes in", taken_in[rank], takes), ("gives away", given_away[rank], gives)):
@@ -127,8 +133,8 @@ def _needs(collective: Collective, num_ranks: int, is_root: bool) -> tuple[Fract
     if collective.has_two_phases:
         return Fraction(1), Fraction(1)
     if collective.in_pairs:
-        others = Fraction(num_ranks - 1, num_ranks)
-        return others, others
+        share = Fraction(num_ranks - 1, num_ranks)
+        return share, share
     # Of a broadcast, others than the root need not give anything away; of a reduce, they need not take anything in.
     gets = is_root == collective.reduces
     return Fraction(gets), Fraction(not gets)
@@ -172,8 +178,8 @@ class Hints(NamedTuple):
     @classmethod
     def of(cls, collective: object, root: int | str | None, num_bytes: int | str | None) -> Hints:
         """Read the values that people gave."""
-        known = None if collective is None else as_collective(collective)
-        return cls(known, root, None if num_bytes is None else as_bytes(num_bytes))
+        record = None if collective is None else as_collective(collective)
+        return cls(record, root, None if num_bytes is None else as_bytes(num_bytes))
 
     def refuse(self, kind: str, *, but: str = "") -> None:
         """Refuse hints that a file of some kind does not need, but for one."""
@@ -213,9 +219,6 @@ def _plan(file: Path, topology: Topology) -> Reading:
     return Reading(PLAN_KIND, plan.collective, data, problem=plan.schedule.problem(plan.collective), plan=plan)
 
 
-REQUIRED = ("nchannels", "nchunksperloop", "ngpus", "coll")
-
-
 def _algorithm(file: Path, topology: Topology) -> Reading:
     """An MSCCL algorithm, as any runtime would run it."""
     findings = Findings()
@@ -247,7 +250,7 @@ def _execute(program: Program, document: Document, queue: Queue, findings: Findi
 
 
 def _order(program: Program, queue: Queue) -> Order | None:
-    """Order the steps, if need be with what connections buffer; None if they wait for each other for ever."""
+    """Order the steps, if need be with the buffers of connections; None if they wait for each other for ever."""
     try:
         return global_order(program)
     except ProgramError:
@@ -259,8 +262,8 @@ def _order(program: Program, queue: Queue) -> Order | None:
 
 def _first(findings: Findings) -> str:
     """Return the worst finding."""
-    found = next(iter(findings))
-    return f"{found.where}: {found.message}" if found.where else found.message
+    finding = next(iter(findings))
+    return f"{finding.where}: {finding.message}" if finding.where else finding.message
 
 
 def _problem(layout: Layout) -> dict[str, Any]:
@@ -296,10 +299,6 @@ def _send_list(file: Path, topology: Topology, hints: Hints) -> Reading:
     return Reading(SENDS_KIND, sends.collective, data, send_messages(sends), problem, in_steps=True)
 
 
-TRACES = "Chakra traces"
-UNSAID = "traces say how many bytes are sent, and not which"
-
-
 def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
     """A set of Chakra traces."""
     traces = read_traces(prefix, topology.num_ranks)
@@ -307,8 +306,8 @@ def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
     collective = hints.collective if own is None else as_collective(own, error=FileFormatError)
     if hints.collective not in (None, collective):
         raise UnsupportedError(f"the traces {prefix} are of {collective}, not {hints.collective}")
-    said = stated(traces, "comm_size")
-    num_bytes = said if hints.num_bytes is None and isinstance(said, int) else hints.num_bytes
+    comm_size = stated(traces, "comm_size")
+    num_bytes = comm_size if hints.num_bytes is None and isinstance(comm_size, int) else hints.num_bytes
     if num_bytes is None or num_bytes < 1:
         raise UnsupportedError(f"the traces {prefix} do not say of how many bytes in all they are; give num_bytes")
     problem: dict[str, Any] = {}
@@ -324,8 +323,8 @@ def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
         return Reading(TRACES, collective, DataCheck("wrong", str(error)), None, problem)
     data = DataCheck("not checked", f"{UNSAID}, nor of which collective; sends match receives, and none waits for ever")
     if collective is not None and not collective.parts_differ:
-        needed = "as many bytes are moved as the collective needs"
-        data = DataCheck("not checked", f"{UNSAID}; sends match receives, none waits for ever, and {needed}")
+        balance = "as many bytes are moved as the collective needs"
+        data = DataCheck("not checked", f"{UNSAID}; sends match receives, none waits for ever, and {balance}")
         if problem_found := missing_bytes(messages, collective, len(traces), problem.get("root")):
             data = DataCheck("wrong", problem_found)
     return Reading(TRACES, collective, data, messages, problem)

@@ -1,4 +1,4 @@
-"""`score`: what a schedule of any origin is worth on a network."""
+"""`score`: data, loads, bandwidth and times of a schedule of any origin on a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, NoAnswerError, UnsupportedError
 from ...planners import PLANNERS, Plan, bound, bound_sizes
-from ...planners.registry import as_planner
+from ...planners.plans.registry import as_planner
 from ...schedules import Bound, Collective, SizeBound
 from ...schedules.timing.run import Rules, TimedSchedule, TimedTransfers, in_steps
 from ...schedules.transfers import Transfers
@@ -45,7 +45,7 @@ class TimedSize(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Score:
-    """What a schedule is worth on a network.
+    """Verdict, loads, bandwidth and times of a schedule on a network.
 
     Attributes
     ----------
@@ -101,14 +101,14 @@ class Score:
     def busiest_links(self) -> tuple[int, ...]:
         """Places in ``topology.links`` of the links that are busy for longest."""
         times = self._link_times()
-        most = max(times, default=Fraction(0))
-        return tuple(place for place, time in enumerate(times) if time == most > 0)
+        longest = max(times, default=Fraction(0))
+        return tuple(place for place, time in enumerate(times) if time == longest > 0)
 
     @property
     def algbw(self) -> Fraction | None:
         """Algorithm bandwidth in GB/s as in nccl-tests, if the busiest link is never idle and latency is left out."""
-        most = max(self._link_times(), default=Fraction(0))
-        return 1 / most if most else None
+        longest = max(self._link_times(), default=Fraction(0))
+        return 1 / longest if longest else None
 
     @property
     def gap(self) -> Fraction | None:
@@ -131,9 +131,9 @@ class Score:
         import pandas as pd
 
         times = self._link_times()
-        most = max(times, default=Fraction(0)) or Fraction(1)
+        longest = max(times, default=Fraction(0)) or Fraction(1)
         rows = [
-            (link.tail, link.head, float(link.bandwidth), float(share), float(time / most))
+            (link.tail, link.head, float(link.bandwidth), float(share), float(time / longest))
             for link, share, time in zip(self.topology.links, self.shares, times, strict=False)
         ]
         return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "share", "busy"])
@@ -201,14 +201,14 @@ def score(
     <Score MSCCL XML, allgather on ring-4: data right, 40.00 GB/s, 40.00 % below the bound>
     """
     as_topology(topology)
-    wanted = as_several_bytes(sizes)
+    byte_sizes = as_several_bytes(sizes)
     as_planner(planner)
     if slices is not None:
         slices = as_whole(slices, "slices")
     reading = read_schedule(path, topology, Hints.of(collective, root, num_bytes))
     if slices is not None and reading.in_steps:
         raise UnsupportedError(f"slices is {slices}, but sends in steps are whole; leave slices out")
-    return _Scorer(name_of(path), topology, reading, slices, as_costs(costs, topology)).score(wanted, planner)
+    return _Scorer(name_of(path), topology, reading, slices, as_costs(costs, topology)).score(byte_sizes, planner)
 
 
 @dataclass(frozen=True)
@@ -228,8 +228,8 @@ class _Scorer:
             return self.reading.plan.schedule.transfers(self.topology), "those of the plan"
         if self.reading.messages is None:
             return None, "none: ranks wait for each other for ever"
-        found = routed(self.reading.messages, self.topology)
-        return found.transfers, found.text
+        routing = routed(self.reading.messages, self.topology)
+        return routing.transfers, routing.text
 
     def score(self, sizes: list[int], planner: str) -> Score:
         """Score the schedule."""
@@ -238,19 +238,19 @@ class _Scorer:
         loads = None if transfers is None else transfers.link_loads(self.topology.num_links)
         unit = Fraction(1) if transfers is None else transfers.unit
         about = (self.path, reading.kind, self.topology, reading.collective, reading.data)
-        made = Score(*about, routes, loads, unit, limit, None, self.costs, (), remark)
-        if made.gap is not None and made.gap < 0:
-            made = _beaten(made)
-        if made.data.outcome == "wrong" or transfers is None:
-            return made
+        result = Score(*about, routes, loads, unit, limit, None, self.costs, (), remark)
+        if result.gap is not None and result.gap < 0:
+            result = _beaten(result)
+        if result.data.outcome == "wrong" or transfers is None:
+            return result
         times, timed = [], self._timed(transfers)
-        for size, least in zip(sizes, self._size_bounds(made, sizes), strict=True):
-            made = self._with_plan(made, planner, size)
+        for size, size_bound in zip(sizes, self._size_bounds(result, sizes), strict=True):
+            result = self._with_plan(result, planner, size)
             ours = None
-            if made.plan is not None:
-                ours = self._time(TimedSchedule(made.plan.schedule, self.topology, Rules(self.costs)), size)[0]
-            times.append(TimedSize(size, *self._time(timed, size), ours, least))
-        return replace(made, times=tuple(times))
+            if result.plan is not None:
+                ours = self._time(TimedSchedule(result.plan.schedule, self.topology, Rules(self.costs)), size)[0]
+            times.append(TimedSize(size, *self._time(timed, size), ours, size_bound))
+        return replace(result, times=tuple(times))
 
     def _bound(self) -> tuple[Bound | None, str]:
         """Return the bound; None with the reason where there is none."""
@@ -259,29 +259,31 @@ class _Scorer:
             return reading.plan.bound, ""
         if collective is None:
             return None, "there is no bound, because the traces do not say of which collective they are"
-        return _tried(lambda: bound(self.topology, collective, **reading.problem), "bound")
+        return _result_or_reason(lambda: bound(self.topology, collective, **reading.problem), "bound")
 
-    def _size_bounds(self, made: Score, sizes: list[int]) -> list[SizeBound | None]:
+    def _size_bounds(self, result: Score, sizes: list[int]) -> list[SizeBound | None]:
         """Bounds at the sizes, where there is one for endless data."""
-        collective = made.collective
-        if collective is None or made.bound is None:
+        collective = result.collective
+        if collective is None or result.bound is None:
             return [None] * len(sizes)
         problem, costs = self.reading.problem, self.costs
-        found, _ = _tried(lambda: bound_sizes(self.topology, collective, sizes, costs=costs, **problem), "bound")
-        return found or [None] * len(sizes)
-
-    def _with_plan(self, made: Score, planner: str, size: int) -> Score:
-        """Add collopt's plan for a size, if it is not there or is another one for each size."""
-        collective, chosen = made.collective, PLANNERS[planner]
-        if collective is None or not chosen.plans(collective):
-            return made
-        for_size = {"size": size} if chosen.takes(collective, "size") else {}
-        if made.remark or (made.plan is not None and not for_size):
-            return made
-        found, remark = _tried(
-            lambda: chosen(self.topology, collective, **for_size, **self.reading.problem), f"plan by {planner}"
+        bounds, _ = _result_or_reason(
+            lambda: bound_sizes(self.topology, collective, sizes, costs=costs, **problem), "bound"
         )
-        return replace(made, plan=found, remark=remark)
+        return bounds or [None] * len(sizes)
+
+    def _with_plan(self, result: Score, planner: str, size: int) -> Score:
+        """Add collopt's plan for a size, if it is not there or is another one for each size."""
+        collective, planner_entry = result.collective, PLANNERS[planner]
+        if collective is None or not planner_entry.plans(collective):
+            return result
+        for_size = {"size": size} if planner_entry.takes(collective, "size") else {}
+        if result.remark or (result.plan is not None and not for_size):
+            return result
+        new_plan, remark = _result_or_reason(
+            lambda: planner_entry(self.topology, collective, **for_size, **self.reading.problem), f"plan by {planner}"
+        )
+        return replace(result, plan=new_plan, remark=remark)
 
     def _timed(self, transfers: Transfers) -> TimedTransfers:
         """Transfers of the file, to be run."""
@@ -306,18 +308,18 @@ class _Scorer:
         return float(run.time), run.slices
 
 
-def _tried(make: Callable[[], Any], what: str) -> tuple[Any, str]:
-    """Return what `make` does; or None and the reason."""
+def _result_or_reason(make: Callable[[], Any], what: str) -> tuple[Any, str]:
+    """Return the result of `make`, or None and the reason."""
     try:
         return make(), ""
     except (BoundError, NoAnswerError, UnsupportedError) as error:
         return None, f"there is no {what}: {error}"
 
 
-def _beaten(made: Score) -> Score:
+def _beaten(result: Score) -> Score:
     """Explain a bandwidth above the bound: of traces, whose data nobody has seen."""
-    what = f"{bandwidth_text(made.algbw or 0, 2)} would beat the bound of {bandwidth_text(made.bound.algbw, 2)}"  # type: ignore[union-attr] # there is one
-    if made.collective is not None and made.collective.is_sharded:
+    what = f"{bandwidth_text(result.algbw or 0, 2)} would beat the bound of {bandwidth_text(result.bound.algbw, 2)}"  # type: ignore[union-attr] # there is one
+    if result.collective is not None and result.collective.is_sharded:
         remark = f"{what} for shards of one size, so shards differ in size, or data is missing"
-        return replace(made, bound=None, remark=remark)
-    return replace(made, data=DataCheck("wrong", f"{what}, so data is missing"))
+        return replace(result, bound=None, remark=remark)
+    return replace(result, data=DataCheck("wrong", f"{what}, so data is missing"))

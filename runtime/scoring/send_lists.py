@@ -89,8 +89,8 @@ def _rows(text: str, where: str) -> list[Row]:
     header = cells[0]
     for name in header:
         if name not in COLUMNS or header.count(name) > 1:
-            wrong = "is there twice" if name in COLUMNS else "is not known"
-            raise FileFormatError(f"{where}: column {shown(name)} {wrong}; expected {', '.join(COLUMNS)}, each once")
+            problem = "is there twice" if name in COLUMNS else "is not known"
+            raise FileFormatError(f"{where}: column {shown(name)} {problem}; expected {', '.join(COLUMNS)}, each once")
     rows = list[Row]()
     for (number, _), row in zip(lines[1:], cells[1:], strict=False):
         if len(row) != len(header):
@@ -118,14 +118,14 @@ class _Reader:
             raise self._fail(f"lists are not for {collective}, whose parts differ in size; expected another collective")
         return collective
 
-    def _checked_root(self, given: int | str | None) -> int | None:
+    def _checked_root(self, root: int | str | None) -> int | None:
         if not self._collective.has_one_root:
-            if given is not None:
+            if root is not None:
                 raise self._fail(f"{self._collective} has no root; leave it out")
             return None
-        if given is None:
+        if root is None:
             raise self._fail(f"the list does not say from or to which root the {self._collective} is; give it")
-        return self._rank(given, "root")
+        return self._rank(root, "root")
 
     def _rank(self, value: object, what: str) -> int:
         number = rank_number(self._topology.compute_nodes, value)
@@ -149,8 +149,8 @@ class _Reader:
         for name in REQUIRED:
             if name not in row:
                 raise self._fail(f"{place} has no {name}")
-        found = CHUNKS.fullmatch(row["chunk"])
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        match = CHUNKS.fullmatch(row["chunk"])
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last < MAX_CHUNKS:
             raise self._fail(f"chunk of {place} is {shown(row['chunk'])}; expected a number, or a range such as 0-3")
         return first, last
@@ -170,12 +170,12 @@ class _Reader:
     def _begin(self, place: str, row: Mapping[str, str]) -> int:
         """Place of the shard, or of the part of a pair, among all of them."""
         collective, begin = self._collective, 0
-        wanted = {"owner": collective.is_sharded or collective.in_pairs, "target": collective.in_pairs}
-        for name, needed in wanted.items():
-            if (name in row) != needed:
-                has, does = ("no", "needs") if needed else ("a", "does not have")
+        expected = {"owner": collective.is_sharded or collective.in_pairs, "target": collective.in_pairs}
+        for name, is_expected in expected.items():
+            if (name in row) != is_expected:
+                has, does = ("no", "needs") if is_expected else ("a", "does not have")
                 raise self._fail(f"{place} has {has} {name}, which {collective} {does}")
-            if needed:
+            if is_expected:
                 begin = begin * self._topology.num_ranks + self._rank(row[name], f"{name} of {place}")
         return begin
 
@@ -201,25 +201,25 @@ def check_sends(sends: SendList) -> None:
     """Execute the sends; raise `ProgramError` for a chunk that its sender does not have, or wrong data at the end."""
     layout = layout_of(sends)
     inputs = symbolic_inputs(layout)
-    held: list[dict[int, Contents]] = []
+    contents: list[dict[int, Contents]] = []
     for rank, own in enumerate(inputs):
         begin, end = layout.input_range(rank)
-        held.append(dict(zip(range(begin, end), own[:, 0], strict=True)))
+        contents.append(dict(zip(range(begin, end), own[:, 0], strict=True)))
     for step, group in groupby(sends.sends, key=lambda send: send.step):
-        _run_step(step, list(group), held, layout)
+        _run_step(step, list(group), contents, layout)
     for rank, expected in enumerate(expected_outputs(layout, inputs)):
-        for chunk, wanted in zip(layout.output_chunks(rank), expected[:, 0], strict=True):
-            found = held[rank].get(chunk)
-            if found != wanted:
-                ends = "without it" if found is None else f"with {describe_contents(found, layout)}"
-                raise ProgramError(f"rank {rank} ends {ends}; expected {describe_contents(wanted, layout)}")
+        for chunk, required in zip(layout.output_chunks(rank), expected[:, 0], strict=True):
+            content = contents[rank].get(chunk)
+            if content != required:
+                ends = "without it" if content is None else f"with {describe_contents(content, layout)}"
+                raise ProgramError(f"rank {rank} ends {ends}; expected {describe_contents(required, layout)}")
 
 
-def _run_step(step: int, sends: list[Send], held: list[dict[int, Contents]], layout: Layout) -> None:
+def _run_step(step: int, sends: list[Send], contents: list[dict[int, Contents]], layout: Layout) -> None:
     arrived: dict[tuple[int, int], tuple[Send, Contents]] = {}
     for send in sends:
         for chunk in range(send.first, send.first + send.length):
-            what = held[send.sender].get(chunk)
+            what = contents[send.sender].get(chunk)
             if what is None:
                 raise ProgramError(
                     f"{send.where}: rank {send.sender} sends in step {step} {layout.chunk_name(chunk)}, which it "
@@ -237,8 +237,8 @@ def _run_step(step: int, sends: list[Send], held: list[dict[int, Contents]], lay
                     )
             arrived[key] = send, what
     for (receiver, chunk), (send, what) in arrived.items():
-        before = held[receiver].get(chunk)
-        held[receiver][chunk] = before + what if send.adds and before is not None else what
+        before = contents[receiver].get(chunk)
+        contents[receiver][chunk] = before + what if send.adds and before is not None else what
 
 
 def send_messages(sends: SendList) -> Messages:
@@ -250,13 +250,13 @@ def send_messages(sends: SendList) -> Messages:
         brought = []
         for send in group:
             chunks = range(send.first, send.first + send.length)
-            before = [each for chunk in chunks for each in arrivals[send.sender, chunk]]
+            before = [arrival for chunk in chunks for arrival in arrivals[send.sender, chunk]]
             number = messages.send(send.sender, send.receiver, send.length, before, adds=send.adds)
             messages.levels[number] = step
             brought.append((send, number, chunks))
         for send, number, chunks in brought:
             for chunk in chunks:
-                # A copy replaces what came before; sums need all that came.
+                # A copy replaces earlier data; a sum needs all contributions.
                 kept = arrivals[send.receiver, chunk] if send.adds else []
                 arrivals[send.receiver, chunk] = [*kept, number]
     return messages

@@ -12,10 +12,10 @@ import numpy as np
 
 from ...errors import ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from ...planners import Plan, load_plan, plan
-from ...planners.failures.folder import INDEX, PlanFolder
-from ...planners.patterns.fast import boxes_of, nic_rates
-from ...planners.patterns.fixed_pattern import Hops
+from ...planners.literature.fast import boxes_of, nic_rates
+from ...planners.literature.fixed_pattern import Hops
 from ...planners.trees.problem import check_reachable, tree_problem
+from ...planners.what_if.folder import INDEX, PlanFolder
 from ...schedules import ALLGATHER, Collective
 from ...topologies import Topology, read_topology
 from ...topologies.network.failures import Failure
@@ -23,6 +23,8 @@ from ..execution.agreement import digest
 from ..execution.arguments import import_torch
 from ..execution.execute import program_of
 from .settings import FAILURE_VARIABLES, BackendSettings, told_failures
+
+FAILURE_CALLS = 16  # Calls from one comparison of the ranks' failures to the next
 
 
 class Request(NamedTuple):
@@ -40,8 +42,8 @@ class PlanCache:
         self.num_ranks = num_ranks
         self.slices = settings.slices
         self.folder = None if settings.plans is None else Path(settings.plans)
-        known = settings.topology
-        self.topology = known if known is None or isinstance(known, Topology) else read_topology(known)
+        topology = settings.topology
+        self.topology = topology if topology is None or isinstance(topology, Topology) else read_topology(topology)
         self._other_sizes: set[int] = set()
         watches = any(map(os.environ.get, FAILURE_VARIABLES))
         self._digest = hashlib.sha256(f"{settings.slices} {settings.min_bytes} {watches}".encode())
@@ -80,7 +82,7 @@ class PlanCache:
         return self._planned_here[key]
 
     def switch(self, failures: str) -> None:
-        """Plan for what failures, one in a line, leave of the network; `ColloptError` if ranks cannot go on then."""
+        """Plan for the network after failures, one in a line; raise `ColloptError` if the ranks cannot go on."""
         assert self._intact is not None  # Or it would not watch failures.
         failure = Failure.read(self._intact, failures.splitlines())
         left = failure.applied(self._intact)
@@ -122,65 +124,67 @@ class PlanCache:
             if self._folder is not None:  # which has checked them, and loads plans when they are picked
                 continue
             try:
-                found = load_plan(path)
+                candidate = load_plan(path)
             except UnsupportedError as error:  # such as of a collective that nobody registered
                 self.ignored.append(f"{path.name}: {str(error).removeprefix(f'{path}: ')}")
                 continue
-            if found.collective.parts_differ:
-                self.ignored.append(f"{path.name}: calls of {found.collective} are not run by plans")
+            if candidate.collective.parts_differ:
+                self.ignored.append(f"{path.name}: calls of {candidate.collective} are not run by plans")
                 continue
-            if found.topology.num_ranks != self.num_ranks:
-                self._other_sizes.add(found.topology.num_ranks)
+            if candidate.topology.num_ranks != self.num_ranks:
+                self._other_sizes.add(candidate.topology.num_ranks)
                 continue
-            self._check_network(path.name, found, kept)
-            kept.append((path.name, found))
+            self._check_network(path.name, candidate, kept)
+            kept.append((path.name, candidate))
         return kept
 
-    def _check_network(self, name: str, found: Plan, before: list[tuple[str, Plan]]) -> None:
+    def _check_network(self, name: str, candidate: Plan, before: list[tuple[str, Plan]]) -> None:
         """Refuse a plan whose network differs from that of the other plans."""
-        known = self.topology
+        network = self.topology
         of = "the topology given"
-        if known is None or known.num_ranks != self.num_ranks:
+        if network is None or network.num_ranks != self.num_ranks:
             if not before:
                 return
-            of, known = before[0][0], before[0][1].topology
-        if found.topology.digest != known.digest:
+            of, network = before[0][0], before[0][1].topology
+        if candidate.topology.digest != network.digest:
             raise TopologyError(
-                f"{name} is for another network of {self.num_ranks} ranks, {_description(found.topology)}, than {of}, "
-                f"{_description(known)}; keep the plans for one network in a folder"
+                f"{name} is for another network of {self.num_ranks} ranks, {_description(candidate.topology)}, than "
+                f"{of}, {_description(network)}; keep the plans for one network in a folder"
             )
 
     def _suitable(self, collective: Collective, root: int | None) -> list[Plan]:
-        return [each for each, of_root in self._lowered.get(collective, ()) if of_root == root]
+        return [candidate for candidate, of_root in self._lowered.get(collective, ()) if of_root == root]
 
     @cached_property
     def _lowered(self) -> dict[Collective, list[tuple[Plan, int | None]]]:
         """Plans with equal shards that can be lowered, and their roots."""
         plans: dict[Collective, list[tuple[Plan, int | None]]] = {}
-        for _, each in self._plans:
+        for _, candidate in self._plans:
             try:
-                layout = program_of(each).layout
+                layout = program_of(candidate).layout
             except ColloptError:
                 continue
-            if not each.collective.is_sharded or len(set(layout.shards)) == 1:
-                plans.setdefault(each.collective, []).append((each, layout.root))
+            if not candidate.collective.is_sharded or len(set(layout.shards)) == 1:
+                plans.setdefault(candidate.collective, []).append((candidate, layout.root))
         return plans
 
     def _fastest(self, request: Request) -> Plan:
         """Choose the plan with the least predicted time; ties go to the first file name."""
         size, slices = request.num_bytes, self.slices
         suitable = self._suitable(request.collective, request.root)
-        return min(suitable, key=lambda each: each.estimate(size, slices if each.schedule.num_trees else None))
+        return min(
+            suitable, key=lambda candidate: candidate.estimate(size, slices if candidate.schedule.num_trees else None)
+        )
 
     def _planned(self, collective: Collective, root: int | None) -> Plan | str:
         assert self.topology is not None  # `find` has looked.
         options: dict[str, Any] = {} if root is None else {"root": root}
         try:
-            made = self._picked(collective, root) or plan(self.topology, collective, **options)
-            program_of(made)
+            new_plan = self._picked(collective, root) or plan(self.topology, collective, **options)
+            program_of(new_plan)
         except ColloptError as error:
             return f"no plan of it can be made or run on {self.topology.name}: {error}"
-        return made
+        return new_plan
 
     def _picked(self, collective: Collective, root: int | None) -> Plan | None:
         """Pick the plan after the failure from the folder, if that has one."""
@@ -194,14 +198,18 @@ class PlanCache:
     def _missing_reason(self, request: Request) -> str:
         """Return why no plan was found, and which plans there are."""
         where = "the topology given" if self.folder is None else str(self.folder)
-        there = sorted({each.name + _root_text(root) for each, plans in self._lowered.items() for _, root in plans})
+        there = sorted(
+            {collective.name + _root_text(root) for collective, plans in self._lowered.items() for _, root in plans}
+        )
         if there:
-            wanted = f"it{_root_text(request.root)}"
-            return f"{where} has no plan of {wanted}; those that can be run here are of {', '.join(there)}"
+            target = f"it{_root_text(request.root)}"
+            return f"{where} has no plan of {target}; those that can be run here are of {', '.join(there)}"
         if self.topology is not None:
             self._other_sizes.add(self.topology.num_ranks)
-        others = ", ".join(map(str, sorted(self._other_sizes - {self.num_ranks})))
-        return f"{where} has nothing that can be run on {self.num_ranks} ranks" + f", only for {others}" * bool(others)
+        other_sizes = ", ".join(map(str, sorted(self._other_sizes - {self.num_ranks})))
+        return f"{where} has nothing that can be run on {self.num_ranks} ranks" + f", only for {other_sizes}" * bool(
+            other_sizes
+        )
 
 
 def _root_text(root: int | None) -> str:
@@ -211,9 +219,6 @@ def _root_text(root: int | None) -> str:
 def _description(topology: Topology) -> str:
     """Name a network with its digest."""
     return f"{topology} (digest {topology.digest[:12]})"
-
-
-FAILURE_CALLS = 16  # of which one compares what ranks are told
 
 
 class FailureWatch:
@@ -229,14 +234,14 @@ class FailureWatch:
         self._calls += 1
         if self._calls % FAILURE_CALLS != 1:
             return ""
-        told = told_failures()
+        failures = told_failures()
         problem = ""
-        if not self._is_same(digest(told.encode())):
+        if not self._is_same(digest(failures.encode())):
             problem = "ranks are told of different failures"
-        elif told != self._told:
-            self._told = told
+        elif failures != self._told:
+            self._told = failures
             try:
-                self._cache.switch(told)
+                self._cache.switch(failures)
             except ColloptError as error:
                 problem = str(error)
         return problem and f"{problem}; the plans stay those for {self._cache.failure}"

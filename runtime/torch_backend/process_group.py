@@ -50,6 +50,8 @@ _logged: set[str] = set()
 _destroyed: list[Any] = []
 """Wrapped groups of destroyed groups that no model holds any more; Python destroys them when the next group is made."""
 
+BACKEND_NAMES = {"cpu": "gloo", "cuda": "nccl"}  # Wrapped backends by type of device
+
 
 def in_place(collective: Collective, options: Callable[[], Any]) -> Callable[..., Any]:
     """Return the method of a collective that changes its tensor: of all ranks, or of the root or the others."""
@@ -181,7 +183,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def alltoall(self, output_tensors: list[Any], input_tensors: list[Any], opts: Any = None) -> Any:
         """Send every rank a tensor."""
         opts = opts or dist.AllToAllOptions()
-        uniform = len({(each.dtype, each.device) for each in (*output_tensors, *input_tensors)}) == 1
+        uniform = len({(tensor.dtype, tensor.device) for tensor in (*output_tensors, *input_tensors)}) == 1
         if uniform and self._can_exchange(input_tensors[0]):
             buffer, own = output_tensors[0].new_empty(sum(sizes := sizes_of(output_tensors))), flatten(input_tensors)
             done = partial(unflatten, buffer, output_tensors)
@@ -224,7 +226,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         return uniform
 
     def _plan_for(self, collective: Collective, buffer: Any, elements: int, opts: Any) -> Plan | None:
-        """Choose a plan by what is equal on all ranks; log the reason if there is none."""
+        """Choose a plan by values that are equal on all ranks; log the reason if there is none."""
         num_bytes = elements * buffer.element_size()
         # Neither Gloo nor NCCL has 16-bit integers.
         is_small = num_bytes < max(1, self._settings.min_bytes) and buffer.dtype != torch.int16
@@ -235,11 +237,11 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             self._warn_once(problem)
         root = opts.rootRank if collective.has_one_root else None
         reason = self._fallback_reason(collective, buffer, opts)
-        found = reason or self._cache.find(Request(collective, max(1, num_bytes), root))
-        if isinstance(found, str):
-            self._fall_back(collective, found)
+        choice = reason or self._cache.find(Request(collective, max(1, num_bytes), root))
+        if isinstance(choice, str):
+            self._fall_back(collective, choice)
             return None
-        return found
+        return choice
 
     def _fallback_reason(self, collective: Collective, buffer: Any, opts: Any) -> str | None:
         """Return why no plan applies, or None."""
@@ -289,10 +291,10 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         check_process(self)
         if self._is_destroyed:
             raise UnsupportedError("the group has been destroyed; make another one")
-        found = device if device in self._devices else self._devices[-1]
-        if found not in self._plan_groups:
-            self._plan_groups[found] = create_plan_group(self._options, self._ranks, found)
-        return self._plan_groups[found]
+        kind = device if device in self._devices else self._devices[-1]
+        if kind not in self._plan_groups:
+            self._plan_groups[kind] = create_plan_group(self._options, self._ranks, kind)
+        return self._plan_groups[kind]
 
     def shutdown(self) -> None:
         """Shut down all backends; `destroy_process_group` calls this."""
@@ -306,12 +308,9 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def abort(self) -> None:
         """Abort all communication."""
         self._is_destroyed = True
-        for each in self._plan_groups.values():
-            each.abort()
+        for group in self._plan_groups.values():
+            group.abort()
         self._wrapped.abort()
-
-
-BACKEND_NAMES = {"cpu": "gloo", "cuda": "nccl"}  # Wrapped backends by type of device
 
 
 def available_devices() -> tuple[str, ...]:
@@ -319,7 +318,7 @@ def available_devices() -> tuple[str, ...]:
     there = {"cpu": dist.is_gloo_available(), "cuda": dist.is_nccl_available() and torch.cuda.is_available()}
     if not any(there.values()):
         raise UnsupportedError("this build of torch has neither gloo nor nccl, which the collopt backend wraps")
-    return tuple(device for device, found in there.items() if found)
+    return tuple(device for device, is_available in there.items() if is_available)
 
 
 def create_group(options: Any, prefix: str, backends: dict[str, Any]) -> Any:
@@ -342,36 +341,36 @@ def create_backend(options: Any, prefix: str, device: str, nccl_options: object 
     """Create the backend for one device type, which connects this rank to the others of its group."""
     store = dist.PrefixStore(f"{prefix}{device}/", options.store)
     if device == "cpu":
-        made = dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
+        backend = dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
     else:
         nccl = dist.ProcessGroupNCCL
-        chosen = nccl_options if isinstance(nccl_options, nccl.Options) else nccl.Options()
-        chosen._timeout = options.timeout
-        chosen.global_ranks_in_group = options.global_ranks_in_group
-        chosen.group_name = f"{options.group_id}{prefix}"
-        made = nccl(store, options.group_rank, options.group_size, chosen)
-    made._set_sequence_number_for_group()
-    return made
+        nccl_settings = nccl_options if isinstance(nccl_options, nccl.Options) else nccl.Options()
+        nccl_settings._timeout = options.timeout
+        nccl_settings.global_ranks_in_group = options.global_ranks_in_group
+        nccl_settings.group_name = f"{options.group_id}{prefix}"
+        backend = nccl(store, options.group_rank, options.group_size, nccl_settings)
+    backend._set_sequence_number_for_group()
+    return backend
 
 
 def create_plan_group(options: Any, ranks: list[int], device: str) -> Any:
     """Create a second group of the same ranks, for the messages of plans on one device type.
 
     `new_group` cannot be used: only members call this, and it names groups by counting those of each member, which may
-    differ.  So only what sending and receiving need is registered with torch; `destroy_plan_group` removes it.
+    differ.  So only the entries for sending and receiving are registered with torch; `destroy_plan_group` removes them.
     """
     prefix = "collopt-plans/"
-    made = create_group(options, prefix, {device: create_backend(options, prefix, device)})
-    made._set_group_name(f"{options.group_id}-{prefix}{device}")
+    group = create_group(options, prefix, {device: create_backend(options, prefix, device)})
+    group._set_group_name(f"{options.group_id}-{prefix}{device}")
     world = dist.distributed_c10d._world
-    world.pg_map[made] = (BACKEND_NAMES[device], options.store)
-    world.pg_group_ranks[made] = {rank: at for at, rank in enumerate(ranks)}
-    return made
+    world.pg_map[group] = (BACKEND_NAMES[device], options.store)
+    world.pg_group_ranks[group] = {rank: at for at, rank in enumerate(ranks)}
+    return group
 
 
-def destroy_plan_group(made: Any) -> None:
+def destroy_plan_group(group: Any) -> None:
     """Shut down a group of `create_plan_group`, and remove it from torch's registry."""
-    made.shutdown()
+    group.shutdown()
     world = dist.distributed_c10d._world
-    world.pg_map.pop(made, None)
-    world.pg_group_ranks.pop(made, None)
+    world.pg_map.pop(group, None)
+    world.pg_group_ranks.pop(group, None)

@@ -1,4 +1,4 @@
-"""Settings of the groups of the ``collopt`` backend, what each rank is told of failures, and comparison of both."""
+"""Settings of the groups of the ``collopt`` backend, failures named in the environment, and comparison of settings."""
 
 import os
 from dataclasses import dataclass, replace
@@ -18,17 +18,20 @@ TOPOLOGY_VARIABLE = "COLLOPT_TOPOLOGY"
 FAILURE_VARIABLES = ("COLLOPT_FAILURES", "COLLOPT_FAILURES_FILE")
 """What has failed, and a file that says so, which may change while ranks run; `Failure` has the form."""
 
+AGREED = "fine"
+REFUSED_PREFIX = "refused: "
+
 
 def told_failures() -> str:
     """Return the failures that this rank is told of now, one in a line."""
-    told, path = map(os.environ.get, FAILURE_VARIABLES)
+    listed, path = map(os.environ.get, FAILURE_VARIABLES)
     try:
-        written = Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
+        file_text = Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
     except FileNotFoundError:
-        written = ""
+        file_text = ""
     except OSError as error:
-        written = str(error)  # which is no failure, and refused as such
-    lines = (line.strip() for line in f"{told or ''}\n{written}".splitlines())
+        file_text = str(error)  # It is refused later, as it is not the name of a failure.
+    lines = (line.strip() for line in f"{listed or ''}\n{file_text}".splitlines())
     return "\n".join(filter(None, lines))
 
 
@@ -119,10 +122,6 @@ def settings_of(options: object) -> BackendSettings:
     return settings
 
 
-AGREED = "fine"
-REFUSED_PREFIX = "refused: "
-
-
 def compare_digests(store: Any, rank: int, size: int, digest: str | ColloptError) -> None:
     """Compare the ranks' digests through the store; raise on every rank if they differ or one rank has an error."""
     own = f"{REFUSED_PREFIX}{digest}" if isinstance(digest, ColloptError) else digest
@@ -131,7 +130,7 @@ def compare_digests(store: Any, rank: int, size: int, digest: str | ColloptError
         name = f"collopt-{store.add(f'collopt-turn-{rank}', 1)}"
         store.set(f"{name}-{rank}", own)
         if rank == 0:
-            digests = [store.get(f"{name}-{each}").decode() for each in range(size)]
+            digests = [store.get(f"{name}-{peer}").decode() for peer in range(size)]
             store.set(f"{name}-verdict", _verdict(digests))
         verdict = store.get(f"{name}-verdict").decode()
     except RuntimeError as error:
@@ -145,11 +144,11 @@ def compare_digests(store: Any, rank: int, size: int, digest: str | ColloptError
 
 
 def _verdict(digests: list[str]) -> str:
-    for rank, each in enumerate(digests):
-        if each.startswith(REFUSED_PREFIX):
-            return f"rank {rank} has {each}"
-    for rank, each in enumerate(digests):
-        if each != digests[0]:
+    for rank, digest in enumerate(digests):
+        if digest.startswith(REFUSED_PREFIX):
+            return f"rank {rank} has {digest}"
+    for rank, digest in enumerate(digests):
+        if digest != digests[0]:
             return (
                 f"ranks 0 and {rank} have different plans or settings for the collopt backend; give all ranks the same "
                 "files and the same arguments of configure"

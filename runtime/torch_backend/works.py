@@ -4,7 +4,7 @@ Facts about torch that this rests on (torch 2.13):
 
 - A work that torch makes of a future drops the future's error in `wait`.  So ours is a subclass, whose `wait` torch
   calls from C++ too; a C++ caller that waits for its future instead, as DDP does, gets the error there.
-- That future must get its error from a callback: what Python calls ``set_exception`` is a value in C++.
+- That future must get its error from a callback: C++ takes the argument of ``set_exception`` for a value.
 - `wait` without a timeout arrives as a timeout of 0.
 - ``asyncOp`` is False if the caller will wait at once; C++ callers leave it True.
 """
@@ -48,7 +48,7 @@ class PlannedWork(Work):  # type: ignore[misc]
 
 
 class Tensors(NamedTuple):
-    """Output and input of a call; where these are copies, what it is for, and what copies the output back."""
+    """Output and input of a call; where these are copies, the caller's tensors and the function that fills them."""
 
     output: Any
     input: Any
@@ -59,15 +59,15 @@ class Tensors(NamedTuple):
 def run_prepared(
     prepare: Callable[[Any, Any], tuple[Any, Callable[[], None] | None]], tensors: Tensors, *, synchronous: bool
 ) -> Any:
-    """Run, or start, what `prepare` returns for a contiguous output and input: a call, and its job if it has one."""
-    output, given, results, on_complete = tensors
+    """Run or start the job, if any, of the call that `prepare` returns for a contiguous output and input."""
+    output, argument, results, on_complete = tensors
     results = results or [output]
     for tensor in (output, *results):
         check_writable(tensor)
     # Unlike no_grad this also lets us write to tensors that were made so.
     with torch.inference_mode():
         target = contiguous(output)
-        source = target if given is output else contiguous(given)
+        source = target if argument is output else contiguous(argument)
     call, job = prepare(target, source)
 
     def copy_back() -> None:
@@ -106,7 +106,7 @@ def list_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Any, *args: Any, **named: Any) -> Any:
         if named.keys() - {"opts"} or any(
-            isinstance(each, (torch.Tensor, dist.ReduceOp.RedOpType, int)) for each in args
+            isinstance(argument, (torch.Tensor, dist.ReduceOp.RedOpType, int)) for argument in args
         ):
             return getattr(ProcessGroup, method.__name__)(self, *args, **named)
         return method(self, *args, **named)
@@ -139,7 +139,9 @@ def check_writable(tensor: Any) -> None:
 
 def are_uniform(tensors: Sequence[Any], one: Any) -> bool:
     """Whether all tensors have the number of elements, type and device of `one`."""
-    return all((each.numel(), each.dtype, each.device) == (one.numel(), one.dtype, one.device) for each in tensors)
+    return all(
+        (tensor.numel(), tensor.dtype, tensor.device) == (one.numel(), one.dtype, one.device) for tensor in tensors
+    )
 
 
 def sizes_of(tensors: Sequence[Any]) -> list[int]:

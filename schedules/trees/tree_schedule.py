@@ -1,5 +1,7 @@
 """What schedules of trees have in common: their trees as items, the chunks that these carry, and figures of them."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

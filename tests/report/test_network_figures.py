@@ -14,7 +14,6 @@ from matplotlib.colors import to_hex
 
 import collopt
 from collopt import Topology, topologies
-from collopt.errors import MissingDependencyError, UnsupportedError
 from collopt.report import node_layout, save_figure, topology_figure
 from collopt.report.figures.network import LINK_COLOR, WITNESS_COLOR
 
@@ -131,17 +130,6 @@ def test_arrowheads_point_where_the_witness_counts() -> None:
     assert len(drawn(figure, "arrowheads").get_paths()) == 4
 
 
-def test_names_are_text_and_nothing_else(tmp_path: Path) -> None:
-    """Dollar signs do not begin formulas, and long names are wrapped."""
-    star = [(f"host$_{rank}/gpu$", "sw$x^{$", 1) for rank in range(4)]
-    network = Topology.from_links(
-        star, compute=[rank for rank, _, _ in star], switches=["sw$x^{$"], bidirectional=True, name="long $x^{ " * 20
-    )
-    figure = topology_figure(network)
-    save_figure(figure, tmp_path / "names.svg")
-    assert "\n" in figure.axes[0].get_title()
-
-
 @pytest.mark.parametrize("suffix", ["svg", "png", pytest.param("pdf", marks=pytest.mark.slow)])
 def test_the_same_network_is_the_same_file(suffix: str, tmp_path: Path) -> None:
     """Layout and identifiers are not random."""
@@ -149,21 +137,3 @@ def test_the_same_network_is_the_same_file(suffix: str, tmp_path: Path) -> None:
         topology = topologies.mi250(boxes=2)
         save_figure(topology_figure(topology, collopt.bound(topology, "allgather")), tmp_path / f"{name}.{suffix}")
     assert (tmp_path / f"one.{suffix}").read_bytes() == (tmp_path / f"two.{suffix}").read_bytes()
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    """No topology, no bound, or a bound about another network."""
-    torus, ring = topologies.torus(3, 3), topologies.ring(4)
-    with pytest.raises(UnsupportedError, match="the topology is 'torus'; expected a Topology"):
-        topology_figure("torus")  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match="the bound is 4; expected a Bound"):
-        topology_figure(torus, 4)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match=r"the bound is about .*ring-4.*; expected one about .*torus-3x3"):
-        topology_figure(torus, collopt.bound(ring, "allgather"))
-
-
-def test_missing_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an extra."""
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[plot\]'"):
-        topology_figure(topologies.ring(4))

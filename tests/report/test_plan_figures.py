@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,6 @@ pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
 import collopt
 from collopt import Plan, topologies
-from collopt.errors import UnsupportedError
 from collopt.report import (
     bandwidth_figure,
     curve_table,
@@ -150,27 +148,6 @@ def test_of_many_trees_the_heaviest_four_are_drawn() -> None:
     assert len(weights) > 4
     drawn = [int(axes.get_title().split()[2]) for axes in figure.axes]
     assert sorted(weights[drawn], reverse=True) == sorted(weights, reverse=True)[:4]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: tree_figure(steps()), "the plan by 'bfb' consists of steps; expected one of trees"),
-        (lambda: tree_figure(trees(), root=16), "root is 16, which has no trees; expected the number or name"),
-        (lambda: tree_figure(trees(), root=True), "root is True, which has no trees"),
-        (lambda: tree_figure(trees(), root="gpu0"), "root is 'gpu0', which has no trees; .* such as box0/gpu0"),
-        (lambda: tree_figure(trees(), tree=99), "tree is 99; expected a whole number from 1 to"),
-        (lambda: tree_figure(trees(), tree=0), "tree is 0; expected a whole number from 1 to"),
-        (lambda: tree_figure(trees(), tree="0"), "tree is '0'; expected a whole number"),  # type: ignore[arg-type]
-        (lambda: utilization_figure("plan"), "the plan is 'plan'; expected a Plan"),  # type: ignore[arg-type]
-        (lambda: gantt_figure(steps(), "many"), "size 'many' is not understood; expected bytes"),
-        (lambda: bandwidth_figure([1]), "the table is .*; expected a DataFrame"),  # type: ignore[arg-type]
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(call: Callable[[], object], message: str) -> None:
-    """In one sentence."""
-    with pytest.raises(UnsupportedError, match=message):
-        call()
 
 
 def test_every_link_has_a_bar_of_its_utilization() -> None:

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from collopt import report
 
 HEAVY = ("jinja2", "matplotlib", "numba", "numpy", "pandas", "scipy")
@@ -44,9 +42,3 @@ def test_importing_loads_no_heavy_package() -> None:
     # -P: not the folder we happen to be in, which may hold the package under its own name.
     result = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "['collopt.report']"
-
-
-def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
-    """As of any module."""
-    with pytest.raises(AttributeError, match=r"module 'collopt\.report' has no attribute 'tree_figures_of'"):
-        report.tree_figures_of  # type: ignore[attr-defined]  # noqa: B018

@@ -3,16 +3,15 @@
 import base64
 import re
 from html import escape
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 from matplotlib.figure import Figure
 
 from collopt import bound, find_topologies, plan, solve
-from collopt.errors import MissingDependencyError, UnsupportedError
+from collopt.errors import MissingDependencyError
 from collopt.formulations import throughput
-from collopt.report import curve_table, link_table, save_figure, step_table, topology_figure, tree_table
+from collopt.report import curve_table, link_table, step_table, tree_table
 from collopt.topologies import Topology, dgx_a100, ring
 
 NETWORK = dgx_a100(boxes=2)
@@ -77,23 +76,6 @@ def test_plans_have_every_figure(kind: str | None, options: dict[str, object]) -
     assert picture(figure._repr_html_()).count("<svg") == 1  # type: ignore[attr-defined]
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
-    """The message names what can be."""
-    with pytest.raises(UnsupportedError, match="figure of this object 'tree'; did you mean trees"):
-        plan(ring(4), "allgather").plot("tree")
-    with pytest.raises(UnsupportedError, match="there is no figure of this object 'cut'; expected one of topology"):
-        ring(4).plot("cut")
-    with pytest.raises(UnsupportedError, match=r"the figure steps cannot be used .* 'sise'; it has size, slices"):
-        plan(ring(4), "allgather").plot("steps", sise="1M")
-
-
-def test_figures_are_still_those_of_matplotlib(tmp_path: Path) -> None:
-    """They can be saved, and so can figures that matplotlib made."""
-    save_figure(topology_figure(ring(4)), tmp_path / "ours.svg")
-    save_figure(Figure(), tmp_path / "other.svg")
-    assert (tmp_path / "ours.svg").stat().st_size > (tmp_path / "other.svg").stat().st_size
-
-
 def test_plans_are_tables_and_graphs() -> None:
     """Those of `collopt.report`; edges of the graph have what the table of links has."""
     made = plan(ring(4, bandwidth=25, latency=1), "allgather")
@@ -106,10 +88,6 @@ def test_plans_are_tables_and_graphs() -> None:
     for row in made.to_frame().to_dict("records"):
         edge = graph.edges[row["tail"], row["head"]]
         assert (edge["load"], edge["utilization"], edge["in_cut"]) == (row["load"], row["utilization"], row["in_cut"])
-    with pytest.raises(UnsupportedError, match="there is no table of this object 'tree'; did you mean trees"):
-        made.to_frame("tree")
-    with pytest.raises(UnsupportedError, match=r"the table links cannot be used with these options: .*'size'"):
-        made.to_frame(size="1M")
 
 
 def test_solutions_show_their_blocks() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -86,23 +85,10 @@ class Answers(NamedTuple):
     absence: str
 
 
-class Late(NamedTuple):
-    """What one rank has to tell of another that sends nothing."""
-
-    late: str
-    late_beside: tuple[str, str]
-
-
 def everything(rank: int, folder: str) -> Answers:
     """Most tasks of four ranks, one after the other: starting processes takes longer than what they do."""
     join(rank, folder)
     return Answers(specials(rank), beside(rank), wrong_calls(rank), absence(rank))
-
-
-def lates(rank: int, folder: str) -> Late:
-    """Calls of which each has to wait for its timeout."""
-    join(rank, folder)
-    return Late(late(rank), late_beside(rank))
 
 
 def many_matrices(rank: int, folder: str, seeds: int) -> dict[str, bool]:
@@ -322,111 +308,108 @@ def several(rank: int) -> bool:
     return all(right)
 
 
+EIGHT, EVEN, TWOS = torch.arange(8), [2] * 4, np.full((4, 4), 2)
+OUTPUT = object()
+"""Stands for the output of the call itself."""
+WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "sum": ("input_split_sizes add up to 9; expected 8", {"async_op": True}, {"input_split_sizes": [2, 2, 2, 3]}),
+    "negative": ("output_split_sizes has -4; expected", {}, {"output_split_sizes": [4, 4, 4, -4]}),
+    "length": ("input_split_sizes is [4, 4]; expected 4 whole", {}, {"input_split_sizes": [4, 4]}),
+    "fractions": ("input_split_sizes is [2.0, 2.0, 2.0, 2.0]; expected 4", {}, {"input_split_sizes": [2.0] * 4}),
+    "words": ("input_split_sizes is '2222'; expected 4 whole", {}, {"input_split_sizes": "2222"}),
+    "64 bits": ("input_split_sizes is [9223372036854775808,", {}, {"input_split_sizes": [2**63, 2, 2, 2]}),
+    "huge": ("input_split_sizes is [1180591620717411303424,", {}, {"input_split_sizes": [2**70, 2, 2, 2]}),
+    "uneven": ("input has 7 rows", {}, {"input": torch.arange(7), "input_split_sizes": None}),
+    "strided": ("input has shape (8,) and is not contiguous", {}, {"input": torch.arange(16)[::2]}),
+    "sparse": ("input has shape (8,) and is not contiguous", {}, {"input": EIGHT.to_sparse()}),
+    "conjugate": ("input is a lazy conjugate", {}, {"input": EIGHT.cfloat().conj()}),
+    "no tensor": ("input is a NoneType; expected a torch.Tensor", {}, {"input": None}),
+    "number": ("input is a single number", {}, {"input": torch.tensor(1)}),
+    "types": ("output is torch.int64 and input is torch.int32", {}, {"input": EIGHT.int()}),
+    "device": ("input is on meta but the group's backend is gloo", {}, {"input": EIGHT.to("meta")}),
+    "rows": ("output has rows of 8 bytes and", {}, {"input": EIGHT.view(4, 2), "input_split_sizes": None}),
+    "overlap": ("input and output overlap", {}, {"input": OUTPUT}),
+    "shape": ("servers is 3 and gpus_per_server is 2, but", {"servers": 2, "gpus_per_server": 2}, {"servers": 3}),
+    "servers": ("servers is 0; expected", {"servers": 2}, {"servers": 0}),
+    "timeout": ("timeout is '1'; expected", {"timeout": 1}, {"timeout": "1"}),
+    "stage": ("max_stage_bytes is 0; expected", {"max_stage_bytes": 10}, {"max_stage_bytes": 0}),
+    "unequal servers": ("gpus_per_server adds up to 3,", {"gpus_per_server": [2, 2]}, {"gpus_per_server": [2, 1]}),
+    "no NIC": ("nics[0] has no rate above 0;", {"nics": [[1]] * 4}, {"nics": [[0], [1], [1], [1]]}),
+    "odd NIC": ("the largest rate of nics", {"nics": [["0.97"]] * 4}, {"nics": [["0.97"], [1], [1], [1]]}),
+    "model": ("the model is 450; expected a TwoTierModel", {}, {"model": 450}),
+    "scratch": ("max_scratch_bytes is -1; expected", {"max_scratch_bytes": 10}, {"max_scratch_bytes": -1}),
+    "kind of stages": ("stages is 'few'; expected one of", {"stages": "fewest"}, {"stages": "few"}),
+    "async": ("async_op is 2; expected True or False", {"async_op": True}, {"async_op": 2}),
+    "traffic below 0": (
+        "the traffic from rank 0 to 0",
+        {"traffic": TWOS},
+        {"traffic": TWOS - 3 * np.eye(4, dtype=int)},
+    ),
+    "fractions of traffic": ("the traffic has entries of type", {"traffic": TWOS}, {"traffic": TWOS / 1}),
+    "huge traffic": ("the traffic has entries of type", {"traffic": TWOS}, {"traffic": TWOS.astype(object) + 2**70}),
+    "much traffic": ("the traffic adds up to 9223372036854775840", {"traffic": TWOS}, {"traffic": TWOS + 2**59}),
+    "traffic row": ("traffic has 3 at position 2", {"traffic": TWOS}, {"traffic": TWOS + np.diag([0, 0, 1, 0])}),
+    "traffic shape": ("the traffic has shape (4, 3);", {"traffic": TWOS}, {"traffic": TWOS[:, :3]}),
+}
+"""Calls with wrong arguments on rank 2: how its message begins, the arguments of all ranks, and those of rank 2."""
+NO_SPLITS = {"output_split_sizes": None, "input_split_sizes": None}
+DIFFERENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "three servers": ("servers is 3, but the group has 4 ranks; expected servers x gpus", {"servers": 3}, {}),
+    "sizes": ("the ranks disagree about gpus_per_server,", {"gpus_per_server": [3, 1]}, {"gpus_per_server": [1, 3]}),
+    "NICs": ("the ranks disagree about the rates", {"servers": 1, "nics": [[1] * 4]}, {"nics": [[1, 1, 1, 2]]}),
+    "traffic": ("the ranks disagree about whether", {"traffic": TWOS}, {"traffic": TWOS + np.diag([1, 0, 0, 0])}),
+    "one traffic": ("the ranks disagree about whether traffic is given", {}, {"traffic": TWOS}),
+    "mismatch": ("rank 2 has 1 rows for rank 1, which expects 2", {}, {"input_split_sizes": [2, 1, 3, 2]}),
+    "types": (
+        "the ranks disagree about the element type", {}, {"output": torch.zeros(8).double(), "input": EIGHT.double()},
+    ),
+    "shapes": ("the ranks disagree about servers: 2 on rank 0, 1 on rank 2", {"servers": 2}, {"servers": 1}),
+    "caps": (
+        "the ranks disagree about max_stage_bytes: 20 on rank 0", {"max_stage_bytes": 20}, {"max_stage_bytes": 21},
+    ),
+    "stages": ("the ranks disagree about stages: not given on rank 0, fewest on rank 2", {}, {"stages": "fewest"}),
+    "scratch": ("the ranks disagree about max_scratch_bytes: not given on rank 0", {}, {"max_scratch_bytes": 20}),
+    "little scratch": (
+        "the exchange needs 16 bytes of scratch on rank 0",
+        {"servers": 2, "max_stage_bytes": 2**20, "max_scratch_bytes": 15}, {},
+    ),
+    "models": ("the ranks disagree about the model, such as ranks 0 and 2", {"model": H200}, {"model": MI300X}),
+    "rows": (
+        "rows have 8 bytes on rank 0 and 16 on rank 2",
+        {**NO_SPLITS, "output": torch.zeros(4, dtype=torch.int64), "input": EIGHT[:4]},
+        {"output": torch.zeros(4, 2, dtype=torch.int64), "input": EIGHT.view(4, 2)},
+    ),
+}  # fmt: skip
+"""Calls that do not fit together: how the message on all ranks begins, and arguments as above."""
+
+
 def wrong_calls(rank: int) -> dict[str, tuple[str, bool]]:
-    """Make calls that rank 2, or all, get wrong; say what each was told and whether its output was left alone."""
-    other = rank == 2
-    eight = torch.arange(8)
-    even = [2] * 4
-    twos = np.full((4, 4), 2)
-    level = dist.get_debug_level()
-    calls: dict[str, Callable[[torch.Tensor], object]] = {
-        "sum": lambda out: all_to_all_single(out, eight, even, [2, 2, 2, 3] if other else even),
-        "negative": lambda out: all_to_all_single(out, eight, [4, 4, 4, -4] if other else even, even),
-        "length": lambda out: all_to_all_single(out, eight, even, [4, 4] if other else even),
-        "fractions": lambda out: all_to_all_single(out, eight, even, [2.0] * 4 if other else even),
-        "words": lambda out: all_to_all_single(out, eight, even, "2222" if other else even),
-        "uneven": lambda out: all_to_all_single(out, torch.arange(7) if other else eight, even),
-        "strided": lambda out: all_to_all_single(out, torch.arange(16)[::2] if other else eight),
-        "sparse": lambda out: all_to_all_single(out, eight.to_sparse() if other else eight),
-        "conjugate": lambda out: all_to_all_single(out, eight.cfloat().conj() if other else eight),
-        "no tensor": lambda out: all_to_all_single(out, None if other else eight),
-        "number": lambda out: all_to_all_single(out, torch.tensor(1) if other else eight),
-        "types": lambda out: all_to_all_single(out, eight.int() if other else eight),
-        "device": lambda out: all_to_all_single(out, eight.to("meta") if other else eight),
-        "rows": lambda out: all_to_all_single(out, eight.view(4, 2) if other else eight, even, None),
-        "overlap": lambda out: all_to_all_single(out, out if other else eight),
-        "shape": lambda out: all_to_all_single(out, eight, servers=3 if other else 2, gpus_per_server=2),
-        "servers": lambda out: all_to_all_single(out, eight, servers=0 if other else 2),
-        "three servers": lambda out: all_to_all_single(out, eight, servers=3),
-        "timeout": lambda out: all_to_all_single(out, eight, timeout="1" if other else 1),  # type: ignore[arg-type]
-        "stage": lambda out: all_to_all_single(out, eight, max_stage_bytes=0 if other else 10),
-        "model": lambda out: all_to_all_single(out, eight, model=450 if other else None),  # type: ignore[arg-type]
-        "unequal servers": lambda out: all_to_all_single(out, eight, gpus_per_server=[2, 1 + (not other)]),
-        "servers differ in size": lambda out: all_to_all_single(out, eight, gpus_per_server=[3, 1][:: 1 - 2 * other]),
-        "no NIC": lambda out: all_to_all_single(out, eight, nics=[[0], [1], [1], [1]] if other else [[1]] * 4),
-        "odd NIC": lambda out: all_to_all_single(out, eight, nics=[["0.97"], *[[1 if other else "0.97"]] * 3]),
-        "NICs differ": lambda out: all_to_all_single(out, eight, servers=1, nics=[[1, 1, 1, 1 + other]]),
-        "scratch": lambda out: all_to_all_single(out, eight, max_scratch_bytes=-1 if other else 10),
-        "kind of stages": lambda out: all_to_all_single(out, eight, stages="few" if other else "fewest"),
-        "async": lambda out: all_to_all_single(out, eight, async_op=2 if other else True),  # type: ignore[arg-type]
-        "async call in debugging": lambda out: debugged_call(out, eight, dist.DebugLevel.DETAIL if other else level),
-        "sum of an async call": lambda out: all_to_all_single(
-            out, eight, even, [2, 2, 2, 3] if other else even, async_op=True
-        ),
-        "no number": lambda out: all_to_all_single(out, eight, even, [2, 2, 2, float("nan")] if other else even),  # type: ignore[list-item]
-        "64 bits": lambda out: all_to_all_single(out, eight, even, [2**63, 2, 2, 2] if other else even),
-        "more than 64 bits": lambda out: all_to_all_single(out, eight, even, [2**70, 2, 2, 2] if other else even),
-        "traffic below 0": lambda out: all_to_all_single(out, eight, traffic=twos - 3 * np.eye(4, dtype=int) * other),
-        "traffic that is no number": lambda out: all_to_all_single(
-            out, eight, traffic=np.full((4, 4), np.nan) if other else twos
-        ),
-        "traffic of fractions": lambda out: all_to_all_single(out, eight, traffic=twos / 1 if other else twos),
-        "traffic beyond 64 bits": lambda out: all_to_all_single(
-            out, eight, traffic=twos.astype(object) + 2**70 if other else twos
-        ),
-        "too much traffic": lambda out: all_to_all_single(out, eight, traffic=twos + 2**59 * other),
-        "traffic row": lambda out: all_to_all_single(out, eight, traffic=twos + np.diag([0, 0, 1, 0]) * other),
-        "traffic shape": lambda out: all_to_all_single(out, eight, traffic=np.full((4, 3 + (not other)), 2)),
-        "traffic of others": lambda out: all_to_all_single(out, eight, traffic=twos + np.diag([1, 0, 0, 0]) * other),
-        "traffic on one": lambda out: all_to_all_single(out, eight, traffic=twos if other else None),
-        "mismatch": lambda out: all_to_all_single(out, eight, even, [2, 1, 3, 2] if other else even),
-        "types differ": lambda out: all_to_all_single(
-            out.double() if other else out, eight.double() if other else eight
-        ),
-        "shapes differ": lambda out: all_to_all_single(out, eight, servers=1 if other else 2),
-        "sizes of stages differ": lambda out: all_to_all_single(out, eight, max_stage_bytes=20 + other),
-        "stages differ": lambda out: all_to_all_single(out, eight, stages="fewest" if other else None),
-        "scratch differs": lambda out: all_to_all_single(out, eight, max_scratch_bytes=20 if other else None),
-        "too little scratch": lambda out: all_to_all_single(
-            out, eight, servers=2, max_stage_bytes=2**20, max_scratch_bytes=15
-        ),
-        "models differ": lambda out: all_to_all_single(out, eight, model=MI300X if other else H200),
-        "rows differ": lambda out: all_to_all_single(
-            out.view(4, 2) if other else out[:4], eight.view(4, 2) if other else eight[:4]
-        ),
-    }
-    told = {}
-    for name, call in calls.items():
-        output = torch.full((8,), 99)
-        told[name] = message_of(partial(call, output)), output.tolist() == [99] * 8
-    told["after all that"] = message_of(lambda: all_to_all_single(torch.zeros_like(eight), eight)), True
-    return told
-
-
-def debugged_call(output: torch.Tensor, mine: torch.Tensor, level: dist.DebugLevel) -> None:
-    """Call as if TORCH_DISTRIBUTED_DEBUG had that level."""
+    """Make the calls of both tables; return the message of each, and whether its output was left alone."""
+    answers = {}
+    for table, cases in (("wrong", WRONG), ("different", DIFFERENT)):
+        for name, (_, options, options_of_2) in cases.items():
+            output = torch.full((8,), 99)
+            arguments = {"output": output, "input": EIGHT, "output_split_sizes": EVEN, "input_split_sizes": EVEN}
+            arguments |= {**options, **(options_of_2 if rank == 2 else {})}
+            arguments = {key: output if value is OUTPUT else value for key, value in arguments.items()}
+            answers[f"{table}: {name}"] = (
+                message_of(partial(all_to_all_single, **arguments)),
+                bool((output == 99).all()),
+            )
+    level = dist.DebugLevel.DETAIL if rank == 2 else dist.get_debug_level()
     with patch("torch.distributed.get_debug_level", return_value=level):
-        all_to_all_single(output, mine, async_op=True)
+        call = partial(all_to_all_single, torch.zeros(8), torch.ones(8), async_op=True)
+        answers["debugging"] = message_of(call), True
+    answers["after all that"] = message_of(partial(all_to_all_single, torch.zeros_like(EIGHT), EIGHT)), True
+    return answers
 
 
-def late(rank: int) -> str:
-    """Rank 3 agrees to a call of another group and then does not send; that group is of no more use."""
-    group = dist.new_group(range(RANKS))
-    call = partial(all_to_all_single, torch.zeros(8), torch.ones(8), group=group, servers=2, timeout=1)
-    dist.barrier(group)
-    if rank != 3:
-        return message_of(call)
-    with patch("collopt.runtime.all_to_allv.all_to_all_single.run_now", side_effect=lambda *_: time.sleep(1.5)):
-        call()
-    return "late"
-
-
-def late_beside(rank: int) -> tuple[str, str]:
-    """The same with a call that nobody waits for at first; what its wait raises, and another call before that."""
-    group = dist.new_group(range(RANKS))
-    call = partial(all_to_all_single, group=group, servers=2, async_op=True, timeout=1)
+def late(rank: int, folder: str) -> tuple[str, str]:
+    """Rank 3 agrees to a call and then sends nothing; return what its wait raises, and another call before that."""
+    join(rank, folder)
+    call = partial(all_to_all_single, servers=2, async_op=True, timeout=1)
     tensors = torch.zeros(4, 8)
-    dist.barrier(group)
+    dist.barrier()
     with patch("collopt.runtime.all_to_allv.all_to_all_single.start") if rank == 3 else nullcontext():
         work = call(tensors[0], tensors[1])
         second = message_of(lambda: call(tensors[2], tensors[3]))

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 from runtime_forests import COLLECTIVES, random_schedule, ring_forest
-from runtime_tasks import RANKS, join, message_of, same
+from runtime_tasks import RANKS, join, message_of
 
 from collopt.runtime import all_to_all_single, execute, lower
 from collopt.runtime.execution.call_queue import AsyncWork
@@ -86,9 +86,6 @@ def everything(rank: int, folder: str) -> Answers:
             waited(begin(rank, "allreduce", 500 + size, torch.float32, async_op=rank != 1)) for size in range(3)
         ),
         "between messages and collectives": between_others(rank),
-        "same bits as synchronously": same_bits(rank),
-        "two groups": two_groups(rank),
-        "inference tensors": inference_tensors(rank),
         "with exchanges": with_exchanges(rank),
         "nothing to send": waited(begin(rank, "allreduce", 0, torch.float32, async_op=True)),
         "callbacks before the next call": all(callback_before_next(rank, late) for late in range(RANKS)),
@@ -135,49 +132,6 @@ def between_others(rank: int) -> bool:
         sent.wait()
         right += [total.item() == 6, message.tolist() == [left, number], waited(each)]
     return all(right)
-
-
-def same_bits(rank: int) -> bool:
-    """Overlapped or not, sums are made in the same order."""
-    generator = torch.Generator().manual_seed(rank)
-    inputs = [torch.randn(3001, generator=generator) for _ in range(6)]
-    plan = plan_for("allreduce")
-    outputs = [torch.empty(3001) for _ in inputs]
-    works = [
-        started(partial(execute, plan, output, mine, async_op=True))
-        for output, mine in zip(outputs, inputs, strict=True)
-    ]
-    for work in works:
-        work.wait()
-    again = torch.empty(3001)
-    right = []
-    for output, mine in zip(outputs, inputs, strict=True):
-        execute(plan, again, mine)
-        right.append(same(again, output))
-    return all(right)
-
-
-def two_groups(rank: int) -> bool:
-    """Calls of two groups go on at once, begun and waited for crosswise."""
-    groups = [dist.new_group(range(RANKS)) for _ in range(2)]
-    plan, data = plan_for("allreduce"), torch.full((8, 2000), rank)
-    works = [
-        started(partial(execute, plan, row, row, group=groups[number % 2], async_op=True))
-        for number, row in enumerate(data)
-    ]
-    for work in works[::-1]:
-        work.wait()
-    return bool((data == 6).all())
-
-
-def inference_tensors(rank: int) -> bool:
-    """Tensors that were made in inference mode can be written to outside it, as torch's own collectives do."""
-    with torch.inference_mode():
-        data = torch.full((2, 3), rank)
-    plan = plan_for("allreduce")
-    execute(plan, data[0], data[0])
-    started(lambda: execute(plan, data[1], data[1], async_op=True)).wait()
-    return data.tolist() == [[6] * 3] * 2
 
 
 def with_exchanges(rank: int) -> bool:

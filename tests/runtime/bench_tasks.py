@@ -48,4 +48,4 @@ def swap_inputs(rank: int, folder: str) -> list[int]:
     bench_libraries.execute = swapped  # type: ignore[attr-defined, assignment]
     program = lower(random_schedule("allgather", RANKS, 1, seed=2), "allgather")
     report = measure_plans({"swapped": program}, minbytes=SIZE, maxbytes=SIZE, iters=1, warmup_iters=0)
-    return [reading.wrong or 0 for row in report.rows for reading in row.readings if row.name == "swapped"][:1]
+    return [reading.wrong_elements or 0 for row in report.rows for reading in row.readings if row.name == "swapped"][:1]

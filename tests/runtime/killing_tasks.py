@@ -14,7 +14,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
@@ -37,8 +36,6 @@ GROUP_TIMEOUT_S = 600
 """Far longer than anything here may take, so that only the timeout of the call itself can end a wait."""
 START_S, PATIENCE_S = 120, 60
 """Seconds that the ranks get to come together, and the others to notice a death, before a try has failed."""
-AT_ONCE = 5
-"""Tries whose ranks are there at the same time; of all but the last one, all that they do is wait."""
 ELEMENTS = 5003
 """Of each tensor, or shard."""
 LONGEST_RUN_S = 0.4
@@ -142,10 +139,7 @@ class Try:
 
     def end(self) -> dict[str, Any]:
         """Return what the others raised, and how long after."""
-        try:
-            told = [heard(pipe, self.died + PATIENCE_S) for rank, pipe in enumerate(self.pipes) if rank != self.victim]
-        finally:
-            self.close()
+        told = [heard(pipe, self.died + PATIENCE_S) for rank, pipe in enumerate(self.pipes) if rank != self.victim]
         return {
             "victim": self.victim,
             "raised": [answer[0] if answer else None for answer in told],
@@ -163,26 +157,21 @@ class Try:
 
 
 def tries(what: str, timeout: float, number: int) -> list[dict[str, Any]]:
-    """Kill a rank so many times; while the others of one try are waiting for it, the next ones start."""
+    """Kill a rank so many times; the ranks of one try wait for theirs while the next ones start."""
     # Loads the kernels once, instead of in every rank of every try.
     if what == "all_to_all_single":
         rank_steps(Exchange(np.ones((RANKS, RANKS), dtype=np.int64).tobytes(), RANKS, 1, 4), 0)
     else:
         planned_call(0, "allreduce")
-    waiting: deque[Try] = deque()
-    results = []
+    started: list[Try] = []
     try:
         for seed in range(number):
-            if len(waiting) == AT_ONCE:
-                results.append(waiting.popleft().end())
-            waiting.append(Try(what, timeout, seed))
-            waiting[-1].kill()
-        while waiting:
-            results.append(waiting.popleft().end())
+            started.append(Try(what, timeout, seed))
+            started[-1].kill()
+        return [one.end() for one in started]
     finally:
-        for each in waiting:
-            each.close()
-    return results
+        for one in started:
+            one.close()
 
 
 def heard(pipe: Connection, until: float) -> Any:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from runtime_tasks import RANKS, join, message_of
 from torch.distributed.nn.functional import all_to_all_single as torch_all_to_all
 
-from collopt.errors import ColloptError
 from collopt.runtime import differentiable_all_to_all, moe_combine, moe_dispatch
 
-RANKS = 4
 COLUMNS = 5
 CHOICES = 3
 
@@ -25,11 +23,6 @@ class Batch(NamedTuple):
     tokens: torch.Tensor
     indices: torch.Tensor
     weights: torch.Tensor
-
-
-def start(rank: int, folder: str, ranks: int) -> None:
-    """Join the default group."""
-    dist.init_process_group("gloo", init_method=f"file://{folder}/all", rank=rank, world_size=ranks)
 
 
 def batches(seed: int, ranks: int, experts: int, dtype: torch.dtype) -> list[Batch]:
@@ -112,7 +105,7 @@ def trained(rank: int, seed: int, dtype: torch.dtype, options: dict[str, Any], d
 
 def many(rank: int, folder: str, *, ranks: int, seeds: int) -> dict[str, bool]:
     """Train with many routings, types and shapes."""
-    start(rank, folder, ranks)
+    join(rank, folder, ranks)
     right = {}
     for seed in range(seeds):
         for servers in (1, 2, ranks):
@@ -137,7 +130,7 @@ class Answers(NamedTuple):
 
 def everything(rank: int, folder: str) -> Answers:
     """Train some, count bytes, make wrong calls, and one that rank 3 stays away from."""
-    start(rank, folder, RANKS)
+    join(rank, folder)
     right = {}
     cases = [(2, torch.float32, 0), (2, torch.bfloat16, None), (4, torch.float64, None), (4, torch.float32, 2)]
     for seed, (servers, dtype, relay_rounds) in enumerate(cases):
@@ -210,15 +203,6 @@ def relayed(rank: int) -> tuple[list[int], list[int]]:
     return there.tolist(), (got.handle.sent_bytes - there).tolist()
 
 
-def message_of(call: Callable[[], object]) -> str:
-    """Return the error of a call."""
-    try:
-        call()
-    except ColloptError as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
-
-
 def wrong_dispatches(rank: int) -> dict[str, str]:
     """Make calls that rank 2, or all, get wrong."""
     other = rank == 2
@@ -227,13 +211,10 @@ def wrong_dispatches(rank: int) -> dict[str, str]:
     even, weights = torch.arange(RANKS), torch.ones(4, 2)
     changes: dict[str, dict[str, Any]] = {
         "index": {"indices": to + 1},
-        "negative index": {"indices": to - 1},
         "fractions": {"indices": to.float()},
         "shape of indices": {"indices": to[0]},
         "number of indices": {"indices": to[:3]},
-        "no indices": {"indices": None},
         "placement": {"placement": even + 1},
-        "no placement": {"placement": None},
         "no tokens": {"tokens": None},
         "vector": {"tokens": four[0]},
         "strided": {"tokens": torch.ones(4, 6)[:, ::2]},

@@ -11,17 +11,10 @@ from collopt.errors import UnsupportedError
 from collopt.runtime.execution.local_ranks import count_call, notify
 
 
-def square(rank: int, folder: str) -> int:
-    """Return something that tells the ranks apart."""
+def square(rank: int, folder: str) -> tuple[int, str | None, str | None]:
+    """Return a number of the rank, how many threads libraries may use, and whose rank the environment names."""
     assert not list(Path(folder).iterdir())
-    return rank * rank
-
-
-def threads(rank: int, folder: str) -> tuple[int, str | None]:
-    """Return how many threads torch may use and whose rank the environment says this is."""
-    import torch
-
-    return torch.get_num_threads(), os.environ.get("RANK")
+    return rank * rank, os.environ.get("OMP_NUM_THREADS"), os.environ.get("RANK")
 
 
 def complain(rank: int, folder: str, error: type[Exception] = UnsupportedError) -> None:

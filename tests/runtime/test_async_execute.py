@@ -35,55 +35,37 @@ def answers() -> list[async_tasks.Answers]:
     return run_ranks(async_tasks.everything, RANKS, timeout_s=200, preload=PRELOAD)
 
 
+REFUSALS = {
+    "expanded": "UnsupportedError: output has shape (10,) and is not contiguous",
+    "no bool": "UnsupportedError: async_op is 1",
+    "debugging": "UnsupportedError: async_op is True and TORCH_DISTRIBUTED_DEBUG is DETAIL",
+    "afterwards": "fine",
+    "wait": "UnsupportedError: timeout is 0",
+}
+
+
 @pytest.mark.slow
-def test_calls_that_go_on_give_what_the_others_do(answers: list[async_tasks.Answers]) -> None:
-    """Many at once, mixed with synchronous calls, messages, collectives and exchanges, in one group or two."""
+def test_asynchronous_calls_have_the_results_of_synchronous_ones(answers: list[async_tasks.Answers]) -> None:
+    """They mix with synchronous calls, messages and exchanges; futures and callbacks go on with results."""
     for rank, answer in enumerate(answers):
-        assert len(answer.right) == 12
         assert [name for name, right in answer.right.items() if not right] == [], f"rank {rank}"
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("expanded", "UnsupportedError: output has shape (10,) and is not contiguous"),
-        ("no bool", "UnsupportedError: async_op is 1; expected True or False"),
-        ("debugging", "UnsupportedError: async_op is True and TORCH_DISTRIBUTED_DEBUG is DETAIL, which takes"),
-        ("afterwards", "fine"),
-        ("wait", "UnsupportedError: timeout is 0; expected a positive number of seconds"),
-    ],
-)
-@pytest.mark.slow
-def test_wrong_arguments_are_told_by_the_call(answers: list[async_tasks.Answers], name: str, message: str) -> None:
-    """And not by the wait."""
-    for answer in answers:
-        assert answer.refusals[name].startswith(message)
-
-
-@pytest.mark.slow
-def test_a_wrong_call_on_one_rank_stops_all(answers: list[async_tasks.Answers]) -> None:
-    """By the call again; nothing has begun."""
-    told = [answer.refusals["one rank"] for answer in answers]
-    assert told.pop(2).startswith("UnsupportedError: output has 11 elements and input has 10")
-    assert all(message.startswith("ProgramError: another rank refused its arguments") for message in told)
-
-
-@pytest.mark.slow
-def test_futures_hold_the_output(answers: list[async_tasks.Answers]) -> None:
-    """Which ranks other than the root of a reduce have none of."""
-    for rank, answer in enumerate(answers):
+        # Ranks other than the root of a reduce have no output.
         assert answer.futures == {"then": 12, "afterwards": True, "outputs": int(rank == 2)}
-
-
-@pytest.mark.slow
-def test_callbacks_go_on_with_collectives(answers: list[async_tasks.Answers]) -> None:
-    """Synchronous and asynchronous ones, that they wait for, while other calls wait for them."""
-    for answer in answers:
         assert answer.callbacks == [[6, 24, 96], [6]]
 
 
+@pytest.mark.slow
+def test_wrong_arguments_are_refused_by_the_call(answers: list[async_tasks.Answers]) -> None:
+    """The wait has nothing to refuse; an argument that is wrong on one rank stops all."""
+    for rank, answer in enumerate(answers):
+        for name, message in REFUSALS.items():
+            assert answer.refusals[name].startswith(message)
+        own = "UnsupportedError: output has 11 elements" if rank == 2 else "ProgramError: another rank refused"
+        assert answer.refusals["one rank"].startswith(own)
+
+
 def test_waiting_tells_of_a_rank_that_stays_away() -> None:
-    """Within the timeout of one call, however many there are; the log tells it once, too."""
+    """All outstanding calls fail within the timeout of one, and the log has the first failure."""
     *answers, (nothing, _, _) = run_ranks(async_tasks.absent_rank, RANKS, timeout_s=120, preload=PRELOAD)
     assert nothing == []
     for rank, ((early, *messages), said, seconds) in enumerate(answers):
@@ -123,50 +105,23 @@ def left() -> Left:
 
 
 @pytest.mark.slow
-def test_calls_that_nobody_waits_for_come_to_their_end_before_the_program_does(
-    left: Left,
-) -> None:
-    """Rank 0, which waits, has its data from the others, which do not."""
-    assert [each["said"] for each in left["finished"]] == [""] * RANKS
+def test_programs_end_in_the_ordinary_way_with_calls_that_nobody_waited_for(left: Left) -> None:
+    """Calls come to their end, or the end says that they cannot; a fork ends at once and may not use the calls."""
+    texts = {way: [rank["said"] for rank in ranks] for way, ranks in left.items()}
+    assert texts["finished"] == texts["late release"] == [""] * RANKS
+    assert all("an asynchronous call failed: rank " in text or not text for text in texts["destroyed"])
+    for rank in left["without rank 3"][:3]:
+        assert rank["said"].startswith("the program exits with calls that are unfinished after 1 s, on groups: 1; wait")
+        assert "an asynchronous call failed: rank " in rank["said"]
+        assert rank["seconds"] < 30
+    first, *others = texts["forked"]
+    assert others == [""] * (RANKS - 1)
+    lines = [line for line in first.splitlines() if "Warning" not in line]
+    assert lines[0].startswith("ProgramError: the call continues in the process that this one was forked from")
+    assert lines[1].startswith("UnsupportedError: the group is that of process ")
+    assert lines[2:] == ["the fork has ended with 0 while the call went on", "the call has brought 6"]
 
 
 def test_processes_of_multiprocessing_bring_their_calls_to_an_end_too() -> None:
-    """Though they leave without what atexit knows: rank 0 has its data from ranks whose task is over."""
+    """Rank 0 gets the data of ranks whose tasks are over, though these end without the functions of atexit."""
     assert run_ranks(async_tasks.leaving_early, RANKS, timeout_s=120, preload=PRELOAD) == [[6, 6, 6], [], [], []]
-
-
-@pytest.mark.slow
-def test_a_fork_ends_at_once_and_is_told_what_it_cannot_do(left: Left) -> None:
-    """While a call of the process that it is a fork of goes on; that one comes to its end undisturbed."""
-    first, *others = (each["said"].splitlines() for each in left["forked"])
-    assert others == [[]] * (RANKS - 1)
-    assert [line.partition(";")[0] for line in first if "Warning" not in line] == [
-        "ProgramError: the call continues in the process that this one was forked from",
-        first[1].partition(";")[0],
-        "the fork has ended with 0 while the call went on",
-        "the call has brought 6",
-    ]
-    assert first[1].startswith("UnsupportedError: the group is that of process ")
-
-
-@pytest.mark.slow
-def test_a_program_ends_though_its_calls_cannot(left: Left) -> None:
-    """Soon, and it says why it has waited."""
-    found = left["without rank 3"]
-    for each in found[:3]:
-        assert each["said"].startswith("the program exits with calls that are unfinished after 1 s, on groups: 1; wait")
-        assert "an asynchronous call failed: rank " in each["said"]
-        assert each["seconds"] < 30
-
-
-@pytest.mark.slow
-def test_a_program_ends_after_its_calls_have_released_their_tensors(left: Left) -> None:
-    """A thread that were in torch's code at that time would end the process by SIGABRT."""
-    assert [each["said"] for each in left["late release"]] == [""] * RANKS
-
-
-@pytest.mark.slow
-def test_errors_that_nobody_waits_for_are_told(left: Left) -> None:
-    """Here of a group that is destroyed too early."""
-    for each in left["destroyed"]:
-        assert "an asynchronous call failed: rank " in each["said"] or not each["said"]

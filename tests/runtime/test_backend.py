@@ -10,7 +10,7 @@ import backend_tasks
 import pytest
 
 from collopt import plan, write_topology
-from collopt.errors import MissingDependencyError, UnsupportedError
+from collopt.errors import MissingDependencyError
 from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import ring
 
@@ -56,42 +56,28 @@ def answers(folders: dict[str, str]) -> list[backend_tasks.Answers]:
     return run_ranks(task, backend_tasks.RANKS, timeout_s=280, preload=(*PRELOAD, FUNCTIONAL))
 
 
-def test_every_collective_agrees_with_torch(answers: list[backend_tasks.Answers]) -> None:
-    """All types and sizes, those included that do not divide into chunks, bit for bit."""
+def test_calls_agree_with_torch(answers: list[backend_tasks.Answers]) -> None:
+    """All collectives, types and sizes agree bit for bit and run by plans; other calls go to the wrapped backend."""
     for answer in answers:
         assert len(answer.agrees) == 8 * CALLS
-        assert [name for name, right in answer.agrees.items() if not right] == []
+        for results in (answer.agrees, answer.specials, answer.fallbacks):
+            assert [name for name, right in results.items() if not right] == []
+        twice = dict.fromkeys(("allgather", "reduce_scatter"), 2 * CALLS)
+        assert answer.planned == dict.fromkeys(("allreduce", "all_to_all", "broadcast", "reduce"), CALLS) | twice
 
 
-def test_every_collective_runs_by_a_plan(answers: list[backend_tasks.Answers]) -> None:
-    """What agrees was not torch's own twice."""
+def test_a_model_trains_as_with_torch(answers: list[backend_tasks.Answers]) -> None:
+    """DDP has the same losses, bit for bit, on numbers that are exact in any order of adding; and they fall."""
     for answer in answers:
-        assert answer.planned == {
-            "allgather": 2 * CALLS,
-            "allreduce": CALLS,
-            "all_to_all": CALLS,
-            "broadcast": CALLS,
-            "reduce": CALLS,
-            "reduce_scatter": 2 * CALLS,
-        }
-
-
-def test_everything_else_that_torch_does_with_a_group_works(answers: list[backend_tasks.Answers]) -> None:
-    """Averages, shapes, works, several at once, futures, messages, objects, functional collectives."""
-    for answer in answers:
-        assert [name for name, right in answer.specials.items() if not right] == []
-
-
-def test_what_has_no_plan_goes_to_the_wrapped_backend(answers: list[backend_tasks.Answers]) -> None:
-    """And the result is that of the wrapped backend."""
-    for answer in answers:
-        assert [name for name, right in answer.fallbacks.items() if not right] == []
+        planned, plain = answer.losses
+        assert planned == plain == sorted(planned, reverse=True)
+        assert planned[-1] < planned[0]
 
 
 def test_each_reason_is_said_once_by_the_first_rank(
     answers: list[backend_tasks.Answers], folders: dict[str, str]
 ) -> None:
-    """Though everything was called twice, on all ranks."""
+    """Every call was made twice on all ranks, and each reason is logged once."""
     first, second, *others = answers
     no_root = (
         f"{folders['good']} has no plan of it with root {{}}; those that can be run here are of all_to_all, allgather, "
@@ -133,15 +119,6 @@ def test_several_groups_run_at_once(answers: list[backend_tasks.Answers]) -> Non
         assert answer.groups["after the pair"] == [4, 4, 4]
 
 
-def test_a_model_trains_as_with_torch(answers: list[backend_tasks.Answers]) -> None:
-    """Under DDP, with numbers that are exact in any order of adding: the same losses, bit for bit, and falling."""
-    for answer in answers:
-        planned, plain = answer.losses
-        assert planned == plain
-        assert planned == sorted(planned, reverse=True)
-        assert planned[-1] < planned[0]
-
-
 @pytest.fixture(scope="module")
 def refusals(folders: dict[str, str]) -> list[dict[str, str]]:
     """What each rank was told about each wrong setting."""
@@ -149,37 +126,25 @@ def refusals(folders: dict[str, str]) -> list[dict[str, str]]:
     return run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nothing", "UnsupportedError: the collopt backend has neither plans nor a topology; set COLLOPT_PLANS to"),
-        ("no such folder", "UnsupportedError: plans is '{good}/nowhere'; expected a folder with plan files in it"),
-        ("empty", "FileFormatError: {empty} has no plan files; expected some called *.json"),
-        ("broken", "FileFormatError: "),
-        ("two networks", "TopologyError: fast.json is for another network of 4 ranks, "),
-        ("another topology", "TopologyError: all_to_all.json is for another network of 4 ranks, "),
-    ],
-)
-def test_wrong_settings_are_refused_on_every_rank(
-    refusals: list[dict[str, str]], folders: dict[str, str], name: str, message: str
-) -> None:
-    """Before any data is sent."""
-    for told in refusals:
-        assert told[name].startswith(message.format(**folders))
+WRONG_SETTINGS = {
+    "nothing": "UnsupportedError: the collopt backend has neither plans nor a topology; set COLLOPT_PLANS to",
+    "no such folder": "UnsupportedError: plans is '{good}/nowhere'",
+    "empty": "FileFormatError: {empty} has no plan files",
+    "broken": "FileFormatError: ",
+    "two networks": "TopologyError: fast.json is for another network of 4 ranks, ",
+    "another topology": "TopologyError: all_to_all.json is for another network of 4 ranks, ",
+    "others on one rank": "ProgramError: ranks 0 and 2 have different plans or settings",
+    "slices on one rank": "ProgramError: ranks 0 and 2 have different plans or settings",
+}
 
 
-def test_settings_that_are_wrong_on_one_rank_stop_all(refusals: list[dict[str, str]]) -> None:
-    """The rank itself hears what is wrong, the others which rank it is."""
-    messages = [told["broken on one rank"] for told in refusals]
-    assert messages.pop(2).startswith("FileFormatError: ")
-    assert all(message.startswith("ProgramError: rank 2 has refused: ") for message in messages)
-
-
-@pytest.mark.parametrize("name", ["others on one rank", "slices on one rank"])
-def test_settings_that_differ_stop_all_ranks(refusals: list[dict[str, str]], name: str) -> None:
-    """Each is right by itself."""
-    for told in refusals:
-        assert told[name].startswith("ProgramError: ranks 0 and 2 have different plans or settings")
+def test_wrong_settings_are_refused_on_every_rank(refusals: list[dict[str, str]], folders: dict[str, str]) -> None:
+    """No data is sent; of settings that are wrong on one rank, that rank hears why, and the others which rank it is."""
+    for rank, told in enumerate(refusals):
+        for name, message in WRONG_SETTINGS.items():
+            assert told[name].startswith(message.format(**folders)), name
+        own = "FileFormatError: " if rank == 2 else "ProgramError: rank 2 has refused: "
+        assert told["broken on one rank"].startswith(own)
 
 
 def test_plans_for_other_numbers_of_ranks_are_of_no_use(
@@ -195,7 +160,7 @@ def test_plans_for_other_numbers_of_ranks_are_of_no_use(
 
 @pytest.mark.slow
 def test_plans_are_made_when_they_are_needed(tmp_path: Path) -> None:
-    """From a topology file that the environment names, for any root."""
+    """The environment names a topology file, from which plans for any root are made."""
     write_topology(NETWORK, tmp_path / "ring.json")
     task = partial(backend_tasks.plan_when_needed, topology=str(tmp_path / "ring.json"))
     for data, planned, message in run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD):
@@ -227,14 +192,14 @@ def test_a_model_may_outlive_its_group() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not tell what a process has open")
 def test_groups_that_are_gone_leave_nothing_open() -> None:
-    """Beside the last one, which Python ends when the next begins."""
+    """Python closes the connections of a group when the next one begins."""
     task = partial(backend_tasks.begun_and_destroyed, turns=6)
     for opened in run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD):
         assert opened[-1] <= opened[1]
 
 
 def test_importing_the_backend_without_torch_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As everything else does that needs torch."""
+    """The error names the extra to install."""
     import importlib
     import sys
 
@@ -242,11 +207,3 @@ def test_importing_the_backend_without_torch_says_how_to_install_it(monkeypatch:
     monkeypatch.delitem(sys.modules, "collopt.runtime.backend", raising=False)
     with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[torch\]'"):
         importlib.import_module("collopt.runtime.backend")
-
-
-def test_usage_of_no_group_is_refused() -> None:
-    """There is no default group in this process."""
-    from collopt.runtime.backend import usage
-
-    with pytest.raises(UnsupportedError, match="another backend"):
-        usage()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,6 @@ from collopt.runtime.execution.workload import (
     fill_incorrect,
 )
 from collopt.runtime.measuring.bench_report import DATATYPES
-from collopt.runtime.measuring.measure_plans import check_config
 from collopt.runtime.programs.layout import Layout
 
 ELEMENTS = 3 * PERIOD + 17
@@ -47,7 +45,7 @@ def inputs(collective: str, **options: str) -> list[torch.Tensor]:
 
 
 def test_another_seed_means_other_data_and_every_rank_has_its_own() -> None:
-    """Also where the seed of one rank is the number of another."""
+    """Data differ even where the seed of one rank is the number of another."""
     asked = [replace(workload("allreduce", rank), seed=seed) for rank in range(3) for seed in range(3)]
     assert len({the_input(each).numpy().tobytes() for each in asked}) == len(asked)
     seeded = [replace(workload("allreduce", rank), seed=2) for rank in range(3)]
@@ -55,7 +53,7 @@ def test_another_seed_means_other_data_and_every_rank_has_its_own() -> None:
 
 
 def test_what_is_expected_is_what_the_collectives_mean() -> None:
-    """By their definitions, worked out from all inputs."""
+    """Expected outputs follow from all inputs by the definitions of the collectives."""
     gathered = torch.cat(inputs("allgather"))
     exchanged = [tensor.view(3, ELEMENTS) for tensor in inputs("all_to_all")]
     for rank in range(3):
@@ -72,7 +70,7 @@ def test_what_is_expected_is_what_the_collectives_mean() -> None:
 
 
 def test_unequal_parts_come_from_where_they_stand() -> None:
-    """An all-to-allv: what rank s has for r begins after what it has for those before r."""
+    """The part of rank s for rank r begins after its parts for ranks before r."""
     layout = Layout.of("all_to_allv", 3, 10, [0, 2, 1, 3, 1, 0, 0, 1, 2])
     asked = [Workload(layout, 3, rank, 10 * 999, "int64") for rank in range(3)]
     have = [the_input(each) for each in asked]
@@ -85,7 +83,7 @@ def test_unequal_parts_come_from_where_they_stand() -> None:
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce"])
 def test_together_the_smaller_tensor_is_its_part_of_the_larger(collective: str) -> None:
-    """As collectives in place have it."""
+    """Input and output share memory as collectives in place have it."""
     asked = workload(collective, 2)
     output, mine = asked.make_tensors(True, torch.device("cpu"))
     assert (len(output), len(mine)) == (asked.output_elements, asked.input_elements)
@@ -98,9 +96,9 @@ def test_together_the_smaller_tensor_is_its_part_of_the_larger(collective: str) 
 
 @pytest.mark.parametrize("op", ["sum", "prod", "min", "max"])
 @pytest.mark.parametrize("dtype", DATATYPES.values())
-@pytest.mark.parametrize("ranks", [2, 5, 300])
+@pytest.mark.parametrize("ranks", [5, 300])
 def test_every_order_gives_the_same_bits(op: str, dtype: str, ranks: int) -> None:
-    """Added up in the type itself, forwards and in pairs, also with more ranks than int8 or bfloat16 can count."""
+    """Sums in the type itself are equal forwards and in pairs, also with more ranks than int8 can count."""
     function = {"sum": torch.add, "prod": torch.mul, "min": torch.minimum, "max": torch.maximum}[op]
     kind = getattr(torch, dtype)
     parts = []
@@ -121,7 +119,7 @@ def test_every_order_gives_the_same_bits(op: str, dtype: str, ranks: int) -> Non
 @pytest.mark.parametrize("op", ["sum", "prod"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bfloat16"])
 def test_a_contribution_that_is_missing_or_counted_twice_is_seen(op: str, dtype: str) -> None:
-    """Of any rank, somewhere in any few dozen elements."""
+    """A missing or doubled contribution of any rank changes more than a third of the elements."""
     function = {"sum": torch.add, "prod": torch.mul}[op]
     parts = [the_input(workload("allreduce", rank, op=op, dtype=dtype)) for rank in range(3)]
     asked = workload("allreduce", 0, op=op, dtype=dtype)
@@ -134,17 +132,9 @@ def test_a_contribution_that_is_missing_or_counted_twice_is_seen(op: str, dtype:
         assert asked.count_wrong(twice, the_output(asked)) > ELEMENTS / 3
 
 
-def test_data_of_other_ranks_and_places_are_wrong() -> None:
-    """Nearly everywhere; a few numbers are equal by chance."""
-    asked = workload("allgather", 0)
-    whole = the_output(asked)
-    for other in (torch.roll(whole, ELEMENTS), torch.roll(whole, 1), torch.roll(whole, 4096)):
-        assert asked.count_wrong(other, whole) > 0.99 * len(whole)
-
-
 @pytest.mark.parametrize("dtype", DATATYPES.values())
 def test_what_was_there_before_is_wrong_everywhere(dtype: str) -> None:
-    """So that nothing is right because nobody wrote it."""
+    """Every element differs from the expected one before a call, so no output is right by chance."""
     asked = workload("allreduce", 0, dtype=dtype, op="prod")
     expected = the_output(asked)
     output = torch.empty_like(expected)
@@ -154,7 +144,7 @@ def test_what_was_there_before_is_wrong_everywhere(dtype: str) -> None:
 
 
 def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
-    """Before the sum or after it."""
+    """Division before or after the sum is right, a relative error of 1e-5 is wrong."""
     asked = workload("allreduce", 0, op="avg", dtype="float32")
     parts = [the_input(workload("allreduce", rank, op="avg", dtype="float32")) for rank in range(3)]
     expected = the_output(asked)
@@ -163,9 +153,3 @@ def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
     assert asked.count_wrong(before, expected) == asked.count_wrong(after, expected) == 0
     assert asked.count_wrong(expected * (1 + 1e-5), expected) == ELEMENTS
     assert asked.count_wrong(expected * float("nan"), expected) == ELEMENTS
-
-
-def test_the_seed_in_a_report_is_one_that_json_takes() -> None:
-    """Whatever kind of whole number it was given as."""
-    config = check_config(8, 8, None, 1, 1, 0, 1, 1, np.int64(3))  # type: ignore[arg-type]
-    assert json.loads(json.dumps(config))["seed"] == 3

@@ -17,7 +17,7 @@ import pytest
 TIMEOUT_S = 3.0
 """Of the calls."""
 GRACE_PERIOD_S = 5.0
-TRIES = 20
+TRIES = 5
 
 
 def tries(what: str, number: int) -> list[dict[str, Any]]:
@@ -46,15 +46,9 @@ def check(found: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-def test_all_others_raise_in_time_when_a_rank_is_killed() -> None:
-    """Once."""
-    check(tries("overlapped", 1))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("both", [("allgather", "allreduce"), ("all_to_all_single", "overlapped")], ids="-".join)
-def test_all_others_raise_in_time_in_twenty_of_twenty_tries(both: tuple[str, str]) -> None:
-    """Another rank at another moment each time; two at once, since most of the time is spent waiting."""
+def test_all_other_ranks_raise_in_time_when_one_is_killed(both: tuple[str, str]) -> None:
+    """Another rank dies at another moment in each try; two calls at once, since most of the time is spent waiting."""
     with ThreadPoolExecutor(len(both)) as threads:
         results = list(threads.map(partial(tries, number=TRIES), both))
     for found in results:

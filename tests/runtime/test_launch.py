@@ -1,4 +1,4 @@
-"""Programs on real tensors, one process per rank."""
+"""`run_local`: programs on random tensors, one process per rank, beside torch's own collectives, and its report."""
 
 from __future__ import annotations
 
@@ -11,119 +11,82 @@ from pathlib import Path
 
 import pytest
 import runtime_tasks
-from runtime_forests import COLLECTIVES, exchange, random_forest, random_schedule, ring_forest, with_step
+from runtime_forests import exchange, random_forest, random_schedule, ring_forest, with_step
 
-import collopt
 from collopt.errors import MissingDependencyError, ProgramError, UnsupportedError
 from collopt.runtime import RunReport, lower, run_local
 from collopt.runtime.execution.local_ranks import run_ranks
-from collopt.topologies import dgx_a100
 
 RING = lower(ring_forest(4), "allgather")
+PRELOAD = ("torch", "torch.distributed")
 
 
 @pytest.mark.parametrize(
-    ("elements", "dtype", "slices"), [pytest.param(1, "uint8", 1, marks=pytest.mark.slow), (1000003, "float32", 3)]
+    ("collective", "elements", "dtype", "slices"),
+    [("allgather", 1000003, "float32", 3), pytest.param("reduce_scatter", 1, "uint8", 1, marks=pytest.mark.slow)],
 )
-def test_agrees_with_torch_bit_for_bit(elements: int, dtype: str, slices: int) -> None:
-    """Uneven shards."""
-    program = lower(random_forest(4, 3, seed=2), "allgather")
+def test_results_are_compared_with_torch(collective: str, elements: int, dtype: str, slices: int) -> None:
+    """Shards are uneven; the report has the verdict of each rank, the time and the size of all shards."""
+    program = lower(random_schedule(collective, 4, 3, seed=1), collective)
     report = run_local(program, elements=elements, dtype=dtype, repeats=2, slices=slices, timeout_s=100)
     assert report.correct == (True,) * 4
     assert report.all_correct
+    assert str(report.collective) == collective
     assert report.seconds > 0
     assert report.total_bytes == 4 * elements * (1 if dtype == "uint8" else 4)
 
 
-@pytest.mark.parametrize(
-    "collective",
-    [pytest.param(each, marks=[] if each == "reduce_scatter" else pytest.mark.slow) for each in COLLECTIVES],
-)
-def test_agrees_with_torch_on_every_collective(collective: str) -> None:
-    """Floats in uneven chunks and slices; the report names the collective."""
-    program = lower(random_schedule(collective, 4, 3, seed=1, root=3), collective)
-    report = run_local(program, elements=1001, dtype="float32", repeats=1, slices=2, timeout_s=100)
-    assert report.all_correct
-    assert str(report.collective) == collective
-    assert report.total_bytes == 1001 * 4 * (4 if collective in ("allgather", "reduce_scatter") else 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("collective", "dtype"), [("allreduce", "float32"), ("reduce", "int32")])
-def test_sixteen_ranks_run_plans(collective: str, dtype: str) -> None:
-    """Two DGX A100 boxes, as planned; `test_sixteen_ranks.py` has every collective, in one set of processes."""
-    options = {"root": 5} if collective in ("broadcast", "reduce") else {}
-    plan = collopt.plan(dgx_a100(boxes=2), collective, **options)
-    report = run_local(plan, elements=10007, dtype=dtype, repeats=1)
-    assert report.all_correct
-
-
-@pytest.mark.slow
-def test_sixteen_ranks_on_one_machine() -> None:
-    """The size of two DGX A100 boxes with k = 13."""
-    report = run_local(lower(random_forest(16, 13, seed=0), "allgather"), elements=100003, repeats=1)
-    assert report.all_correct
-
-
-def test_the_report_has_the_figures_of_nccl_tests() -> None:
-    """algbw is the gathered size over time, busbw that times (n - 1) / n."""
+def test_reports_have_the_figures_of_nccl_tests() -> None:
+    """algbw is the gathered size over time, busbw that times (n - 1) / n; small figures have three digits."""
     report = RunReport("gloo", 4, 250_000_000, "float32", 3, (True, True, False, True), 0.5)
-    assert report.algbw == pytest.approx(8.0)
-    assert report.busbw == pytest.approx(6.0)
+    assert (report.algbw, report.busbw) == (pytest.approx(8.0), pytest.approx(6.0))
     assert not report.all_correct
     assert "WRONG on ranks [2]" in str(report)
     assert "500 ms, algbw 8.00 GB/s, busbw 6.00 GB/s" in str(report)
-
-
-def test_small_figures_are_told_with_three_digits() -> None:
-    """A tiny buffer is not moved with 0.000 GB/s."""
-    report = RunReport("gloo", 2, 1, "uint8", 1, (True, True), 0.000703)
-    assert str(report).endswith("correct on all ranks, 703 µs, algbw 2.84 kB/s, busbw 1.42 kB/s")
+    small = RunReport("gloo", 2, 1, "uint8", 1, (True, True), 0.000703)
+    assert str(small).endswith("correct on all ranks, 703 µs, algbw 2.84 kB/s, busbw 1.42 kB/s")
 
 
 @pytest.mark.parametrize(
-    ("collective", "total", "factor", "what"),
+    ("collective", "total", "factor", "words"),
     [
         ("reduce_scatter", 4000, 0.75, "reduce_scatter of 250 float32 each"),
         ("allreduce", 1000, 1.5, "allreduce of 250 float32:"),
         ("broadcast", 1000, 1.0, "broadcast of 250 float32:"),
         ("reduce", 1000, 1.0, "reduce of 250 float32:"),
+        ("all_to_all", 4000, 0.75, "all_to_all of 250 float32 from each to each:"),
     ],
 )
-def test_every_collective_has_its_own_figures(collective: str, total: int, factor: float, what: str) -> None:
-    """The size is that of all shards, or of the buffer, and busbw follows nccl-tests."""
+def test_every_collective_has_its_own_figures(collective: str, total: int, factor: float, words: str) -> None:
+    """The size is that of all shards, of a rank's parts, or of the buffer, and busbw follows nccl-tests."""
     report = RunReport("gloo", 4, 250, "float32", 3, (True,) * 4, 0.5, collective)
     assert report.total_bytes == total
     assert report.busbw == pytest.approx(report.algbw * factor)
-    assert what in str(report)
+    assert words in str(report)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("name", "value"),
     [
-        ({"backend": "mpi"}, "backend is 'mpi'; expected one of gloo, nccl"),
-        ({"dtype": "complex64"}, "dtype is 'complex64'"),
-        ({"elements": 0}, "elements is 0"),
-        ({"repeats": -1}, "repeats is -1"),
-        ({"slices": True}, "slices is True"),
-        ({"timeout_s": 0}, "timeout_s is 0"),
-        ({"op": "xor"}, "op is 'xor'; expected one of sum"),
+        ("backend", "mpi"),
+        ("dtype", "complex64"),
+        ("elements", 0),
+        ("repeats", -1),
+        ("slices", True),
+        ("timeout_s", 0),
+        ("op", "xor"),
     ],
 )
-def test_refuses_senseless_options(options: dict[str, object], message: str) -> None:
-    """Before any process is started."""
-    with pytest.raises(UnsupportedError, match=message):
-        run_local(RING, **options)
+def test_invalid_options_are_refused(name: str, value: object) -> None:
+    """The message names option and value, before any process is started."""
+    with pytest.raises(UnsupportedError, match=f"{name} is {value!r}"):
+        run_local(RING, **{name: value})
 
 
-def test_checks_the_program_first() -> None:
-    """A race is refused before any process is started."""
+def test_wrong_programs_are_refused() -> None:
+    """Both a race and data that end in the wrong place are found before the ranks run."""
     with pytest.raises(ProgramError, match="of the input, which has 1 chunks"):
         run_local(with_step(RING, 0, 2, 0, lambda step: type(step)(step.kind, step.source, step.target, 2)))
-
-
-def test_data_that_a_program_leaves_wrong_is_no_surprise() -> None:
-    """A program that is sound but gathers the wrong way round is refused by every rank, and the call says so."""
     swapped = lower(random_forest(2, 2, seed=0), "allgather")
     first, second = (swapped.ranks[0].thread_blocks[0].instructions[number].target for number in range(2))
     for step, target in ((0, second), (1, first)):
@@ -134,14 +97,14 @@ def test_data_that_a_program_leaves_wrong_is_no_surprise() -> None:
         run_local(swapped)
 
 
-def test_too_little_time_is_an_error_not_a_hang() -> None:
+def test_too_little_time_is_an_error() -> None:
     """A twentieth of a second is not enough for the ranks to meet."""
     with pytest.raises(ProgramError, match=r"0\.05 s"):
         run_local(RING, timeout_s=0.05)
 
 
-def test_says_what_there_is_instead_of_nccl() -> None:
-    """One sentence, from the rank that found out."""
+def test_a_backend_that_cannot_run_here_is_refused() -> None:
+    """The rank that finds out names the available ones."""
     import torch
 
     if torch.cuda.is_available() and torch.cuda.device_count() >= RING.num_ranks:
@@ -150,40 +113,36 @@ def test_says_what_there_is_instead_of_nccl() -> None:
         run_local(RING, backend="nccl")
 
 
-def test_needs_torch_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without importing it."""
+def test_a_missing_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says how to install it."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match="pip install"):
         run_local(exchange())
 
 
-def test_is_one_of_the_ranks_under_torchrun() -> None:
-    """With torchrun's environment no processes are started and every rank gets the whole report."""
+def test_a_launched_process_is_one_of_the_ranks() -> None:
+    """With torchrun's environment no processes are started and every rank gets the same report."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     task = partial(runtime_tasks.as_if_by_torchrun, port=port, ranks=4)
-    reports = run_ranks(task, 4, timeout_s=100, preload=("torch", "torch.distributed"))
+    reports = run_ranks(task, 4, timeout_s=100, preload=PRELOAD)
     assert all(report.correct == (True,) * 4 for report in reports)
     assert len({report.seconds for report in reports}) == 1
-
-
-def test_refuses_another_number_of_processes_than_ranks() -> None:
-    """Two processes for a program of four ranks."""
     task = partial(runtime_tasks.as_if_by_torchrun, port=1, ranks=2)
     with pytest.raises(UnsupportedError, match="2 processes were started, the plan is for 4 ranks"):
-        run_ranks(task, 2, timeout_s=100, preload=("torch", "torch.distributed"))
+        run_ranks(task, 2, timeout_s=100, preload=PRELOAD)
 
 
-def test_uses_a_group_that_exists() -> None:
-    """And leaves it in place."""
-    reports = run_ranks(runtime_tasks.in_own_group, 4, timeout_s=100, preload=("torch", "torch.distributed"))
+def test_a_group_that_exists_is_used_and_stays() -> None:
+    """The ranks take a barrier on it afterwards."""
+    reports = run_ranks(runtime_tasks.in_own_group, 4, timeout_s=100, preload=PRELOAD)
     assert all(report.all_correct for report in reports)
 
 
 @pytest.mark.slow
 def test_a_plain_script_can_call_it(tmp_path: Path) -> None:
-    """No ``if __name__ == "__main__"`` is needed: the ranks do not run the caller's script again."""
+    """The ranks do not run the caller's script again, so it needs no ``if __name__ == "__main__"``."""
     script = tmp_path / "script.py"
     script.write_text(
         "from collopt.runtime import lower, run_local\n"

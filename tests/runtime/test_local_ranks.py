@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -37,30 +38,52 @@ def assert_all_gone(notes: Path, number: int) -> None:
     assert not [pid for pid in pids if running(pid)]
 
 
-def test_results_come_back_in_rank_order() -> None:
-    """One per rank."""
-    assert run_ranks(rank_tasks.square, 5, timeout_s=60) == [0, 1, 4, 9, 16]
+def test_results_come_back_in_rank_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks have one thread each, and no rank of the caller's launcher."""
+    monkeypatch.setenv("RANK", "7")
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert run_ranks(rank_tasks.square, 5, timeout_s=60) == [(rank * rank, "1", None) for rank in range(5)]
 
 
-def test_functions_of_the_main_program_are_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ranks do not run it, so they cannot find what it defines."""
+@pytest.mark.slow
+def test_functions_of_the_main_program_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks do not run it, so they cannot find its functions."""
 
     def task(rank: int, folder: str) -> int:
         return rank
 
     task.__module__, task.__qualname__ = "__main__", "task"
     monkeypatch.setattr(sys.modules["__main__"], "task", task, raising=False)
-    problem = r"^the local ranks could not start: AttributeError: .*; define functions such as .* in a module"
-    with pytest.raises(UnsupportedError, match=problem):
+    with pytest.raises(UnsupportedError, match=r"^the local ranks could not start: AttributeError: .* in a module"):
         run_ranks(task, 2, timeout_s=60)
 
 
-@pytest.mark.slow
-def test_ranks_have_one_thread_each_and_no_launcher_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixteen ranks on a small machine must not start sixteen times as many threads, nor take the caller's rank."""
-    monkeypatch.setenv("RANK", "7")
-    monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert run_ranks(rank_tasks.threads, 2, timeout_s=60) == [(1, None), (1, None)]
+@pytest.mark.parametrize(
+    ("task", "error", "message"),
+    [
+        (rank_tasks.complain, UnsupportedError, r"^rank 1: this will not do"),
+        pytest.param(
+            partial(rank_tasks.complain, error=KeyError),
+            ProgramError,
+            r"^rank 1: KeyError: .*this will not do",
+            marks=pytest.mark.slow,
+        ),
+        (rank_tasks.leave, ProgramError, r"^rank 2: the process ended with exit status 7"),
+        pytest.param(
+            rank_tasks.wait_for_rank_1,
+            ProgramError,
+            r"ranks \[0, 1, 2\] did not finish within 5 s; ranks \[1\] are late: they began 2 calls, others 3",
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["error of ours", "other error", "end", "late"],
+)
+def test_a_failure_names_the_rank_and_ends_the_others(
+    task: Callable[[int, str], None], error: type[Exception], message: str
+) -> None:
+    """Errors of ours keep their class; the other ranks would never end."""
+    with pytest.raises(error, match=message):
+        run_ranks(task, 3, timeout_s=5 if task is rank_tasks.wait_for_rank_1 else 60)
 
 
 def test_what_a_rank_says_is_heard_while_it_works(tmp_path: Path) -> None:
@@ -77,8 +100,9 @@ def test_what_a_rank_says_is_heard_while_it_works(tmp_path: Path) -> None:
     assert on_update == ["one", {"two": 2}]
 
 
+@pytest.mark.slow
 def test_whoever_does_not_want_to_hear_more_ends_the_ranks(tmp_path: Path) -> None:
-    """With an error of the listener's own, such as where nobody reads what it prints."""
+    """A listener ends them by an error of its own."""
 
     def refuse(updates: object) -> None:
         raise BrokenPipeError(updates)
@@ -86,40 +110,6 @@ def test_whoever_does_not_want_to_hear_more_ends_the_ranks(tmp_path: Path) -> No
     with pytest.raises(BrokenPipeError, match="noted"):
         run_ranks(partial(rank_tasks.note_say_and_sleep, notes=str(tmp_path)), 2, timeout_s=60, on_update=refuse)
     assert_all_gone(tmp_path, 2)
-
-
-def test_an_error_of_ours_keeps_its_class_and_names_the_rank() -> None:
-    """The other ranks, which would never end, are stopped."""
-    with pytest.raises(UnsupportedError, match=r"^rank 1: this will not do"):
-        run_ranks(rank_tasks.complain, 3, timeout_s=60)
-
-
-@pytest.mark.slow
-def test_any_other_error_becomes_one_of_ours() -> None:
-    """With its class and the first line of its message."""
-    with pytest.raises(ProgramError, match=r"^rank 1: KeyError: .*this will not do"):
-        run_ranks(partial(rank_tasks.complain, error=KeyError), 3, timeout_s=60)
-
-
-def test_a_rank_that_ends_early_is_told() -> None:
-    """Even if it says nothing."""
-    with pytest.raises(ProgramError, match=r"^rank 2: the process ended with exit status 7"):
-        run_ranks(rank_tasks.leave, 3, timeout_s=60)
-
-
-@pytest.mark.slow
-def test_ranks_that_take_too_long_are_stopped(tmp_path: Path) -> None:
-    """The message names those that are not done."""
-    with pytest.raises(ProgramError, match=r"ranks \[0, 1\] did not finish within 6 s"):
-        run_ranks(partial(rank_tasks.note_and_sleep, notes=str(tmp_path)), 2, timeout_s=6)
-    assert_all_gone(tmp_path, 2)
-
-
-@pytest.mark.slow
-def test_ranks_that_the_others_wait_for_are_named() -> None:
-    """Those that began fewer calls when time was over."""
-    with pytest.raises(ProgramError, match=r"ranks \[0, 1, 2\] did not .*; ranks \[1\] are late: they began 2 calls"):
-        run_ranks(rank_tasks.wait_for_rank_1, 3, timeout_s=4)
 
 
 def test_nothing_survives_the_death_of_the_supervisor(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def wrong(results: list[dict[str, bool]]) -> list[str]:
 
 
 def test_dispatch_combine_and_gradients_are_those_of_one_rank(answers: list[moe_tasks.Answers]) -> None:
-    """On 2 x 2 and 4 x 1 GPUs, ranks without tokens or choices; with relays, asynchronous on some; integers too."""
+    """Results agree on 2 x 2 and 4 x 1 GPUs, with relays, without tokens or choices, and asynchronous on some ranks."""
     assert len(answers[0].right) == 27
     assert wrong([each.right for each in answers]) == []
 
@@ -32,7 +32,7 @@ def test_dispatch_combine_and_gradients_are_those_of_one_rank(answers: list[moe_
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "seeds"), [(4, 6), (8, 2)])
 def test_many_dispatches_are_those_of_one_rank(ranks: int, seeds: int) -> None:
-    """On one, two, and as many servers as ranks; with long and short stages of both kinds."""
+    """One server, two, and as many as ranks run long and short stages of both kinds."""
     task = partial(moe_tasks.many, ranks=ranks, seeds=seeds)
     assert wrong(run_ranks(task, ranks, timeout_s=280, preload=PRELOAD)) == []
 
@@ -56,13 +56,10 @@ def test_relays_share_the_sends_of_one_server(answers: list[moe_tasks.Answers]) 
 
 OWN = {
     "index": "indices[2, 1] is 4; expected an expert from 0 to 3",
-    "negative index": "indices[0, 0] is -1; expected an expert",
     "fractions": "indices have type torch.float32; expected whole numbers",
     "shape of indices": "indices have shape (2,); expected (tokens, choices)",
     "number of indices": "there are indices of 3 tokens; expected 4, as many as rows",
-    "no indices": "indices have shape (0,)",
     "placement": "placement[3] is 4; expected a rank from 0 to 3",
-    "no placement": "placement has shape (0,); expected one rank for each expert",
     "no tokens": "tokens is a NoneType; expected a torch.Tensor",
     "vector": "tokens have shape (3,); expected two dimensions",
     "strided": "tokens has shape (4, 3) and is not contiguous",
@@ -98,7 +95,7 @@ def test_wrong_arguments_raise_on_every_rank(answers: list[moe_tasks.Answers]) -
     """The rank that is wrong says why; where ranks differ, all say the same."""
     for rank, told in enumerate(each.told for each in answers):
         assert told.keys() == {*OWN, *DIFFERENT, "after all that"}
-        assert told["after all that"] == "no error"
+        assert told["after all that"] == "fine"
         for name, message in OWN.items():
             expected = message if rank == 2 else "rank 2 refused its arguments of the "
             assert told[name].startswith(f"UnsupportedError: {expected}"), (rank, name, told[name])

@@ -64,23 +64,27 @@ def test_logs_and_labels_in_between_are_passed_over(tmp_path: Path) -> None:
         assert read(tmp_path, "".join(f"{label}{line}\n" for line in (HEADER + ROWS).splitlines())) == plain
 
 
-def test_old_tables_have_other_columns(tmp_path: Path) -> None:
-    """Neither a root nor a count of wrong elements; their errors are no such count."""
-    header = "#       size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
-    found = read(tmp_path, header + "1024 256 float sum 15.5 0.07 0.12 5e-07 1.6e1 0.06 0.11 5e-07\n")
-    assert (found.collective, found.num_ranks) == (None, None)
-    assert [tuple(row[:5]) for row in found.rows] == [(1024, 15.5, False, "", None), (1024, 16.0, True, "", None)]
+OLD_HEADER = "#       size  count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error\n"
 
 
-def test_rows_alone_are_enough(tmp_path: Path) -> None:
-    """Somebody copied nothing else."""
-    assert [row.size for row in read(tmp_path, ROWS).rows] == [64, 64]
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (
+            OLD_HEADER + "1024 256 float sum 15.5 0.07 0.12 5e-07 1.6e1 0.06 0.11 5e-07\n",
+            [(1024, 15.5, False, "", None), (1024, 16.0, True, "", None)],
+        ),
+        (ROWS, [(64, 20.0, False, "", 0.0), (64, 21.5, True, "", None)]),
+        (HEADER + "64 8 float none -1                   21.50 0.00 0.00 0\n", [(64, 21.5, True, "", 0.0)]),
+    ],
+    ids=["old columns", "no header", "in place only"],
+)
+def test_other_tables_are_read(tmp_path: Path, text: str, rows: list[tuple[object, ...]]) -> None:
+    """Old tables count no wrong elements, copied rows have no header, and a reading may be blank."""
+    assert [tuple(row[:5]) for row in read(tmp_path, text).rows] == rows
 
 
-def test_a_blank_first_half_is_none(tmp_path: Path) -> None:
-    """What can only be done in place."""
-    (row,) = read(tmp_path, HEADER + "64 8 float none -1                   21.50 0.00 0.00 0\n").rows
-    assert (row.microseconds, row.in_place) == (21.5, True)
+NAMES = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 
 
 @pytest.mark.parametrize(
@@ -115,16 +119,28 @@ def test_a_blank_first_half_is_none(tmp_path: Path) -> None:
         ),
         ("[[" * 10**5, "nested too deeply"),
         ('{"a": ' + "9" * 10**4 + "}", "an integer has 10000 digits"),
+        (NAMES + "#  (B)  (elements)  (min)  (GB/s)  (GB/s)\n", "line 2 gives sizes and times in (B), (min)"),
+        (NAMES + "#  (KB)  (elements)  (us)  (GB/s)  (GB/s)\n", "gives sizes and times in (KB), (us)"),
+        (NAMES + "#  (B)  (elements)  (us)  (GB/s)  (ms)  (GB/s)\n", "in (B), (ms), (us)"),
+        (NAMES + "#  size  count  type  redop  root  time(ms)  algbw  busbw  #wrong\n", "but no 'time' in µs"),
     ],
 )
 def test_bad_files_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
-    """One sentence that names the file."""
+    """The message is one line with the file and the place."""
     path = written(tmp_path, text)
     with pytest.raises(FileFormatError) as caught:
         read_nccl_tests(path)
     assert str(caught.value).startswith(str(path))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "message"), [("none", "does not exist"), (".", "folder"), ("binary", "UTF-8")])
+def test_paths_without_text_are_refused(tmp_path: Path, name: str, message: str) -> None:
+    """A path is missing, a folder, or holds other bytes."""
+    (tmp_path / "binary").write_bytes(b"\x80\xff\x00")
+    with pytest.raises(FileFormatError, match=message):
+        read_nccl_tests(tmp_path / name)
 
 
 def test_json_of_nccl_tests(tmp_path: Path) -> None:
@@ -145,7 +161,7 @@ def test_json_of_nccl_tests(tmp_path: Path) -> None:
 
 
 def test_json_of_rccl_tests(tmp_path: Path) -> None:
-    """A list without an object around it."""
+    """It is a list without an object around it."""
     row: dict[str, Any] = {
         "numCycle": 0,
         "name": "ReduceScatter",
@@ -174,7 +190,7 @@ def report() -> BenchReport:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_our_own_benchmarks_are_read_too(tmp_path: Path, form: str) -> None:
-    """In both forms, with who did it."""
+    """Text and JSON have the plan or library of each row."""
     found = read(tmp_path, str(report()) if form == "text" else json.dumps(report().to_json()))
     assert (str(found.collective), found.num_ranks, found.names) == ("allgather", 4, ("a plan.json", "gloo"))
     assert [tuple(row)[:4] for row in found.rows] == [
@@ -187,14 +203,6 @@ def test_our_own_benchmarks_are_read_too(tmp_path: Path, form: str) -> None:
     with pytest.raises(UnsupportedError, match="only wrong results"):
         found.of("gloo").right()
     assert len(found.of("a plan.json").right().rows) == 2
-
-
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    """Missing, or a folder, or not text."""
-    (tmp_path / "binary").write_bytes(b"\x80\xff\x00")
-    for path, message in ((tmp_path / "none", "does not exist"), (tmp_path, "folder"), (tmp_path / "binary", "UTF-8")):
-        with pytest.raises(FileFormatError, match=message):
-            read_nccl_tests(path)
 
 
 def assert_read_or_refused(path: Path) -> None:
@@ -216,7 +224,7 @@ LINES = st.lists(WORDS | st.text(max_size=4), max_size=16).map(" ".join)
 @settings(max_examples=examples(150))
 @given(lines=st.lists(LINES, max_size=8), headed=st.booleans())
 def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, lines: list[str], headed: bool) -> None:
-    """Whatever it is, it is read or refused in one line."""
+    """Any text is read or refused in one line."""
     path = tmp_path_factory.mktemp("fuzz") / "times.txt"
     path.write_bytes(((HEADER if headed else "") + "\n".join(lines)).encode("utf-8", "surrogatepass"))
     assert_read_or_refused(path)
@@ -241,13 +249,12 @@ JSON = st.recursive(
 @settings(max_examples=examples(150))
 @given(data=st.lists(JSON, max_size=3) | st.fixed_dictionaries({"results": JSON, "args": JSON}))
 def test_no_json_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, data: object) -> None:
-    """Whatever it is, it is read or refused in one line."""
+    """Any JSON is read or refused in one line."""
     path = tmp_path_factory.mktemp("fuzz") / "times.json"
     path.write_text(json.dumps(data), encoding="utf-8")
     assert_read_or_refused(path)
 
 
-NAMES = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 ROW = "1024 256 float none -1 5 0.2 0.2 0 4.6 0.2 0.2 0\n"
 
 
@@ -255,26 +262,8 @@ ROW = "1024 256 float none -1 5 0.2 0.2 0 4.6 0.2 0.2 0\n"
     ("unit", "factor"), [("(us)", 1), ("(ms)", 1000), ("(s)", 10**6), ("(ns)", 0.001), ("(µs)", 1)]
 )
 def test_times_in_other_units_come_in_microseconds(tmp_path: Path, unit: str, factor: float) -> None:
-    """The row beneath the names says which; what was rounded away grows with it."""
+    """The row beneath the names has the unit, with which the rounding grows."""
     units = f"#  (B)  (elements)  {unit}  (GB/s)  (GB/s)  {unit}  (GB/s)  (GB/s)\n"
     first, second = read(tmp_path, NAMES + units + ROW).rows
     assert (first.microseconds, second.microseconds) == pytest.approx((5 * factor, 4.6 * factor))
     assert (first.rounding, second.rounding) == pytest.approx((0.5 * factor, 0.05 * factor))
-
-
-@pytest.mark.parametrize(
-    ("comment", "message"),
-    [
-        ("#  (B)  (elements)  (min)  (GB/s)  (GB/s)\n", r"line 2 gives sizes and times in \(B\), \(min\); expected"),
-        ("#  (KB)  (elements)  (us)  (GB/s)  (GB/s)\n", r"gives sizes and times in \(KB\), \(us\); expected \(B\)"),
-        ("#  (B)  (elements)  (us)  (GB/s)  (ms)  (GB/s)\n", r"in \(B\), \(ms\), \(us\); expected \(B\), and one"),
-        (
-            "#  size  count  type  redop  root  time(ms)  algbw  busbw  #wrong\n",
-            "names columns, but no 'time' in µs",
-        ),
-    ],
-)
-def test_units_that_are_not_known_are_refused(tmp_path: Path, comment: str, message: str) -> None:
-    """Better than a guess."""
-    with pytest.raises(FileFormatError, match=message):
-        read(tmp_path, NAMES + comment + ROW)

@@ -60,22 +60,15 @@ HALVES = {(M1, M128): (9.2, 33.1), (M1, G1): (11.1, 39.4), (M16, M128): (6.4, 62
 
 @pytest.mark.parametrize("sizes", HALVES)
 def test_half_of_the_sizes_predict_the_others(sizes: tuple[int, ...]) -> None:
-    """Within 10 % and 40 % from 1M and 128M; without 1M, alpha is a guess."""
+    """Errors are within 10 % and 40 % from 1M and 128M; without 1M, alpha is a guess."""
     found = errors(sizes)
     assert len(found) == 36
     median, most = 100 * float(np.median(found)), 100 * float(np.percentile(found, 90))
     assert (median, most) == (pytest.approx(HALVES[sizes][0], abs=0.1), pytest.approx(HALVES[sizes][1], abs=0.1))
 
 
-def test_every_other_size_predicts_those_between() -> None:
-    """What was promised."""
-    found = errors((M1, M128))
-    assert float(np.median(found)) <= 0.1
-    assert float(np.percentile(found, 90)) <= 0.4
-
-
 def test_calibrated_networks_predict_the_sizes_between() -> None:
-    """From files of three collectives with 1M and 128M, by the estimates of plans on the networks that we have."""
+    """Plans on networks that were calibrated with 1M and 128M estimate the times of 16M and 1G."""
     found = []
     for first, planner, network in (
         (0, "forestcoll", dgx_a100(boxes=2)),
@@ -102,13 +95,6 @@ def test_calibrated_networks_predict_the_sizes_between() -> None:
     assert float(np.percentile(found, 90)) == pytest.approx(0.225, abs=0.005)
 
 
-def test_all_ways_together() -> None:
-    """The median stays; the 10 % that are worst are predictions of 1M from 16M and more."""
-    found = np.array([errors(sizes) for sizes in HALVES]).ravel()
-    assert (len(found), 100 * float(np.median(found))) == (144, pytest.approx(9.1, abs=0.1))
-    assert 100 * float(np.percentile(found, 90)) == pytest.approx(46.4, abs=0.1)
-
-
 def test_allgather_from_reduce_scatter_and_allreduce() -> None:
     """Measured were 13.1, 92.6, 201 and 247 GB/s; links alone give 171, 326, 344 and 346."""
     gather, *others = SERIES[:3]
@@ -117,23 +103,16 @@ def test_allgather_from_reduce_scatter_and_allreduce() -> None:
     assert algbw == pytest.approx([9.69, 96.4, 201.8, 233.8], rel=0.002)
 
 
-def test_alpha_is_the_same_for_all_trees() -> None:
-    """Of one runtime, on three platforms."""
-    for first in (0, 8, 17):
-        alpha, _ = fitted(SERIES[first : first + 3], range(4))
-        assert 11.4 < alpha < 12
-
-
 @pytest.mark.parametrize(("first", "network"), [(0, dgx_a100(boxes=2)), (8, mi250(boxes=2))])
 def test_line_rates_are_those_of_our_plans(first: int, network: Topology) -> None:
-    """Of trees and of rings."""
+    """Trees and rings have the published line rates."""
     for each, planner in ((SERIES[first], "forestcoll"), (SERIES[first + 4], "ring")):
         made = plan(network, "allgather", planner=planner)
         assert float(made.algbw) == pytest.approx(each.line_rate, abs=0.001)
 
 
 def test_guessed_costs_predict_the_published_allgather() -> None:
-    """Within 20 %, with the hops of the published trees; our plan has three hops, so it should be faster up to 16M."""
+    """Errors are within 20 % with the published hops; our plan has fewer, and so is faster up to 16M."""
     network, published = dgx_a100(boxes=2), SERIES[0]
     costs = guessed_costs("generic", network)
     schedule = plan(network, "allgather", planner="forestcoll").schedule

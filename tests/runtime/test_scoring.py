@@ -16,7 +16,7 @@ from collopt.errors import ColloptError, FileFormatError, TopologyError, Unsuppo
 from collopt.planners import Plan
 from collopt.runtime import Attribute, Score, TraceNode, plan_traces, read_trace, score, write_trace
 from collopt.runtime.simulation.chakra_trace import NodeKind
-from collopt.topologies import Topology, complete, dgx_a100, hypercube, leaf_spine, mi250, rail, ring, torus
+from collopt.topologies import Topology, complete, dgx_a100, hypercube, leaf_spine, rail, ring, torus
 from sample_files import sample
 
 RING = ring(4, bandwidth=25)
@@ -44,52 +44,41 @@ def exported(plan: Plan, folder: Path, form: str) -> Path:
     return path
 
 
-NETWORKS = (RING, TORUS, hypercube(3, bandwidth=25), dgx_a100(boxes=2), rail(2, 2))
 OURS = [
-    (network, planner, collective)
-    for network, planner, collective in (
-        (NETWORKS[0], "forestcoll", "allgather"),
-        (NETWORKS[0], "forestcoll", "broadcast"),
-        (NETWORKS[0], "forestcoll", "reduce"),
-        (NETWORKS[1], "bfb", "allreduce"),
-        (NETWORKS[1], "multitree", "reduce_scatter"),
-        (NETWORKS[1], "multicommodity", "all_to_all"),
-        (NETWORKS[2], "recursive-halving-doubling", "allreduce"),
-        (NETWORKS[4], "ring", "allreduce"),
-        (NETWORKS[3], "hierarchical-ring", "allgather"),
-        (NETWORKS[3], "multitree", "reduce_scatter"),
-    )
+    (RING, "forestcoll", "broadcast"),
+    (RING, "forestcoll", "reduce"),
+    (TORUS, "bfb", "allreduce"),
+    (TORUS, "multitree", "reduce_scatter"),
+    (TORUS, "multicommodity", "all_to_all"),
+    (hypercube(3, bandwidth=25), "recursive-halving-doubling", "allreduce"),
+    (rail(2, 2), "ring", "allreduce"),
+    (dgx_a100(boxes=2), "hierarchical-ring", "allgather"),
 ]
 
 
-@pytest.mark.parametrize("form", ["plan", "msccl-xml", "mscclpp-json", "chakra-et"])
 @pytest.mark.parametrize(("network", "planner", "collective"), OURS, ids=lambda value: getattr(value, "name", value))
-def test_our_own_exports_score_as_their_plan(
-    network: Topology, planner: str, collective: str, form: str, tmp_path: Path
-) -> None:
-    """Every link has exactly the plan's load, and so the bandwidth is the plan's."""
+def test_our_own_exports_score_as_their_plan(network: Topology, planner: str, collective: str, tmp_path: Path) -> None:
+    """In every form every link has exactly the plan's load, and so the bandwidth is the plan's."""
     root = {"root": 1} if collective in ("broadcast", "reduce") else {}
     plan = collopt.plan(network, collective, planner=planner, **root)
-    hints = root if form == "chakra-et" else {}
-    found = score(exported(plan, tmp_path, form), network, sizes=["1M"], planner=planner, **hints)
-    assert list(found.shares) == plan_shares(plan)
-    assert found.algbw == plan.algbw
-    assert found.gap == plan.gap
-    assert found.data.outcome == ("not checked" if form == "chakra-et" else "right"), found.data
-    assert found.plan is not None
-    assert found.plan.algbw == plan.algbw
-    ((size, time, _, ours, least),) = found.times
-    assert size == 2**20
-    assert ours == plan.simulate("1M")
-    assert time >= float(size / (plan.algbw * 1000)) * (1 - 1e-12)
-    assert least is not None
-    assert time >= least.microseconds * (1 - 1e-12)
-    if form == "plan":
-        assert time == ours
+    for form in ("plan", "msccl-xml", "mscclpp-json", "chakra-et"):
+        hints = root if form == "chakra-et" else {}
+        found = score(exported(plan, tmp_path, form), network, sizes=["1M"], planner=planner, **hints)
+        assert list(found.shares) == plan_shares(plan), form
+        assert (found.algbw, found.gap) == (plan.algbw, plan.gap), form
+        assert found.data.outcome == ("not checked" if form == "chakra-et" else "right"), found.data
+        assert found.plan is not None
+        assert found.plan.algbw == plan.algbw
+        ((size, time, _, ours, least),) = found.times
+        assert (size, ours) == (2**20, plan.simulate("1M"))
+        assert least is not None
+        assert time >= max(float(size / (plan.algbw * 1000)), least.microseconds) * (1 - 1e-12), form
+        if form == "plan":
+            assert time == ours
 
 
 def test_sends_in_pieces_take_as_long_as_the_plan(tmp_path: Path) -> None:
-    """Trees on a ring: pieces follow each other along them in a file as in the plan."""
+    """Pieces follow each other along trees on a ring in a file as in the plan."""
     plan = collopt.plan(RING, "broadcast", root=0)
     for form in ("msccl-xml", "mscclpp-json"):
         found = score(exported(plan, tmp_path, form), RING, sizes=["1M"], slices=8)
@@ -98,7 +87,7 @@ def test_sends_in_pieces_take_as_long_as_the_plan(tmp_path: Path) -> None:
 
 
 def test_software_adds_to_all_times(tmp_path: Path) -> None:
-    """Alpha for each hop, to the file's, the plan's and the least time."""
+    """Alpha adds to each hop of the file, of the plan and of the least time."""
     plan = collopt.plan(RING, "broadcast", root=0)
     path, costs = exported(plan, tmp_path, "msccl-xml"), collopt.topologies.RuntimeCosts(alpha=7)
     bare, added = (score(path, RING, sizes=[4096], slices=1, costs=each).times[0] for each in ("links", costs))
@@ -111,20 +100,8 @@ def test_software_adds_to_all_times(tmp_path: Path) -> None:
     assert score(path, RING, costs="fused", sizes=[]).costs.label == "not calibrated"
 
 
-def test_plans_for_a_size_are_made_for_each(tmp_path: Path) -> None:
-    """By planners that plan for one."""
-    network = Topology.from_links(
-        [*((str(i), str((i + 1) % 4), 25, 1 + i) for i in range(4))], compute="0123", bidirectional=True, name="uneven"
-    )
-    path = exported(collopt.plan(network, "allgather", planner="ring"), tmp_path, "msccl-xml")
-    found = score(path, network, sizes=["1K", "64M"], planner="bfb")
-    for each in found.times:
-        plan = collopt.plan(network, "allgather", planner="bfb", size=each.num_bytes)
-        assert each.plan_microseconds == plan.simulate(each.num_bytes)
-
-
 def test_equal_routes_are_shared_by_the_rule_of_planners(tmp_path: Path) -> None:
-    """Two spines: rings use both of them, though a file does not say which message goes where."""
+    """Rings use both of two spines, though a file does not say which message goes where."""
     network = leaf_spine(3, 2, 2, oversubscription=2)
     plan = collopt.plan(network, "allgather", planner="ring")
     found = score(exported(plan, tmp_path, "msccl-xml"), network, sizes=[])
@@ -132,16 +109,6 @@ def test_equal_routes_are_shared_by_the_rule_of_planners(tmp_path: Path) -> None
     assert "9 pairs of ranks, of which 5 have several shortest routes" in found.routes
     assert found.times == ()
     assert found.plan is None
-
-
-def test_steps_that_wait_lose_what_the_busiest_link_does_not_show(tmp_path: Path) -> None:
-    """The bandwidth of a plan in steps counts the busiest link of each step; a score the busiest link of all."""
-    network = mi250(boxes=1)
-    plan = collopt.plan(network, "allgather", planner="bfb")
-    found = score(exported(plan, tmp_path, "msccl-xml"), network, sizes=[])
-    assert list(found.shares) == plan_shares(plan)
-    assert found.algbw is not None
-    assert found.algbw > plan.algbw
 
 
 # Lists of sends
@@ -172,43 +139,42 @@ def score_sends(folder: Path, text: str, network: Topology = RING, **hints: obje
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
 def test_a_list_of_sends_is_executed(collective: str, tmp_path: Path) -> None:
     """A ring in one direction has half of the bandwidth of two."""
-    rows = ring_sends(4, collective)
-    found = score_sends(tmp_path, "# a ring\n" + csv_of(rows), collective=collective)
-    assert (found.data.outcome, found.kind) == ("right", "a list of sends")
-    assert found.algbw == Fraction(100, 3)
-    assert found.gap == Fraction(1, 2)
+    found = score_sends(tmp_path, "# a ring\n" + csv_of(ring_sends(4, collective)), collective=collective)
+    assert (found.data.outcome, found.algbw, found.gap) == ("right", Fraction(100, 3), Fraction(1, 2))
     assert found.times[0].microseconds == pytest.approx(2**20 / 33333.333)
     assert str(found) == f"a list of sends, {collective} on ring-4: data right, 33.33 GB/s, 50.00 % below the bound"
 
 
-def test_lists_for_every_collective(tmp_path: Path) -> None:
-    """Two ranks, named or numbered."""
-    network = complete(2, bandwidth=25)
-    swap = [{"step": 0, "from": rank, "to": 1 - rank, "chunk": "0-1"} for rank in range(2)]
-    lists: dict[str, list[dict[str, object]]] = {
-        "allreduce": [{**row, "op": "add"} for row in swap],
-        "all_to_all": [{**row, "owner": rank, "target": 1 - rank} for rank, row in enumerate(swap)],
-        "allgather": [{**row, "owner": rank} for rank, row in enumerate(swap)],
-        "reduce_scatter": [{**row, "owner": 1 - rank} for rank, row in enumerate(swap)],
-    }
-    for collective, rows in lists.items():
-        found = score_sends(tmp_path, csv_of(rows), network, collective=collective)
-        assert found.data.outcome == "right", (collective, found.data)
-    for collective, row in (("broadcast", swap[1]), ("reduce", swap[0])):
-        found = score_sends(tmp_path, csv_of([row]), network, collective=collective, root=1)
-        assert (found.data.outcome, found.algbw, found.gap) == ("right", 25, 0), collective
+SWAP = [{"step": 0, "from": rank, "to": 1 - rank, "chunk": "0-1"} for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("collective", "rows", "hints"),
+    [
+        ("allreduce", [{**row, "op": "add"} for row in SWAP], {}),
+        ("all_to_all", [{**row, "owner": rank, "target": 1 - rank} for rank, row in enumerate(SWAP)], {}),
+        ("allgather", [{**row, "owner": rank} for rank, row in enumerate(SWAP)], {}),
+        ("reduce_scatter", [{**row, "owner": 1 - rank} for rank, row in enumerate(SWAP)], {}),
+        ("broadcast", SWAP[1:], {"root": 1}),
+        ("reduce", SWAP[:1], {"root": 1}),
+    ],
+)
+def test_every_collective_has_lists_of_sends(
+    collective: str, rows: list[dict[str, object]], hints: dict[str, object], tmp_path: Path
+) -> None:
+    """Two ranks exchange their data in one step, at the bound."""
+    found = score_sends(tmp_path, csv_of(rows), complete(2, bandwidth=25), collective=collective, **hints)
+    assert (found.data.outcome, found.gap) == ("right", 0)
 
 
 def test_a_sum_waits_for_all_of_its_parts(tmp_path: Path) -> None:
     """Rank 0 sends on what two steps have brought it."""
-    text = "step,from,to,chunk,op\n0,1,0,0,add\n1,3,0,0,add\n2,0,1,0,copy\n2,0,3,0,copy\n"
-    network = Topology.from_links([("0", "1", 25, 1), ("0", "3", 25, 7)], compute="013", bidirectional=True, name="V")
-    found = score_sends(tmp_path, text.replace("3", "2"), network, collective="allreduce")
+    text = "step,from,to,chunk,op\n0,1,0,0,add\n1,2,0,0,add\n2,0,1,0,copy\n2,0,2,0,copy\n"
+    network = Topology.from_links([("0", "1", 25, 1), ("0", "2", 25, 7)], compute="012", bidirectional=True, name="V")
+    found = score_sends(tmp_path, text, network, collective="allreduce", sizes=[1000])
     assert found.data.outcome == "right"
     # 40 ns on each link, and the latency of the slower one twice.
-    assert score_sends(tmp_path, text.replace("3", "2"), network, collective="allreduce", sizes=[1000]).times[
-        0
-    ].microseconds == pytest.approx(14.08)
+    assert found.times[0].microseconds == pytest.approx(14.08)
 
 
 WRONG_LISTS = [
@@ -229,7 +195,7 @@ WRONG_LISTS = [
 
 @pytest.mark.parametrize(("collective", "rows", "reason"), WRONG_LISTS)
 def test_wrong_lists_are_told(collective: str, rows: list[dict[str, object]], reason: str, tmp_path: Path) -> None:
-    """With loads, and without a gap or times, which mean nothing then."""
+    """The score has loads, but neither gap nor times."""
     found = score_sends(tmp_path, csv_of(rows), collective=collective)
     assert found.data.outcome == "wrong"
     assert reason in found.data.reason
@@ -259,26 +225,17 @@ REFUSED_LISTS = [
 
 @pytest.mark.parametrize(("text", "hints", "message"), REFUSED_LISTS)
 def test_lists_that_say_nothing_are_refused(text: str, hints: dict[str, object], message: str, tmp_path: Path) -> None:
-    """With the line, and what was expected."""
+    """The message names the line and the column."""
     with pytest.raises(FileFormatError, match="sends") as refusal:
         score_sends(tmp_path, text, **{"collective": "allgather", **hints})
     assert message in str(refusal.value)
-
-
-def test_a_send_that_no_route_carries_is_refused(tmp_path: Path) -> None:
-    """On a ring, messages to the far side would pass other ranks."""
-    text = "step,from,to,owner,chunk\n0,0,2,0,0\n"
-    with pytest.raises(
-        UnsupportedError, match="'gpu0' would have to send to 'gpu2', but every path there in ring-4 passes"
-    ):
-        score_sends(tmp_path, text, collective="allgather")
 
 
 # Files of runtimes
 
 
 def test_a_wrong_msccl_file_is_told(tmp_path: Path) -> None:
-    """Chunks in each other's places."""
+    """Two chunks are in each other's places."""
     path = exported(collopt.plan(RING, "allgather"), tmp_path, "msccl-xml")
     text = path.read_text(encoding="utf-8")
     first = text.index('type="r"')
@@ -314,7 +271,7 @@ def test_a_deadlock_is_told(tmp_path: Path) -> None:
 
 
 def test_wrong_mscclpp_plans_are_told(tmp_path: Path) -> None:
-    """Data in the wrong place, and GPUs that all wait for data before they send any."""
+    """Data lands in the wrong place, or all GPUs wait for data before they send any."""
     path = exported(collopt.plan(RING, "allgather"), tmp_path, "mscclpp-json")
     text = path.read_text(encoding="utf-8")
     document = json.loads(text)
@@ -339,7 +296,7 @@ def test_wrong_mscclpp_plans_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("collective", ["allreduce", "allgather", "broadcast"])
 def test_switches_that_add_up_and_copy_have_the_loads_of_the_plan(collective: str, tmp_path: Path) -> None:
-    """NVLS: each link carries a chunk once, and the switch sends copies back to their senders."""
+    """Each link carries a chunk once, and the switch sends copies back to their senders."""
     network = collopt.topologies.dgx_h100(boxes=1)
     root = 2 if collective == "broadcast" else None
     plan = collopt.plan(network, collective, root=root, planner="nvls" if root is None else "auto")
@@ -350,14 +307,6 @@ def test_switches_that_add_up_and_copy_have_the_loads_of_the_plan(collective: st
     assert found.times[0].plan_microseconds is not None
     assert found.times[0].microseconds == pytest.approx(found.times[0].plan_microseconds, rel=0.02)
     assert score(exported(plan, tmp_path, "plan"), network, sizes=[]).shares == found.shares
-
-
-def test_switch_channels_need_a_switch_that_can(tmp_path: Path) -> None:
-    """The same box without the abilities of its switch."""
-    network = collopt.topologies.dgx_h100(boxes=1)
-    path = exported(collopt.plan(network, "allreduce"), tmp_path, "mscclpp-json")
-    with pytest.raises(UnsupportedError, match="uses a switch channel of 8 ranks, and 0 switches of"):
-        score(path, network.without_abilities())
 
 
 # Traces
@@ -402,7 +351,7 @@ def test_traces_of_unequal_shards_are_not_wrong(tmp_path: Path) -> None:
 
 
 def test_traces_that_beat_the_bound_miss_data(tmp_path: Path) -> None:
-    """Two ranks of a path that send enough bytes, but not over the link that all data has to cross."""
+    """Ranks of a path send enough bytes, but not over the link that all data has to cross."""
     path_of_4 = Topology.from_links(
         [("a", "b", 100), ("b", "c", 1), ("c", "d", 100)], compute="abcd", bidirectional=True, name="path"
     )
@@ -432,7 +381,7 @@ def test_traces_that_beat_the_bound_miss_data(tmp_path: Path) -> None:
 
 
 def test_sends_without_receives_are_told(tmp_path: Path) -> None:
-    """And nodes that wait for each other."""
+    """Nodes that wait for each other are found too."""
     path = exported(collopt.plan(RING, "allgather"), tmp_path, "chakra-et")
     file = tmp_path / "chakra-et.0.et"
     trace = read_trace(file)
@@ -466,56 +415,7 @@ def test_traces_that_do_not_say_what_they_are_need_hints(tmp_path: Path) -> None
         score(tmp_path / "t", complete(3))
 
 
-def test_a_trace_of_a_whole_collective_is_refused(tmp_path: Path) -> None:
-    """It leaves the sends to the simulator."""
-    node = TraceNode(0, "all", NodeKind.COMM_COLL, attributes=(Attribute("comm_size", "int64", 8),))
-    for rank in range(2):
-        write_trace(collopt.runtime.Trace((node,)), tmp_path / f"t.{rank}.et")
-    with pytest.raises(UnsupportedError, match="is of kind COMM_COLL"):
-        score(tmp_path / "t", complete(2), num_bytes=8)
-
-
 # Requests
-
-
-def test_files_that_hold_no_schedule_are_refused(tmp_path: Path) -> None:
-    """By what they are, and with what to do with them."""
-    collopt.topologies.write_topology(RING, tmp_path / "net.json")
-    with pytest.raises(FileFormatError, match="is a topology file, not a schedule"):
-        score(tmp_path / "net.json", RING)
-    with pytest.raises(FileFormatError, match="does not exist"):
-        score(tmp_path / "nothing", RING)
-    (tmp_path / "bad.xml").write_text("<algo nchannels='1'>")
-    with pytest.raises(FileFormatError, match=r"bad\.xml"):
-        score(tmp_path / "bad.xml", RING)
-
-
-def test_what_files_say_themselves_is_not_asked_for(tmp_path: Path) -> None:
-    """Another collective, bytes of an XML file, another network."""
-    plan = collopt.plan(RING, "allgather")
-    xml, saved = exported(plan, tmp_path, "msccl-xml"), exported(plan, tmp_path, "plan")
-    assert score(xml, RING, collective="allgather", sizes=[]).gap == 0
-    with pytest.raises(UnsupportedError, match="is of allgather, not allreduce"):
-        score(xml, RING, collective="allreduce")
-    with pytest.raises(UnsupportedError, match="num_bytes is 1048576, but MSCCL XML says so itself"):
-        score(xml, RING, num_bytes="1M")
-    with pytest.raises(UnsupportedError, match="is for 4 ranks, but torus-3x3 has 9"):
-        score(xml, TORUS)
-    with pytest.raises(TopologyError):
-        score(saved, TORUS)
-    wrong: list[tuple[dict[str, object], str]] = [
-        ({"sizes": "1M"}, "the sizes are '1M'"),
-        ({"sizes": [0]}, "0"),
-        ({"slices": 0}, "slices is 0"),
-        ({"slices": 2**40}, "events; expected at most"),
-        ({"planner": "nobody"}, "there is no planner 'nobody'"),
-        ({"collective": "all"}, "there is no collective 'all'"),
-    ]
-    for options, message in wrong:
-        with pytest.raises(ColloptError, match=message):
-            score(xml, RING, **options)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match="the topology is 4"):
-        score(xml, 4)  # type: ignore[arg-type]
 
 
 def test_links_in_a_table(tmp_path: Path) -> None:
@@ -530,8 +430,52 @@ def test_links_in_a_table(tmp_path: Path) -> None:
 
 
 def test_the_ring_of_another_project() -> None:
-    """An allreduce for calls in place, as msccl-tools wrote it."""
+    """A file of msccl-tools has an allreduce for calls in place."""
     found = score(sample("msccl_ring_allreduce_8npus.xml"), ring(8, bandwidth=25), sizes=["1M"])
     assert found.data.outcome == "right", found.data
     assert "in place" in found.data.reason
     assert found.gap == Fraction(1, 2)
+
+
+def test_files_that_are_not_the_schedule_of_this_network_are_refused(tmp_path: Path) -> None:
+    """The file or the argument is named."""
+    plan = collopt.plan(RING, "allgather")
+    xml, saved = exported(plan, tmp_path, "msccl-xml"), exported(plan, tmp_path, "plan")
+    collopt.topologies.write_topology(RING, tmp_path / "net.json")
+    (tmp_path / "bad.xml").write_text("<algo nchannels='1'>")
+    (tmp_path / "far.csv").write_text("step,from,to,owner,chunk\n0,0,2,0,0\n")
+    node = TraceNode(0, "all", NodeKind.COMM_COLL, attributes=(Attribute("comm_size", "int64", 8),))
+    for rank in range(4):
+        write_trace(collopt.runtime.Trace((node,)), tmp_path / f"t.{rank}.et")
+    box = collopt.topologies.dgx_h100(boxes=1)
+    nvls = tmp_path / "nvls.json"
+    collopt.plan(box, "allreduce").export("mscclpp-json", nvls)
+    cases: list[tuple[Path, object, dict[str, object], type[ColloptError], str]] = [
+        (tmp_path / "net.json", RING, {}, FileFormatError, "is a topology file, not a schedule"),
+        (tmp_path / "nothing", RING, {}, FileFormatError, "does not exist"),
+        (tmp_path / "bad.xml", RING, {}, FileFormatError, r"bad\.xml"),
+        (
+            tmp_path / "far.csv",
+            RING,
+            {"collective": "allgather"},
+            UnsupportedError,
+            "every path there in ring-4 passes",
+        ),
+        (tmp_path / "t", RING, {"num_bytes": 8}, UnsupportedError, "is of kind COMM_COLL"),
+        (nvls, box.without_abilities(), {}, UnsupportedError, "a switch channel of 8 ranks, and 0 switches of"),
+        (xml, RING, {"collective": "allreduce"}, UnsupportedError, "is of allgather, not allreduce"),
+        (xml, RING, {"num_bytes": "1M"}, UnsupportedError, "num_bytes is 1048576, but MSCCL XML says so itself"),
+        (xml, TORUS, {}, UnsupportedError, "is for 4 ranks, but torus-3x3 has 9"),
+        (saved, TORUS, {}, TopologyError, ""),
+        (xml, 4, {}, UnsupportedError, "the topology is 4"),
+        (xml, RING, {"sizes": "1M"}, UnsupportedError, "the sizes are '1M'"),
+        (xml, RING, {"sizes": [0]}, ColloptError, "0"),
+        (xml, RING, {"slices": 0}, UnsupportedError, "slices is 0"),
+        (xml, RING, {"slices": 2**40}, ColloptError, "events; expected at most"),
+        (xml, RING, {"planner": "nobody"}, ColloptError, "there is no planner 'nobody'"),
+        (xml, RING, {"collective": "all"}, ColloptError, "there is no collective 'all'"),
+    ]
+    for path, network, options, error, message in cases:
+        with pytest.raises(error, match=message):
+            score(path, network, **options)  # type: ignore[arg-type]
+    assert score(xml, RING, collective="allgather", sizes=[]).gap == 0

@@ -13,7 +13,7 @@ from collopt.runtime.programs.program import ChunkRange
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=60))
 def test_places_in_use_do_not_overlap(requests: list[tuple[bool, int]]) -> None:
-    """Whatever is taken and given back; what has all been given back is one gap again."""
+    """Any places may be given back, and a scratch that is all given back is one gap again."""
     slots, held, total = ScratchAllocator(), [], 0
     for takes, number in requests:
         if takes or not held:
@@ -31,18 +31,6 @@ def test_places_in_use_do_not_overlap(requests: list[tuple[bool, int]]) -> None:
     size = slots.size
     if size:
         assert (slots.allocate(size), slots.size) == (0, size)
-
-
-def test_the_smallest_gap_is_used() -> None:
-    """And a gap at the end grows."""
-    slots = ScratchAllocator()
-    places = [slots.allocate(count) for count in (3, 1, 2, 1)]
-    assert places == [0, 3, 4, 6]
-    slots.free(0, 3)
-    slots.free(4, 2)
-    assert slots.allocate(2) == 4
-    slots.free(6, 1)
-    assert (slots.allocate(4), slots.size) == (6, 10)
 
 
 def message(sender: int, receiver: int, source: ChunkRange, target: ChunkRange, first: int, chunks: int) -> Message:

@@ -1,96 +1,68 @@
-"""Plans of two boxes of eight GPUs, and of a torus of sixteen, on as many processes beside torch's own collectives."""
+"""Plans on 4 to 16 processes beside torch's own collectives: boxes, rails, tori and the direct-connect testbed."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
-from sixteen_tasks import ROOT, Case, compared
+from runtime_steps import TESTBED
+from runtime_tasks import Case
+from test_distributed import wrong_cases
 
 import collopt
-from collopt.runtime import Program
+from collopt.planners.direct_connect.bfb import plan_bfb
 from collopt.runtime.execution.execute import program_of
-from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import Topology, dgx_a100, dgx_h100, rail, torus
 
+ROOT = 5
 COLLECTIVES = ("allgather", "reduce_scatter", "allreduce", "broadcast", "reduce", "all_to_all")
-SHARED_OUT = ("allgather", "reduce_scatter", "all_to_all")
-"""Collectives whose size is given by that of a shard or a part."""
-NETWORKS = {"two boxes": dgx_a100(boxes=2), "torus": torus(4, 4), "two rails": rail(2, 4)}
-PRELOAD = ("torch", "torch.distributed", "collopt.runtime.execution.execute")
-TIMEOUT_S = 550
 MIB = 2**20
 
-
-def planned(topology: Topology, collective: str) -> Program:
-    """The program of a plan, from or to the root where there is one."""
-    options = {"root": ROOT} if collective in ("broadcast", "reduce") else {}
-    return program_of(collopt.plan(topology, collective, **options))
+pytestmark = pytest.mark.slow
 
 
-def wrong(cases: list[Case], timeout_s: float = TIMEOUT_S) -> list[str]:
-    """Names of the cases in which some rank's output was not torch's."""
-    results = run_ranks(
-        partial(compared, cases=cases), cases[0].program.num_ranks, timeout_s=timeout_s, preload=PRELOAD
-    )
-    assert all(set(answer) == {case.name for case in cases} for answer in results)
-    return [
-        f"rank {rank}: {name}" for rank, answer in enumerate(results) for name, right in answer.items() if not right
-    ]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("boxes", [1, 2])
-def test_ranks_take_the_place_of_switches_that_add_and_copy(boxes: int) -> None:
-    """Eight ranks around an NVSwitch, and two boxes of them: what comes out is what torch's collectives give."""
+def test_ranks_replace_switches_that_add_and_copy(boxes: int) -> None:
+    """Ranks do the work of NVSwitches in one box of eight and in two."""
     topology = replace(dgx_h100(boxes), limits=())
     plans = {name: collopt.plan(topology, name) for name in ("allreduce", "allgather", "reduce_scatter")}
-    assert all(len(made.trees.forests[0].switches) == boxes for made in plans.values())
+    assert all(len(plan.trees.forests[0].switches) == boxes for plan in plans.values())
     cases = [
-        Case(f"{name} {dtype}", program_of(made), elements, dtype)
-        for name, made in plans.items()
+        Case(name, program_of(plan), elements * 8 * boxes, dtype)
+        for name, plan in plans.items()
         for elements, dtype in ((1, "int32"), (1000, "float32"), (1001, "bfloat16"))
     ]
-    assert wrong(cases) == []
+    assert wrong_cases(cases) == []
 
 
-@pytest.mark.slow
-def test_eight_ranks_agree_with_torch_on_every_collective() -> None:
-    """Two boxes of four: one element, and numbers of them that no number of chunks divides."""
-    cases = [
-        Case("two rails", planned(NETWORKS["two rails"], collective), elements, dtype)
-        for collective in COLLECTIVES
-        for elements, dtype in ((1, "int32"), (7, "float32"), (1000, "uint8"), (1001, "bfloat16"))
-    ]
+# The collectives share the processes of a test, since starting sixteen takes longer than running most cases.
+@pytest.mark.parametrize("network", [rail(2, 4), torus(4, 4), dgx_a100(boxes=2)], ids=str)
+def test_every_collective_agrees_with_torch_from_one_element_to_16_mebibytes(network: Topology) -> None:
+    """Some numbers of elements do not divide by ranks or chunks."""
+    cases = []
+    for collective in COLLECTIVES:
+        options = {"root": ROOT} if collective in ("broadcast", "reduce") else {}
+        program = program_of(collopt.plan(network, collective, **options))
+        unit = {"all_to_all": network.num_ranks**2, "allgather": network.num_ranks, "reduce_scatter": network.num_ranks}
+        for elements, dtype in (
+            (1, "int32"),
+            (7, "float32"),
+            (1000, "uint8"),
+            (1001, "bfloat16"),
+            (65537, "int64"),
+            (16 * MIB // 4 // network.num_ranks, "int32"),
+        ):
+            cases.append(Case(collective, program, elements * unit.get(collective, 1), dtype))
     assert any(case.elements % case.program.layout.chunks for case in cases)
-    assert wrong(cases) == []
+    assert wrong_cases(cases) == []
 
 
-# The collectives share the processes of a test: to start sixteen takes longer than to run most cases.
-@pytest.mark.slow
-@pytest.mark.parametrize("network", ["two boxes", "torus"])
-def test_sixteen_ranks_agree_with_torch_from_one_element_to_a_mebibyte(network: str) -> None:
-    """Every collective; integers bit for bit, sums of floats within what their order can change."""
+@pytest.mark.parametrize("name", TESTBED)
+def test_networks_of_the_testbed_agree_with_torch(name: str) -> None:
+    """Networks of degree 4 have 4 to 12 ranks, whose shards do not divide by their chunks."""
     cases = []
-    for collective in COLLECTIVES:
-        program = planned(NETWORKS[network], collective)
-        parts = 16 if collective in SHARED_OUT else 1
-        mebibyte = MIB // 4 // parts
-        cases += [
-            Case(network, program, elements, dtype)
-            for dtype in ("int32", "float32")
-            for elements in (1, 7, 1000, 65537, mebibyte)
-        ]
-        cases += [Case(network, program, 1000, dtype) for dtype in ("uint8", "int64", "bfloat16", "float64")]
-    assert wrong(cases) == []
-
-
-@pytest.mark.slow
-def test_sixteen_ranks_agree_with_torch_on_16_mebibytes() -> None:
-    """Two boxes of eight; each rank's output, or its input where that is the larger, has the 16 MiB."""
-    cases = []
-    for collective in COLLECTIVES:
-        elements = 16 * MIB // 4 // (16 if collective in SHARED_OUT else 1)
-        cases.append(Case("two boxes", planned(NETWORKS["two boxes"], collective), elements, "int32"))
-    assert wrong(cases) == []
+    for collective in ("allgather", "reduce_scatter", "allreduce"):
+        plan = plan_bfb(TESTBED[name], collective)
+        unit = 1 if collective == "allreduce" else plan.topology.num_ranks
+        cases.append(Case(collective, program_of(plan), 10007 * unit, "float32"))
+    assert wrong_cases(cases) == []

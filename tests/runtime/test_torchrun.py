@@ -1,4 +1,4 @@
-"""Reading the environment variables of a launcher."""
+"""Environment variables of a launcher."""
 
 from __future__ import annotations
 
@@ -9,85 +9,66 @@ from collopt.errors import UnsupportedError
 from collopt.runtime import launched_rank, run_local
 from collopt.runtime.execution.rendezvous import Launch, launch_of_environment
 
-GOOD = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "host0", "MASTER_PORT": "29500"}
+COMPLETE = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "host0", "MASTER_PORT": "29500"}
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Whoever runs the tests may have such variables."""
-    for name in (*GOOD, "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+    """Remove the variables that whoever runs the tests may have."""
+    for name in (*COMPLETE, "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
 
-def given(environment: pytest.MonkeyPatch, **variables: str | None) -> None:
-    """Set a good environment but for these variables; None leaves one out."""
-    for name, value in (GOOD | variables).items():
-        if value is not None:
-            environment.setenv(name, value)
+def set_all(environment: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Set environment variables."""
+    for name, value in variables.items():
+        environment.setenv(name, value)
 
 
-def test_reads_what_torchrun_sets(environment: pytest.MonkeyPatch) -> None:
-    """Local figures too, and where the ranks meet."""
-    given(environment, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
+def test_variables_of_torchrun_are_read(environment: pytest.MonkeyPatch) -> None:
+    """Without local figures, all ranks are local."""
+    set_all(environment, COMPLETE)
+    assert launch_of_environment() == Launch(1, 4, 1, 4, "host0:29500")
+    set_all(environment, {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})
     assert launch_of_environment() == Launch(1, 4, 1, 2, "host0:29500")
     assert launched_rank() == 1
 
 
-def test_takes_all_ranks_to_be_local_if_nothing_is_said(environment: pytest.MonkeyPatch) -> None:
-    """Launchers by hand set only what torch needs."""
-    given(environment)
-    assert launch_of_environment() == Launch(1, 4, 1, 4, "host0:29500")
-
-
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {},
-        {"RANK": "3"},
-        {"WORLD_SIZE": "4"},
-        {"MASTER_ADDR": "a", "MASTER_PORT": "1"},
-        {"RANK": "0", "MASTER_ADDR": "a"},
-    ],
-)
-def test_lonely_variables_mean_nothing(environment: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
-    """Batch systems set them for themselves."""
-    for name, value in variables.items():
-        environment.setenv(name, value)
+@pytest.mark.parametrize("names", ["", "RANK", "WORLD_SIZE", "MASTER_ADDR MASTER_PORT", "RANK MASTER_ADDR"])
+def test_incomplete_variables_of_batch_systems_mean_nothing(environment: pytest.MonkeyPatch, names: str) -> None:
+    """A launch has a WORLD_SIZE together with a RANK or a MASTER_ADDR."""
+    set_all(environment, {name: COMPLETE[name] for name in names.split()})
     assert launched_rank() is None
 
 
-@pytest.mark.parametrize("name", ["RANK", "MASTER_ADDR", "MASTER_PORT"])
 @pytest.mark.parametrize("value", [None, ""])
-def test_a_launch_that_lacks_something_is_refused(
+@pytest.mark.parametrize("name", ["RANK", "MASTER_ADDR", "MASTER_PORT"])
+def test_a_launch_with_a_missing_variable_is_refused(
     environment: pytest.MonkeyPatch, name: str, value: str | None
 ) -> None:
-    """Instead of every process starting all ranks."""
-    given(environment, **{name: value})
-    with pytest.raises(UnsupportedError, match=f"has WORLD_SIZE but no {name}; start the ranks with torchrun"):
+    """Otherwise every process would start all ranks."""
+    set_all(environment, COMPLETE)
+    environment.delenv(name)
+    if value is not None:
+        environment.setenv(name, value)
+    with pytest.raises(UnsupportedError, match=name):
         launched_rank()
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "expected"),
+    ("name", "values"),
     [
-        ("RANK", "4", "from 0 to 3"),
-        ("RANK", "-1", "from 0 to 3"),
-        ("RANK", "one", "from 0 to 3"),
-        ("RANK", "1.0", "from 0 to 3"),
-        ("RANK", "\u0661", "from 0 to 3"),
-        ("WORLD_SIZE", "0", "from 1 on"),
-        ("WORLD_SIZE", "9" * 40, "from 1 on"),
-        ("MASTER_PORT", "0", "from 1 to 65535"),
-        ("MASTER_PORT", "70000", "from 1 to 65535"),
-        ("LOCAL_RANK", "x", "from 0 to 3"),
-        ("LOCAL_WORLD_SIZE", "5", "from 1 to 4"),
+        ("RANK", ["4", "-1", "one", "1.0", "\u0661"]),
+        ("WORLD_SIZE", ["0", "9" * 40]),
+        ("MASTER_PORT", ["0", "70000"]),
+        ("LOCAL_RANK", ["x"]),
+        ("LOCAL_WORLD_SIZE", ["5"]),
     ],
 )
-def test_values_that_make_no_sense_are_refused(
-    environment: pytest.MonkeyPatch, name: str, value: str, expected: str
-) -> None:
-    """With the variable, its value and what was expected, and before any process is started."""
-    given(environment, **{name: value})
-    with pytest.raises(UnsupportedError, match=f"variable {name} is {value!r}; expected a whole number {expected}"):
-        run_local(exchange())
+def test_invalid_values_are_refused(environment: pytest.MonkeyPatch, name: str, values: list[str]) -> None:
+    """The message names the variable and its value, before any process is started."""
+    for value in values:
+        set_all(environment, {**COMPLETE, name: value})
+        with pytest.raises(UnsupportedError, match=f"variable {name} is {value!r}; expected a whole number"):
+            run_local(exchange())
