@@ -1,7 +1,8 @@
 """Losses of the planner ``auto``: its predicted times over those of the best single planner, on random networks.
 
 Networks are irregular meshes, one-way links, boxes with and without switches that copy and add, and regular ones, of 2
-to 64 ranks.  ``python benchmarks/portfolio.py --networks 500 --effort high`` prints the cases that lose more than 1 %.
+to 64 ranks.  ``python benchmarks/portfolio.py --networks 60`` prints the cases that lose more than 1 %, and a line for
+each effort.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,8 @@ SIZES = ("1K", "64K", "1M", "64M", "1G")
 COLLECTIVES = ("allgather", "allreduce", "reduce_scatter", "broadcast", "reduce", "all_to_all", "all_to_allv")
 RANKS = (2, 3, 4, 5, 6, 8, 8, 10, 12, 16, 16, 20, 24, 32, 40, 48, 64)
 BANDWIDTHS, LATENCIES = (1, 5, 10, 25, 25, 50, 100), ("0.5", "1", "1", "2")
-NETWORKS = 12
+NETWORKS, EFFORTS = 12, ("low", "default", "high")
+LOSS = 0.01
 EXCLUDED = ("auto", "milp")  # itself, and a planner that the clock ends
 REFUSALS = (UnsupportedError, BoundError, CapacityOverflowError, NoAnswerError)
 
@@ -147,12 +150,12 @@ def best_times(network: Topology, collective: str, problem: Row) -> dict[str, tu
     return best
 
 
-def losses(count: int, seed: int, effort: str, most_ranks: int = RANKS[-1]) -> Iterator[Row]:
-    """Yield a row for each network and size."""
+def losses(count: int, seed: int, efforts: Sequence[str], most_ranks: int = RANKS[-1]) -> Iterator[Row]:
+    """Yield a row for each network, size and effort."""
     for number, (plain, collective, problem) in enumerate(cases(count, seed, most_ranks)):
         network = plain.changed(costs=COSTS)
         best = best_times(network, collective, problem)
-        for size in SIZES if best else ():
+        for effort, size in product(efforts, best):
             start = time.process_time()
             plan = collopt.plan(network, collective, size=size, effort=effort, **problem)
             taken = time.process_time() - start
@@ -170,8 +173,8 @@ def losses(count: int, seed: int, effort: str, most_ranks: int = RANKS[-1]) -> I
 
 
 def measure() -> list[Row]:
-    """Rows of a few networks, for the default effort and the high one."""
-    return [row for effort in ("default", "high") for row in losses(NETWORKS, 1, effort, 16)]
+    """Rows of a few small networks."""
+    return list(losses(NETWORKS, 1, EFFORTS, 16))
 
 
 def main() -> None:
@@ -180,17 +183,23 @@ def main() -> None:
     parser.add_argument("--networks", type=int, default=NETWORKS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ranks", type=int, default=RANKS[-1])
-    parser.add_argument("--effort", default="high")
+    parser.add_argument("--effort", action="append", choices=EFFORTS)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
+    efforts = arguments.effort or EFFORTS
     rows: list[Row] = []
-    for row in losses(arguments.networks, arguments.seed, arguments.effort, arguments.ranks):
+    for row in losses(arguments.networks, arguments.seed, efforts, arguments.ranks):
         rows.append(row)
-        if row["loss"] > 0.01:
-            print(f"{row['case']}: {row['engine']} loses {row['loss']:.1%} to {row['peer']}", flush=True)
-    lost = [row["loss"] for row in rows if row["loss"] > 0.01]
-    print(f"{len(rows)} cases, {len(lost)} lose more than 1 %, the most {max(row['loss'] for row in rows):.1%}; "
-          f"{sum(row['cpu_s'] for row in rows):.1f} CPU s of planning")  # fmt: skip
+        if row["loss"] > LOSS:
+            name = f"{row['benchmark']}: {row['case']}"
+            print(f"{name}: {row['engine']} loses {row['loss']:.1%} to {row['peer']}", flush=True)
+    for effort in efforts:
+        own = [row for row in rows if row["benchmark"].endswith(effort)]
+        shares = [row["loss"] for row in own]
+        counts = [sum(share > limit for share in shares) for limit in (0.01, 0.05, 0.2)]
+        seconds = sum(row["cpu_s"] for row in own)
+        print(f"effort {effort}: {len(own)} cases; {counts} lose more than 1, 5 and 20 %, the most {max(shares):.1%}")
+        print(f"  {seconds:.1f} CPU s of planning")
     if arguments.output:
         arguments.output.write_text(json.dumps(rows, indent=1))
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...schedules.collective import EVERY_ROOT
-from ..catalogue import PLANNERS
+from ..plans.registry import PLANNERS
 from .case import Case
 
 UNSUITED = 200.0
@@ -162,7 +162,7 @@ BRANCHING = ("nvls", "nvls-tree", "collnet", "steiner")
 
 def exact_candidates(case: Case) -> list[Candidate]:
     """List the planners that reach the bound for endless data on many networks, in the order to run them."""
-    names: tuple[str, ...] = ("forestcoll", "symmetric")
+    names: tuple[str, ...] = ("forestcoll", "steiner", "symmetric")
     if case.collective.in_pairs:
         names = ("multicommodity", "fast") if "traffic" in case.options else ("multicommodity",)
     elif case.collective.has_two_phases:

@@ -36,8 +36,8 @@ class Case:
     @property
     def branches(self) -> bool:
         """Whether trees may branch at switches."""
-        able = self.topology.multicast | self.topology.aggregation
-        return bool(able) and bool(self.options.get("in_network", True))
+        capable_switches = self.topology.multicast | self.topology.aggregation
+        return bool(capable_switches) and bool(self.options.get("in_network", True))
 
     @property
     def has_few_trees(self) -> bool:

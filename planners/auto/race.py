@@ -42,7 +42,7 @@ class Entrant:
     """A plan, the least time that it may take, and its predicted time once it was run; in µs."""
 
     plan: Plan
-    least: Fraction
+    minimum: Fraction
     time: Fraction | None = None
 
 
@@ -60,8 +60,10 @@ class Race:
     def add(self, plan: Plan) -> None:
         """Add a plan, with its predicted time if it has one."""
         stated, schedule = plan.provenance.get("predicted_us"), plan.schedule
-        least = self._case.least_time(self._bytes, least_rate(plan), int(schedule.messages.max()), schedule.least_hops)
-        self._entrants.append(Entrant(plan, least, None if stated is None else Fraction(stated)))
+        minimum = self._case.least_time(
+            self._bytes, least_rate(plan), int(schedule.messages.max()), schedule.least_hops
+        )
+        self._entrants.append(Entrant(plan, minimum, None if stated is None else Fraction(stated)))
 
     @property
     def is_empty(self) -> bool:
@@ -121,8 +123,10 @@ class Race:
         weight = count * int(problems[0].root_weights.sum()) * case.topology.arrays.unit
         try:
             return weight / sum(
-                fixed_count_scale(each.num_nodes, each.tails, each.heads, each.capacities, each.root_weights, count)
-                for each in problems
+                fixed_count_scale(
+                    problem.num_nodes, problem.tails, problem.heads, problem.capacities, problem.root_weights, count
+                )
+                for problem in problems
             )
         except CapacityOverflowError:
             return self._limit
@@ -132,13 +136,13 @@ class Race:
         """Bound of the rate in GB/s."""
         return self._entrants[0].plan.bound.algbw
 
-    def _is_fast(self, least: Fraction) -> bool:
+    def _is_fast(self, bound: Fraction) -> bool:
         """Whether a plan takes hardly longer; those that may are run, until one does."""
-        limit = self._near * least
+        limit = self._near * bound
         if any(entrant.time is not None and entrant.time <= limit for entrant in self._entrants):
             return True
-        for entrant in sorted(self._entrants, key=lambda entrant: entrant.least):
-            if entrant.least > limit:
+        for entrant in sorted(self._entrants, key=lambda entrant: entrant.minimum):
+            if entrant.minimum > limit:
                 break
             if self._time(entrant) <= limit:
                 return True
@@ -154,8 +158,10 @@ class Race:
     def _fastest(self) -> Entrant:
         """Return the plan with the least time, after all that may have it were run."""
         best = min((entrant for entrant in self._entrants if entrant.time is not None), key=self._time, default=None)
-        for entrant in sorted(self._entrants, key=lambda entrant: entrant.least):
-            if best is None or (entrant.least * AS_FAST < self._time(best) and self._time(entrant) < self._time(best)):
+        for entrant in sorted(self._entrants, key=lambda entrant: entrant.minimum):
+            if best is None or (
+                entrant.minimum * AS_FAST < self._time(best) and self._time(entrant) < self._time(best)
+            ):
                 best = entrant
         assert best
         return best

@@ -64,25 +64,25 @@ def all_to_all_rate_bounds(
     if part >= 1:
         raise UnsupportedError(f"the gap is {shown(gap)}; expected a number between 0 and 1")
     _check_connected(as_direct_graph(graph))
-    alike = found_automorphisms(graph) if symmetries is None else symmetries
+    generators = found_automorphisms(graph) if symmetries is None else symmetries
     demands = np.broadcast_to(np.int64(1), (graph.num_nodes, graph.num_nodes))
-    orbits = link_orbits(*graph.adjacency, demands, alike)
+    orbits = link_orbits(*graph.adjacency, demands, generators)
     columns = len(orbits.sources) * len(orbits.classes)
     with suppress(NoAnswerError):
         if columns <= exact_columns:
-            rate = exact_rate(graph, alike)
+            rate = exact_rate(graph, generators)
             return rate, rate
     with suppress(NoAnswerError):
         if columns <= MAX_COLUMNS and part < FINE_GAP:
-            return certified_rate(graph, alike)
+            return certified_rate(graph, generators)
     from ...solvers.multicommodity.concurrent_flow import concurrent_flow
 
-    found = concurrent_flow(graph.num_nodes, *graph.adjacency, demands, gap=part, floor=floor, automorphisms=alike)
+    flow = concurrent_flow(graph.num_nodes, *graph.adjacency, demands, gap=part, floor=floor, automorphisms=generators)
     with suppress(NoAnswerError):
-        if columns <= MAX_COLUMNS and found.gap > part and found.upper > floor:
-            lower, upper = certified_rate(graph, alike)
-            return max(found.lower, lower), min(found.upper, upper)
-    return found.lower, found.upper
+        if columns <= MAX_COLUMNS and flow.gap > part and flow.upper > floor:
+            lower, upper = certified_rate(graph, generators)
+            return max(flow.lower, lower), min(flow.upper, upper)
+    return flow.lower, flow.upper
 
 
 def found_automorphisms(graph: DirectGraph) -> IntArray:
@@ -92,22 +92,22 @@ def found_automorphisms(graph: DirectGraph) -> IntArray:
     return np.empty((0, graph.num_nodes), dtype=np.int64)
 
 
-def exact_rate(graph: DirectGraph, alike: IntArray) -> Fraction:
-    """Solve linear program (3) exactly; `alike` int64 (generators, nodes)."""
+def exact_rate(graph: DirectGraph, generators: IntArray) -> Fraction:
+    """Solve linear program (3) exactly; `generators` int64 (generators, nodes)."""
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
 
-    model = all_to_all.build(Topology.from_graph(graph), symmetries=alike)
+    model = all_to_all.build(Topology.from_graph(graph), symmetries=generators)
     return solve(model, HighsOptions(algorithm=Algorithm.IPM)).exact.objective
 
 
-def certified_rate(graph: DirectGraph, alike: IntArray) -> tuple[Fraction, Fraction]:
+def certified_rate(graph: DirectGraph, generators: IntArray) -> tuple[Fraction, Fraction]:
     """Solve linear program (3) by an interior point; return the rate of its flow and the bound of its duals."""
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
     from ...solvers.multicommodity.rate_certificate import rate_certificate
 
-    model = all_to_all.build(Topology.from_graph(graph), symmetries=alike)
+    model = all_to_all.build(Topology.from_graph(graph), symmetries=generators)
     solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))
     demands = np.broadcast_to(np.int64(1), (graph.num_nodes, graph.num_nodes))
     values, duals = solution.values, solution.duals["link_bandwidth"]
@@ -121,8 +121,8 @@ def _check_connected(graph: DirectGraph) -> None:
         raise UnsupportedError(f"{graph.name} has one node; expected some for it to send to")
     tails, heads, _ = graph.adjacency
     ahead, back = (distances_from(0, graph.num_nodes, *ends) for ends in ((tails, heads), (heads, tails)))
-    if (apart := (ahead < 0) | (back < 0)).any():
+    if (disconnected := (ahead < 0) | (back < 0)).any():
         raise BoundError(
-            f"node 0 of {graph.name} cannot reach node {int(apart.argmax())}, or cannot be reached from it; add arcs "
+            f"node 0 of {graph.name} cannot reach node {int(disconnected.argmax())}, or cannot be reached from it; add arcs "
             "until every node reaches every other"
         )

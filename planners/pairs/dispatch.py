@@ -187,14 +187,14 @@ def _routed_sends(plan: DispatchPlan) -> list[IntArray]:
     rank, subset, chief, number, tokens = plan.routes.T
     dealt = np.zeros_like(counts.classes)
     np.add.at(dealt, (rank, subset), tokens)
-    wanted = (subset[:, None] >> np.arange(n) & 1).astype(bool)
+    destinations = (subset[:, None] >> np.arange(n) & 1).astype(bool)
     relayed = chief != rank // m
-    if not np.array_equal(dealt[:, 1:], counts.classes[:, 1:]) or not wanted[relayed, chief[relayed]].all():
+    if not np.array_equal(dealt[:, 1:], counts.classes[:, 1:]) or not destinations[relayed, chief[relayed]].all():
         raise CertificateError("the routes of the dispatch are of other tokens, or by servers that do not want them")
     by_chief = np.arange(n) == chief[:, None]
     sends = np.zeros((len(plan.rounds), len(counts.sends), n), dtype=np.int64)
-    np.add.at(sends, (number, rank), np.where(relayed[:, None], by_chief, wanted) * tokens[:, None])
-    later = (wanted & ~by_chief & relayed[:, None]) * tokens[:, None]
+    np.add.at(sends, (number, rank), np.where(relayed[:, None], by_chief, destinations) * tokens[:, None])
+    later = (destinations & ~by_chief & relayed[:, None]) * tokens[:, None]
     np.add.at(sends, (number + relayed, chief * m + rank % m), later)
     return list(sends)
 
@@ -260,7 +260,7 @@ def schedule_dispatch(
     if (direct.direct_load - bound.load) * per_token <= PLANNING_US + CELL_US * counts.classes.size:
         return direct
     for plan in _relayed(counts, bound, RELAY_ROUNDS, options):
-        best = min(best, plan, key=lambda each: each.predicted(H200, unit))
+        best = min(best, plan, key=lambda candidate: candidate.predicted(H200, unit))
         # Four times as many parts save three quarters of what is sent late; rounds of shorter stages lose about half.
         number, late = len(plan.rounds) - 1, (plan.load - plan.bound.load) * per_token
         if late * len(plan.rounds) <= 2 * number * (plan.predicted(H200, unit) - plan.load * per_token):
@@ -291,7 +291,7 @@ def _relayed(
     chiefs = chief_quotas(counts.once, _by_server(counts), bound.tokens)
     for number in rounds:
         sends = dealt(counts.classes, chiefs, number)[1]
-        schedules = tuple(_scheduled(counts, each, options) for each in sends)
+        schedules = tuple(_scheduled(counts, round_sends, options) for round_sends in sends)
         yield DispatchPlan(counts, schedules, bound, chiefs)
 
 

@@ -58,10 +58,10 @@ class DispatchCounts:
         own = np.diagonal(self.by_server)
         if own.any():
             raise UnsupportedError(f"server {own.argmax()} sends to itself; expected tokens for other servers only")
-        wrong = (self.leaving < self.sends.max(axis=1)) | (self.leaving > self.sends.sum(axis=1))
-        if wrong.any():
+        faults = (self.leaving < self.sends.max(axis=1)) | (self.leaving > self.sends.sum(axis=1))
+        if faults.any():
             raise UnsupportedError(
-                f"{self.leaving[wrong.argmax()]} tokens leave rank {wrong.argmax()}; expected at least the most that "
+                f"{self.leaving[faults.argmax()]} tokens leave rank {faults.argmax()}; expected at least the most that "
                 "it sends to one server, and at most all that it sends"
             )
         if self.classes is not None and not _fits(self.classes, self.sends, self.leaving):
@@ -103,8 +103,8 @@ def _fits(classes: IntArray, sends: IntArray, leaving: IntArray) -> bool:
     ranks, servers = sends.shape
     if servers > MAX_SUBSET_SERVERS or classes.shape != (ranks, 2**servers):
         return False
-    wanted = np.arange(2**servers)[:, None] >> np.arange(servers) & 1
-    return np.array_equal(classes @ wanted, sends) and np.array_equal(classes[:, 1:].sum(axis=1), leaving)
+    destinations = np.arange(2**servers)[:, None] >> np.arange(servers) & 1
+    return np.array_equal(classes @ destinations, sends) and np.array_equal(classes[:, 1:].sum(axis=1), leaving)
 
 
 def count_dispatch(
@@ -142,8 +142,8 @@ def count_dispatch(
     sends = np.zeros((n * m, n), dtype=np.int64)
     leaving = np.zeros(n * m, dtype=np.int64)
     classes = np.zeros((n * m, 2**n), dtype=np.int64) if n <= MAX_SUBSET_SERVERS else None
-    for rank, chosen in enumerate(indices):
-        elsewhere = destination_masks(as_indices(chosen, len(homes)), homes, n, m) > 0
+    for rank, experts in enumerate(indices):
+        elsewhere = destination_masks(as_indices(experts, len(homes)), homes, n, m) > 0
         elsewhere[:, rank // m] = False
         sends[rank], leaving[rank] = elsewhere.sum(axis=0), elsewhere.any(axis=1).sum()
         if classes is not None:
@@ -168,9 +168,9 @@ def as_indices(values: Any, experts: int) -> IntArray:
     indices = _integers(values, "indices", "the numbers of experts")
     if indices.ndim != 2:
         raise UnsupportedError(f"indices have shape {indices.shape}; expected (tokens, choices)")
-    wrong = np.argwhere((indices < 0) | (indices >= experts))
-    if wrong.size:
-        token, choice = wrong[0].tolist()
+    faults = np.argwhere((indices < 0) | (indices >= experts))
+    if faults.size:
+        token, choice = faults[0].tolist()
         raise UnsupportedError(
             f"indices[{token}, {choice}] is {indices[token, choice]}; expected an expert from 0 to {experts - 1}"
         )
@@ -182,7 +182,7 @@ def as_placement(values: Any, ranks: int) -> IntArray:
     homes = _integers(values, "placement", "the rank of each expert")
     if homes.ndim != 1 or not homes.size:
         raise UnsupportedError(f"placement has shape {homes.shape}; expected one rank for each expert")
-    wrong = np.flatnonzero((homes < 0) | (homes >= ranks))
-    if wrong.size:
-        raise UnsupportedError(f"placement[{wrong[0]}] is {homes[wrong[0]]}; expected a rank from 0 to {ranks - 1}")
+    faults = np.flatnonzero((homes < 0) | (homes >= ranks))
+    if faults.size:
+        raise UnsupportedError(f"placement[{faults[0]}] is {homes[faults[0]]}; expected a rank from 0 to {ranks - 1}")
     return homes

@@ -134,36 +134,36 @@ def schedule_all_to_allv(
         prices, lanes = (prices[0], prices[1] / float(rate), *prices[2:]), int(max(map(max, rates)) / rate)
     way = CHOSEN if stages is None else STAGES[stages]
     plan = partial(_staged, matrix, m, sizes, rates, prices)
-    made = plan(cap and max(1, cap // lanes), way)
+    schedule = plan(cap and max(1, cap // lanes), way)
     if not cap and model.waits_for_links:
-        made = _fastest_on_links(made, plan, model.of_units(unit), way)
+        schedule = _fastest_on_links(schedule, plan, model.of_units(unit), way)
     if max_scratch_bytes is None:
-        return made
+        return schedule
     limit = as_whole(max_scratch_bytes, "max_scratch_bytes", least=0)
-    if not cap and made.scratch_bytes.max() * unit > limit:
-        made = plan(max(1, limit // unit // AREAS // lanes, -(-made.scale_out_bytes // MAX_CUTS)), way)
-    _check_scratch(made, limit, unit)
-    return made
+    if not cap and schedule.scratch_bytes.max() * unit > limit:
+        schedule = plan(max(1, limit // unit // AREAS // lanes, -(-schedule.scale_out_bytes // MAX_CUTS)), way)
+    _check_scratch(schedule, limit, unit)
+    return schedule
 
 
 def _fastest_on_links(
-    made: AllToAllvSchedule, plan: Callable[[int, int], AllToAllvSchedule], model: TwoTierModel, way: int
+    schedule: AllToAllvSchedule, plan: Callable[[int, int], AllToAllvSchedule], model: TwoTierModel, way: int
 ) -> AllToAllvSchedule:
     """Try longer stages too, and fewer in small clusters: short ones have the bytes of few cells, on few links."""
-    ways = {way, STAGES["fewest"]} if way == CHOSEN and made.servers <= FEW_SERVERS else {way}
-    longest = [-(-made.scale_out_bytes // cut) for cut in LINK_CUTS]
-    tried = [made, *(plan(cap, each) for cap in longest if cap for each in sorted(ways))]
-    return min(tried, key=lambda each: each.completion_time(model))
+    ways = {way, STAGES["fewest"]} if way == CHOSEN and schedule.servers <= FEW_SERVERS else {way}
+    longest = [-(-schedule.scale_out_bytes // cut) for cut in LINK_CUTS]
+    schedules = [schedule, *(plan(cap, candidate) for cap in longest if cap for candidate in sorted(ways))]
+    return min(schedules, key=lambda candidate: candidate.completion_time(model))
 
 
-def _check_scratch(made: AllToAllvSchedule, limit: int, unit: int) -> None:
+def _check_scratch(schedule: AllToAllvSchedule, limit: int, unit: int) -> None:
     """Raise `UnsupportedError` if a rank needs more scratch than the limit, in bytes."""
-    if (needed := int(made.scratch_bytes.max()) * unit) > limit:
-        longest, smallest = limit // AREAS, int(made.lane_counts.max()) * unit
+    if (scratch := int(schedule.scratch_bytes.max()) * unit) > limit:
+        longest, smallest = limit // AREAS, int(schedule.lane_counts.max()) * unit
         other_way = f", or max_stage_bytes of at most {longest}" if longest >= smallest else ""
         raise UnsupportedError(
-            f"the exchange needs {needed} bytes of scratch on rank {made.scratch_bytes.argmax()}, with stages of up to "
-            f"{made.stage_bytes[-1] * smallest} bytes, and max_scratch_bytes is {limit}; expected at least {needed}"
+            f"the exchange needs {scratch} bytes of scratch on rank {schedule.scratch_bytes.argmax()}, with stages of up to "
+            f"{schedule.stage_bytes[-1] * smallest} bytes, and max_scratch_bytes is {limit}; expected at least {scratch}"
             f"{other_way}"
         )
 
@@ -181,10 +181,10 @@ def _staged(
     staged_exchange, laned_exchange = _kernels()
     if sizes:
         counts = lane_counts(nics) if nics else np.ones(len(matrix), dtype=np.int64)
-        found = laned_exchange(matrix, sizes, counts, way, cap, prices)
+        columns = laned_exchange(matrix, sizes, counts, way, cap, prices)
     else:
-        found = staged_exchange(matrix, len(matrix) // gpus, gpus, way, cap, prices)
-    fault, starts, segments, lengths, partners, begins, ends = found
+        columns = staged_exchange(matrix, len(matrix) // gpus, gpus, way, cap, prices)
+    fault, starts, segments, lengths, partners, begins, ends = columns
     if fault:
         raise _traffic_error(fault, matrix, cap)
     for array in (starts, segments, lengths, partners, begins, ends):
@@ -246,8 +246,8 @@ def as_rates(nics: object, sizes: tuple[int, ...]) -> tuple[tuple[Fraction, ...]
         if len(row) != size:
             raise UnsupportedError(f"nics[{server}] has {len(row)} rates; expected one for each of {size} GPUs")
     rates = tuple(tuple(as_amount(rate) for rate in row) for row in rows)
-    for server, each in enumerate(rates):
-        if not any(each):
+    for server, server_rates in enumerate(rates):
+        if not any(server_rates):
             raise UnsupportedError(f"nics[{server}] has no rate above 0; expected at least one NIC in each server")
     if (lanes := sum(map(sum, rates)) / lane_rate(rates)) > MAX_RANKS:
         raise UnsupportedError(
@@ -260,24 +260,24 @@ def as_rates(nics: object, sizes: tuple[int, ...]) -> tuple[tuple[Fraction, ...]
 def shaped(traffic: Any, servers: int, ranks: int, expectation: str) -> npt.NDArray[np.int64]:
     """Copy a matrix to int64 (ranks, ranks), of the right size and of integers; the kernel checks their values."""
     try:
-        given = np.asarray(traffic)
+        array = np.asarray(traffic)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         raise UnsupportedError(f"the traffic is {shown(traffic)}; expected a square matrix of bytes") from None
-    if given.ndim != 2 or given.shape[0] != given.shape[1]:
-        raise UnsupportedError(f"the traffic has shape {given.shape}; expected a square matrix, one row for each rank")
-    if len(given) != ranks:
-        raise UnsupportedError(f"the traffic is of {len(given)} ranks; expected {ranks}, as {expectation}")
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise UnsupportedError(f"the traffic has shape {array.shape}; expected a square matrix, one row for each rank")
+    if len(array) != ranks:
+        raise UnsupportedError(f"the traffic is of {len(array)} ranks; expected {ranks}, as {expectation}")
     if servers > MAX_SERVERS or ranks > MAX_RANKS:
         raise UnsupportedError(
             f"the traffic is of {servers} servers and {ranks} ranks; expected at most {MAX_SERVERS} and {MAX_RANKS}"
         )
-    if given is not traffic:
+    if array is not traffic:
         check_table(traffic)
-    if given.dtype.kind not in "iu":
-        raise _not_integers(given)
-    if given.dtype.kind == "u" and given.dtype.itemsize == 8 and given.max() >= MAX_BYTES:
-        raise _wrong_entry(given, int(given.argmax()))
-    return np.array(given, dtype=np.int64, order="C")
+    if array.dtype.kind not in "iu":
+        raise _not_integers(array)
+    if array.dtype.kind == "u" and array.dtype.itemsize == 8 and array.max() >= MAX_BYTES:
+        raise _wrong_entry(array, int(array.argmax()))
+    return np.array(array, dtype=np.int64, order="C")
 
 
 def matrix_error(fault: int, matrix: npt.NDArray[np.int64]) -> UnsupportedError:
@@ -290,30 +290,30 @@ def matrix_error(fault: int, matrix: npt.NDArray[np.int64]) -> UnsupportedError:
     return UnsupportedError(f"the traffic adds up to {total} bytes; expected less than 2^62")
 
 
-def _not_integers(given: npt.NDArray[Any]) -> UnsupportedError:
+def _not_integers(array: npt.NDArray[Any]) -> UnsupportedError:
     """Return the error for a matrix that is not of integers, with a wrong entry."""
-    if given.dtype.kind == "f":
+    if array.dtype.kind == "f":
         # Comparisons with NaN are false, so this finds it too.
-        wide = given.astype(np.result_type(given, np.float64))
+        wide = array.astype(np.result_type(array, np.float64))
         fine = (wide >= 0) & (wide < MAX_BYTES) & (wide == np.floor(wide))
-    elif given.dtype.kind == "O":
-        fine = np.array([is_whole(entry) and 0 <= entry < MAX_BYTES for entry in given.ravel()], dtype=bool).reshape(
-            given.shape
+    elif array.dtype.kind == "O":
+        fine = np.array([is_whole(entry) and 0 <= entry < MAX_BYTES for entry in array.ravel()], dtype=bool).reshape(
+            array.shape
         )
     else:
-        fine = np.ones(given.shape, dtype=bool)
-    mend = ", as traffic.astype(np.int64) has them" if given.dtype.kind in "fO" else ""
+        fine = np.ones(array.shape, dtype=bool)
+    mend = ", as traffic.astype(np.int64) has them" if array.dtype.kind in "fO" else ""
     if not fine.all():
-        source, destination = divmod(int(fine.argmin()), len(given))
-        mend = f", unlike {shown(given.item(source, destination))} from rank {source} to {destination}"
+        source, destination = divmod(int(fine.argmin()), len(array))
+        mend = f", unlike {shown(array.item(source, destination))} from rank {source} to {destination}"
     return UnsupportedError(
-        f"the traffic has entries of type {given.dtype}; expected integers, which count bytes and fit 64 bits{mend}"
+        f"the traffic has entries of type {array.dtype}; expected integers, which count bytes and fit 64 bits{mend}"
     )
 
 
-def _wrong_entry(given: npt.NDArray[np.integer[Any]], place: int) -> UnsupportedError:
-    source, destination = divmod(place, len(given))
-    entry = given.item(source, destination)
+def _wrong_entry(array: npt.NDArray[np.integer[Any]], place: int) -> UnsupportedError:
+    source, destination = divmod(place, len(array))
+    entry = array.item(source, destination)
     return UnsupportedError(
         f"the traffic from rank {source} to {destination} is {entry} bytes; expected at least 0 and less than 2^62"
     )

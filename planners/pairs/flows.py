@@ -48,16 +48,16 @@ def solve_pairs(topology: Topology, traffic: IntArray, trace: Trace) -> PairAnsw
     """Find flows that minimize the time of the busiest link; `traffic` int64 (ranks, ranks)."""
     check_pairs_reachable(topology, traffic)
     with trace.stage("symmetries"):
-        alike = symmetries(topology, traffic)
+        generators = symmetries(topology, traffic)
     demands = traffic.copy()
     np.fill_diagonal(demands, 0)
     tails, heads, capacities, _ = topology.arrays
-    sources = link_orbits(tails, heads, capacities, demands, alike).sources
+    sources = link_orbits(tails, heads, capacities, demands, generators).sources
     if len(sources) * topology.num_links <= MAX_COLUMNS:
         with trace.stage("linear program"):
-            return _solve_program(topology, demands, alike, trace)
+            return _solve_program(topology, demands, generators, trace)
     with trace.stage("concurrent flow"):
-        return _solve_approximately(topology, demands, alike, trace)
+        return _solve_approximately(topology, demands, generators, trace)
 
 
 def check_pairs_reachable(topology: Topology, traffic: IntArray) -> None:
@@ -86,7 +86,7 @@ class _ExactAnswer:
 
     model: AllToAllModel
     demands: IntArray
-    alike: IntArray
+    generators: IntArray
     lengths: tuple[Fraction, ...]
     rows: ObjectArray
     rate: Fraction
@@ -94,11 +94,11 @@ class _ExactAnswer:
 
     def flows(self) -> PairFlows:
         """Lift integer flows to all sources."""
-        found = self._exact() if self.is_exact else None
-        if found is None:
-            whole, amount = _integer_flows(self.model.topology, self.demands, self.model.sources, self.rows, self.rate)
-            found = self._lifted(whole.astype(object), Fraction(amount))
-        return found
+        lifted = self._exact() if self.is_exact else None
+        if lifted is None:
+            rows, amount = _integer_flows(self.model.topology, self.demands, self.model.sources, self.rows, self.rate)
+            lifted = self._lifted(rows.astype(object), Fraction(amount))
+        return lifted
 
     def _exact(self) -> PairFlows | None:
         """Use the exact flows; None if their integers are too large.
@@ -107,18 +107,18 @@ class _ExactAnswer:
         near it.
         """
         try:
-            found = self._lifted(self.rows, self.rate)
+            flows = self._lifted(self.rows, self.rate)
         except CapacityOverflowError:
             return None
         topology, short = self.model.topology, False
         tails, heads, _, _ = topology.arrays
         for source in range(topology.num_ranks):
             kept = np.zeros(len(topology.nodes), dtype=np.int64)
-            np.add.at(kept, heads, found.flows[source])
-            np.subtract.at(kept, tails, found.flows[source])
+            np.add.at(kept, heads, flows.flows[source])
+            np.subtract.at(kept, tails, flows.flows[source])
             kept[source] = 0
-            short |= bool((kept < found.amount * node_demands(topology, self.demands, source)).any())
-        return None if short or found.flows.max() >= MAX_SCALE else found
+            short |= bool((kept < flows.amount * node_demands(topology, self.demands, source)).any())
+        return None if short or flows.flows.max() >= MAX_SCALE else flows
 
     def _lifted(self, rows: ObjectArray, rate: Fraction) -> PairFlows:
         """Lift flows of one source per orbit, with `rate` per unit of traffic, to all sources."""
@@ -128,7 +128,7 @@ class _ExactAnswer:
         tails, heads, capacities, _ = topology.arrays
         network = (topology.num_ranks, tails, heads, capacities)
         scaled = rows * rate.denominator
-        lifted = lift_flows(*network, self.alike, self.model.sources, scaled)
+        lifted = lift_flows(*network, self.generators, self.model.sources, scaled)
         amount = rate.numerator * lifted.scale
         common = gcd(amount, int(np.gcd.reduce(lifted.flows, axis=None)))
         return PairFlows(lifted.flows // common, amount // common)
@@ -143,22 +143,22 @@ def _integer_flows(
     tails, heads, _, _ = topology.arrays
     amount = max(1, GRAIN // int(demands.max()))
     floats = np.maximum(rows.astype(np.float64) * float(amount / rate), 0.0)
-    whole = np.zeros(rows.shape, dtype=np.int64)
+    integers = np.zeros(rows.shape, dtype=np.int64)
     for row, source in enumerate(progress.iterate(sources.tolist(), len(sources))):
-        wanted = node_demands(topology, demands, source) * amount
-        whole[row] = rounded_flow(len(topology.nodes), tails, heads, floats[row], source, wanted)
-    return whole, amount
+        demand = node_demands(topology, demands, source) * amount
+        integers[row] = rounded_flow(len(topology.nodes), tails, heads, floats[row], source, demand)
+    return integers, amount
 
 
-def _solve_program(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _ExactAnswer:
+def _solve_program(topology: Topology, demands: IntArray, generators: IntArray, trace: Trace) -> _ExactAnswer:
     from ...formulations import all_to_all
     from ...solvers import solve
 
     # What is next to nothing is raised, as floats cannot tell it from nothing.  Flows then bring enough, and any
     # lengths prove something.
-    least = -(-int(demands.max()) // MAX_RATIO)
-    raised = np.where(demands > 0, np.maximum(demands, least), 0)
-    model = all_to_all.build(_rescaled(topology), traffic=raised, symmetries=alike)
+    floor = -(-int(demands.max()) // MAX_RATIO)
+    raised = np.where(demands > 0, np.maximum(demands, floor), 0)
+    model = all_to_all.build(_rescaled(topology), traffic=raised, symmetries=generators)
     solution = solve(model)
     try:
         answer = solution.exact
@@ -168,11 +168,11 @@ def _solve_program(topology: Topology, demands: IntArray, alike: IntArray, trace
         largest = max(float(duals.max()), 1e-300)
         lengths = tuple(Fraction(max(dual, 0.0) / largest).limit_denominator(10**9) for dual in duals.tolist())
         rows, rate = solution.values["flow"].astype(object), Fraction(solution.objective)
-        return _ExactAnswer(model, demands, alike, lengths, rows, rate / int(model.largest), False)
+        return _ExactAnswer(model, demands, generators, lengths, rows, rate / int(model.largest), False)
     trace.note("flows", "linear program, exact")
     lengths = tuple(map(Fraction, model.link_duals(answer.duals["link_bandwidth"]).tolist()))
     rate = answer.objective / int(model.largest)
-    return _ExactAnswer(model, demands, alike, lengths, answer.values["flow"], rate, True)
+    return _ExactAnswer(model, demands, generators, lengths, answer.values["flow"], rate, True)
 
 
 def _rescaled(topology: Topology) -> Topology:
@@ -192,13 +192,13 @@ class _ApproximateAnswer:
     demands: IntArray
     coarse: IntArray
     amount: Fraction
-    found: ConcurrentFlow
+    flow: ConcurrentFlow
     is_exact: ClassVar[bool] = False
 
     @property
     def lengths(self) -> tuple[Fraction, ...]:
         """Length duals of the concurrent flow."""
-        return tuple(map(Fraction, self.found.lengths.tolist()))
+        return tuple(map(Fraction, self.flow.lengths.tolist()))
 
     def flows(self) -> PairFlows:
         """Compute the flow of each source."""
@@ -207,7 +207,7 @@ class _ApproximateAnswer:
         tails, heads, capacities, _ = self.topology.arrays
         sources = np.arange(self.topology.num_ranks)
         network = (len(self.topology.nodes), tails, heads, capacities, self.coarse)
-        flows = source_flows(*network, self.found, sources)
+        flows = source_flows(*network, self.flow, sources)
         return PairFlows(*_integer_flows(self.topology, self.demands, sources, flows, self.amount))
 
 
@@ -215,7 +215,9 @@ PairAnswer = _ExactAnswer | _ApproximateAnswer
 """Flows of all pairs, and length duals of links, which bound their gap."""
 
 
-def _solve_approximately(topology: Topology, demands: IntArray, alike: IntArray, trace: Trace) -> _ApproximateAnswer:
+def _solve_approximately(
+    topology: Topology, demands: IntArray, generators: IntArray, trace: Trace
+) -> _ApproximateAnswer:
     from ...solvers.multicommodity.concurrent_flow import concurrent_flow
 
     trace.note("flows", f"concurrent flow within {LOOSE_GAP}")
@@ -224,5 +226,5 @@ def _solve_approximately(topology: Topology, demands: IntArray, alike: IntArray,
     shift = max(0, int(demands.sum(axis=1).max()).bit_length() - ROW_BITS)
     coarse = -(-demands >> shift)
     network = (len(topology.nodes), tails, heads, capacities, coarse)
-    found = concurrent_flow(*network, gap=LOOSE_GAP, automorphisms=alike)
-    return _ApproximateAnswer(topology, demands, coarse, found.amount / 2**shift, found)
+    flow = concurrent_flow(*network, gap=LOOSE_GAP, automorphisms=generators)
+    return _ApproximateAnswer(topology, demands, coarse, flow.amount / 2**shift, flow)

@@ -27,6 +27,7 @@ from ...topologies import Topology
 from ...topologies.network.direct_graph import partial_hop_distances
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import shard_weights
 from .flows import PairAnswer, check_pairs_reachable, node_demands, solve_pairs
@@ -145,8 +146,8 @@ def shared_chunks(
     ranks, capacities = topology.num_ranks, topology.arrays.capacities
     tails, heads, _, _ = topology.arrays
     sources, targets = tails[paths.links[paths.starts[:-1]]], heads[paths.links[paths.starts[1:] - 1]]
-    known, pairs = np.unique(sources * ranks + targets, return_inverse=True)
-    parts = traffic.reshape(-1)[known]
+    pair_numbers, pairs = np.unique(sources * ranks + targets, return_inverse=True)
+    parts = traffic.reshape(-1)[pair_numbers]
     best: tuple[Fraction, int, IntArray] | None = None
     numbers = [chunks] if chunks is not None else list(_chunk_counts(paths, parts, pairs))
     for count in progress.iterate(numbers, len(numbers)):
@@ -170,12 +171,13 @@ def _chunk_counts(paths: Paths, parts: IntArray, pairs: IntArray) -> Iterator[in
     sums = np.zeros(len(parts), dtype=np.int64)
     np.add.at(sums, pairs, paths.weights)
     # What a traffic of 1 gets is the same for all pairs.
-    whole = int(sums[0] // parts[0])
-    exact = whole // gcd(whole, int(np.gcd.reduce(paths.weights)))
+    amount = int(sums[0] // parts[0])
+    exact = amount // gcd(amount, int(np.gcd.reduce(paths.weights)))
     if exact not in CHUNK_COUNTS and exact * int(parts.max()) <= MAX_EXACT:
         yield exact
 
 
+@register_planner("multicommodity", PAIR_COLLECTIVES)
 def plan_pairs(
     topology: Topology,
     collective: AnyCollective,
@@ -185,7 +187,10 @@ def plan_pairs(
     chunks: int | None = None,
     order: str | None = None,
 ) -> Plan:
-    """Plan a collective between pairs by linear program (3) of the direct-connect paper; `traffic` (ranks, ranks)."""
+    """Plan paths of whole chunks from a maximum concurrent flow, for any traffic matrix.
+
+    It is linear program (3) of the direct-connect paper; `traffic` (ranks, ranks).
+    """
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     count = None if chunks is None else as_chunks(chunks)
@@ -198,9 +203,9 @@ def plan_pairs(
     with trace.stage("paths"):
         paths = _paths(topology, matrix, answer)
     with trace.stage("chunks"):
-        per_unit, chosen = shared_chunks(paths, topology, matrix, count, bound)
+        per_unit, divided = shared_chunks(paths, topology, matrix, count, bound)
     with trace.stage("order"):
-        schedule = best_order(topology, matrix, per_unit, chosen, order)
+        schedule = best_order(topology, matrix, per_unit, divided, order)
     options = {name: value for name, value in (("chunks", count), ("order", order)) if value is not None}
     return proved_plan(topology, collective, schedule, "multicommodity", options, trace, bound)
 
@@ -250,13 +255,13 @@ def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:
     """Decompose the flows of all sources into paths."""
     from ...solvers.paths.decomposition import joined, source_paths
 
-    found = answer.flows()
+    pair_flows = answer.flows()
     tails, heads, _, _ = topology.arrays
     size = len(topology.nodes)
     return joined(
         [
-            source_paths(size, tails, heads, flow, source, found.amount * node_demands(topology, traffic, source))
-            for source, flow in enumerate(progress.iterate(found.flows, len(found.flows)))
+            source_paths(size, tails, heads, flow, source, pair_flows.amount * node_demands(topology, traffic, source))
+            for source, flow in enumerate(progress.iterate(pair_flows.flows, len(pair_flows.flows)))
             if traffic[source].any()
         ]
     )
@@ -299,18 +304,22 @@ def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
     free = np.array([length == 0 for length in lengths], dtype=np.bool_)
     ahead = partial_hop_distances(size, tails[free], heads[free])[:ranks] >= 0
     # What can reach a rank for nothing is entered over links with a length, so the others are left over them.
-    others = partial_hop_distances(size, heads[free], tails[free])[:ranks] < 0
-    known: set[bytes] = set()
-    for inside in (*ahead, *others):
-        if len(known) < MAX_CUTS and inside.tobytes() not in known:
-            known.add(inside.tobytes())
+    behind = partial_hop_distances(size, heads[free], tails[free])[:ranks] < 0
+    sides: set[bytes] = set()
+    for inside in (*ahead, *behind):
+        if len(sides) < MAX_CUTS and inside.tobytes() not in sides:
+            sides.add(inside.tobytes())
             yield Cut(frozenset(topology.nodes[node] for node in np.flatnonzero(inside).tolist()))
 
 
+@register_planner("shortest-paths", PAIR_COLLECTIVES)
 def plan_shortest_paths(
     topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
 ) -> Plan:
-    """Send all data at once, each part over one path with the fewest ranks, then the fewest switches."""
+    """Plan one shortest path for each pair, all at once, as libraries send it.
+
+    A path has the fewest ranks, then the fewest switches.
+    """
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     check_pairs_reachable(topology, matrix)
@@ -332,9 +341,9 @@ def _shortest_paths(topology: Topology, traffic: IntArray) -> Paths:
     tails, _, _, _ = topology.arrays
     at = targets
     while (away := at != sources).any():
-        taken = np.where(away, links[sources, at], -1)
-        hops.append(taken)
-        at = np.where(away, tails[taken], at)
+        last_links = np.where(away, links[sources, at], -1)
+        hops.append(last_links)
+        at = np.where(away, tails[last_links], at)
     table = np.array(hops[::-1]).T
     used = table >= 0
     starts = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int64)
@@ -356,8 +365,8 @@ def _predecessor_links(topology: Topology) -> IntArray:
         noise = np.random.default_rng([source, current_seed()]).random(len(tails)) / (2 * size)
         graph = csr_array((lengths + noise, (tails, heads)), shape=(size, size))
         before[source] = dijkstra(graph, indices=source, return_predecessors=True)[1]
-    known = tails * size + heads
-    order = np.argsort(known)
-    wanted = before * size + np.arange(size)
-    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    link_keys = tails * size + heads
+    order = np.argsort(link_keys)
+    keys = before * size + np.arange(size)
+    place = np.minimum(np.searchsorted(link_keys[order], keys), len(link_keys) - 1)
     return np.where(before >= 0, order[place], -1)

@@ -31,10 +31,10 @@ class Level(NamedTuple):
     @property
     def strides(self) -> tuple[int, ...]:
         """Weights of the digits of its offsets, one for each step."""
-        found = [1]
-        while found[-1] * self.radix < self.size:
-            found.append(found[-1] * self.radix)
-        return tuple(found)
+        weights = [1]
+        while weights[-1] * self.radix < self.size:
+            weights.append(weights[-1] * self.radix)
+        return tuple(weights)
 
     @property
     def most_hops(self) -> int:
@@ -56,7 +56,7 @@ class LastHops(NamedTuple):
     places: IntArray
     counts: IntArray
 
-    def chosen(self, mask: BoolArray) -> LastHops:
+    def select(self, mask: BoolArray) -> LastHops:
         """Return some of them."""
         return LastHops(*(column[mask] for column in self))
 
@@ -126,8 +126,8 @@ class Digits:
         """Work out the last hop of each pair of ranks."""
         ranks = self.num_ranks
         sources, receivers = np.divmod(np.arange(ranks * ranks), ranks)
-        apart = sources != receivers
-        sources, receivers = sources[apart], receivers[apart]
+        distinct = sources != receivers
+        sources, receivers = sources[distinct], receivers[distinct]
         place, level_of, moved, counts = (np.zeros(len(sources), dtype=np.int64) for _ in range(4))
         step = 0
         for number, level in enumerate(self.levels):
@@ -156,13 +156,13 @@ class Digits:
     @cached_property
     def moves(self) -> tuple[Move, ...]:
         """All single hops, by the step of their digit."""
-        found: list[Move] = []
+        hops: list[Move] = []
         for number, level in enumerate(self.levels):
             for stride in level.strides:
-                step = found[-1].step + 1 if found else 0
+                step = hops[-1].step + 1 if hops else 0
                 amounts = range(stride, min(level.size, stride * level.radix), stride)
-                found += [Move(step, number, amount, min(stride, level.size - amount)) for amount in amounts]
-        return tuple(found)
+                hops += [Move(step, number, amount, min(stride, level.size - amount)) for amount in amounts]
+        return tuple(hops)
 
     @cached_property
     def partners(self) -> tuple[IntArray, IntArray]:
@@ -170,8 +170,8 @@ class Digits:
         level_of, amounts = (np.array([getattr(move, name) for move in self.moves]) for name in ("level", "amount"))
         senders = np.tile(np.arange(self.num_ranks), (len(self.moves), 1))
         shape = senders.shape
-        apart = (np.broadcast_to(column[:, None], shape).ravel() for column in (level_of, -amounts))
-        return senders, self._back(senders.ravel(), *apart).reshape(shape)
+        columns = (np.broadcast_to(column[:, None], shape).ravel() for column in (level_of, -amounts))
+        return senders, self._back(senders.ravel(), *columns).reshape(shape)
 
     def shards_in_turn(self) -> IntArray:
         """Shards that each move carries in each step if steps take one digit each, int64 (steps, moves)."""
@@ -193,11 +193,11 @@ class Digits:
         return shards
 
 
-def compositions(groups: RankGroups, most: int) -> list[Digits]:
-    """All ways to join adjacent levels of groups to fewer digits, fewest digits first; few of them beyond `most`."""
+def compositions(groups: RankGroups, limit: int) -> list[Digits]:
+    """All ways to join adjacent levels of groups to fewer digits, fewest digits first; few of them beyond `limit`."""
     levels = len(groups.sizes)
     inner = range(1, levels)
-    if 1 << (levels - 1) > most:
+    if 1 << (levels - 1) > limit:
         cuts = {(), *((place,) for place in inner), tuple(inner)}
     else:
         cuts = {cut for count in range(levels) for cut in combinations(inner, count)}
@@ -207,23 +207,23 @@ def compositions(groups: RankGroups, most: int) -> list[Digits]:
 def joined(groups: RankGroups, cuts: Sequence[int]) -> Digits:
     """Join the levels of groups between cuts to one digit each."""
     ends = (0, *cuts, len(groups.sizes))
-    found = []
+    digits = []
     for start, stop in pairwise(ends):
         sizes = groups.sizes[start:stop]
         values = np.ravel_multi_index(tuple(groups.digits[:, start:stop].T), sizes)
-        found.append(Level(np.asarray(values, dtype=np.int64), prod(sizes), prod(sizes)))
-    return Digits(found)
+        digits.append(Level(np.asarray(values, dtype=np.int64), prod(sizes), prod(sizes)))
+    return Digits(digits)
 
 
 def with_radix(digits: Digits, radix: int) -> Digits:
     """Divide levels of more ranks than a radix into as few steps as it allows, with the least radix for these."""
-    found = []
+    divided = []
     for level in digits.levels:
         steps = 1
         while radix**steps < level.size:
             steps += 1
-        least = 2
-        while least**steps < level.size:
-            least += 1
-        found.append(level._replace(radix=least if steps > 1 else level.size))
-    return Digits(found)
+        smallest = 2
+        while smallest**steps < level.size:
+            smallest += 1
+        divided.append(level._replace(radix=smallest if steps > 1 else level.size))
+    return Digits(divided)

@@ -22,12 +22,12 @@ class Routes(NamedTuple):
 
 def in_turn(digits: Digits, routing: Routing) -> StepSchedule:
     """Exchange along one digit in each step: all that a rank has by then."""
-    return _whole(digits, routing, digits.last_hops.places)
+    return _whole_shards(digits, routing, digits.last_hops.places)
 
 
 def overlapping(digits: Digits, routing: Routing) -> StepSchedule:
     """Pass each shard on as soon as it is there: after as many steps as it has made hops."""
-    return _whole(digits, routing, digits.last_hops.counts - 1)
+    return _whole_shards(digits, routing, digits.last_hops.counts - 1)
 
 
 def in_waves(digits: Digits, groups: RankGroups, early: int, routing: Routing) -> StepSchedule:
@@ -44,14 +44,14 @@ def in_waves(digits: Digits, groups: RankGroups, early: int, routing: Routing) -
         for ends in ((sources, senders), (senders, receivers))
     )
     steps[passed] += come > turn * early // (digits.levels[1].size - 1)
-    return _whole(digits, routing, steps)
+    return _whole_shards(digits, routing, steps)
 
 
 def in_all_orders(orders: Sequence[Digits], routing: Routing) -> StepSchedule:
     """Exchange along one digit in each step, an equal part of each shard in each of the orders of digits."""
     all_hops = [digits.last_hops for digits in orders]
     hops = LastHops(*map(np.concatenate, zip(*all_hops, strict=True)))
-    part = np.repeat(np.arange(len(orders)), [len(each.sources) for each in all_hops])
+    part = np.repeat(np.arange(len(orders)), [len(order_hops.sources) for order_hops in all_hops])
     return exchange(hops, routing, len(orders), hops.places, part, part + 1)
 
 
@@ -74,7 +74,7 @@ def exchange(
     return StepSchedule(routing.num_ranks, chunks, *sends, *routes.paths, direction=routing.problem.direction)
 
 
-def _whole(digits: Digits, routing: Routing, steps: IntArray) -> StepSchedule:
+def _whole_shards(digits: Digits, routing: Routing, steps: IntArray) -> StepSchedule:
     """Send whole shards over all last hops."""
     lower = np.zeros_like(steps)
     return exchange(digits.last_hops, routing, 1, steps, lower, lower + 1)

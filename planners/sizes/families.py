@@ -47,7 +47,7 @@ class Choice(NamedTuple):
     name: str
     num_steps: int
     build: Callable[[Routing], Part | StepExchange]
-    carried: Callable[[Routing], Sequence[tuple[Digits, FloatArray | IntArray]]]
+    shards: Callable[[Routing], Sequence[tuple[Digits, FloatArray | IntArray]]]
     """For each order of digits the shards that each move carries in each step, (steps, moves)."""
     pipelined: bool = False
     one_phase: bool = False
@@ -58,7 +58,7 @@ class Estimate(NamedTuple):
     """Times of a family in µs."""
 
     time: float
-    least: float  # what one link, one rank or one message takes alone
+    minimum: float  # what one link, one rank or one message takes alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +88,8 @@ class Family:
 
         About what `collopt.schedules.schedule_time` says of the schedule; additions are not counted.
         """
-        time, least = self._network.estimate(self._choice, num_bytes, costs)
-        return Estimate(float(costs.launch) + time, float(costs.launch) + least)
+        time, minimum = self._network.estimate(self._choice, num_bytes, costs)
+        return Estimate(float(costs.launch) + time, float(costs.launch) + minimum)
 
 
 def families(
@@ -117,11 +117,11 @@ def families(
     >>> [family.name for family in families(dgx_h100(boxes=4), "allgather")][:4]
     ['direct', 'rails-then-box', 'rails-beside-box', 'rail-trees']
     """
-    chosen = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
+    planned = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
     groups = rank_groups(topology)
-    network = _Network(topology, groups, chosen.phases)
+    network = _Network(topology, groups, planned.phases)
     for choice in _choices(network, num_bytes, costs):
-        phases = 1 if choice.one_phase else len(chosen.phases)
+        phases = 1 if choice.one_phase else len(planned.phases)
         yield Family(choice.name, choice.num_steps * phases, network, choice)
 
 
@@ -157,7 +157,7 @@ class _Network:
     def may_gain_by_steps(self, digits: Digits, num_bytes: int, costs: RuntimeCosts) -> bool:
         """Whether an exchange along digits keeps links busy for longer than one more step takes."""
         estimator = Estimator(self.moves(digits, self.first), self.times(costs))
-        return estimator.least(digits.shards_in_turn(), num_bytes / self.topology.num_ranks) > 2 * estimator.nearest
+        return estimator.minimum(digits.shards_in_turn(), num_bytes / self.topology.num_ranks) > 2 * estimator.nearest
 
     @property
     def first(self) -> Routing:
@@ -171,21 +171,21 @@ class _Network:
 
     def estimate(self, choice: Choice, num_bytes: int, costs: RuntimeCosts) -> tuple[float, float]:
         """Estimate the time of a family in µs, and what it takes at least."""
-        total, least, shard = 0.0, 0.0, num_bytes / self.topology.num_ranks
+        total, minimum, shard = 0.0, 0.0, num_bytes / self.topology.num_ranks
         phases = self._built_phases(choice)
         for phase in phases:
             routing = self.routing[phase]
-            carried = choice.carried(routing)
-            moves = MoveLoads.joined([self.moves(digits, routing) for digits, _ in carried])
+            orders = choice.shards(routing)
+            moves = MoveLoads.joined([self.moves(digits, routing) for digits, _ in orders])
             estimator = Estimator(moves, self.times(costs))
-            shards = np.concatenate([each.astype(np.float64) for _, each in carried], axis=-1)
-            least += estimator.least(shards, shard)
+            shards = np.concatenate([counts.astype(np.float64) for _, counts in orders], axis=-1)
+            minimum += estimator.minimum(shards, shard)
             if choice.pipelined:
                 total += estimator.in_trees(shards, shard)
             else:
                 total += estimator.in_steps(shards, shard, in_turn=choice.one_phase)
         times = 1 if choice.one_phase else len(self.phases) / len(phases)
-        return total * times, least * times
+        return total * times, minimum * times
 
     def _built_phases(self, choice: Choice) -> tuple[Direction, ...]:
         """Phases that parts are built for; on symmetric links one part is the reverse of the other."""
@@ -211,12 +211,12 @@ def _choices(network: _Network, num_bytes: int, costs: RuntimeCosts) -> Iterator
     ways = [digits for digits in compositions(network.groups, MOST_COMPOSITIONS) if network.has_paths(digits)]
     finest = joined(network.groups, range(1, len(network.groups.sizes)))
     for digits in ways:
-        several = len(digits.levels) > 1
-        if not several and digits.num_ranks > MOST_DIRECT:
+        has_levels = len(digits.levels) > 1
+        if not has_levels and digits.num_ranks > MOST_DIRECT:
             continue
-        suffix = f"-{digits.text}" if several and len(network.groups.sizes) > 2 else ""
-        yield from _exchanges(digits, "rails-then-box" if several else "direct", suffix)
-        if several:
+        suffix = f"-{digits.text}" if has_levels and len(network.groups.sizes) > 2 else ""
+        yield from _exchanges(digits, "rails-then-box" if has_levels else "direct", suffix)
+        if has_levels:
             yield _trees(digits, f"rail-trees{suffix}")
             if network.may_gain_by_steps(digits, num_bytes, costs):
                 yield from _in_pieces(network, digits, f"rail-pieces{suffix}")
@@ -227,11 +227,11 @@ def _choices(network: _Network, num_bytes: int, costs: RuntimeCosts) -> Iterator
         return
     if network.is_grid():
         yield _in_all_orders(finest)
-    known = {finest.radices}
+    radices = {finest.radices}
     for radix in RADICES:
         divided = with_radix(finest, radix)
-        if divided.radices not in known:
-            known.add(divided.radices)
+        if divided.radices not in radices:
+            radices.add(divided.radices)
             suffix = f"-radix-{'-'.join(map(str, divided.radices))}"
             yield from _exchanges(divided, "rails-then-box" if len(divided.levels) > 1 else "bruck", suffix)
 
@@ -242,8 +242,8 @@ def _exchanges(digits: Digits, name: str, suffix: str) -> Iterator[Choice]:
     yield Choice(name + suffix, digits.num_steps, partial(in_turn, digits), lambda _: shards)
     if len(digits.levels) > 1:
         at_once = [(digits, digits.shards_overlapping())]
-        beside = name.replace("-then-", "-beside-") + suffix
-        yield Choice(beside, digits.most_hops, partial(overlapping, digits), lambda _: at_once)
+        overlapping_name = name.replace("-then-", "-beside-") + suffix
+        yield Choice(overlapping_name, digits.most_hops, partial(overlapping, digits), lambda _: at_once)
 
 
 def _trees(digits: Digits, name: str) -> Choice:
@@ -258,12 +258,12 @@ def _in_pieces(network: _Network, digits: Digits, name: str) -> Iterator[Choice]
     def build(routing: Routing, steps: int) -> StepSchedule:
         return network.pieces(digits, routing).schedule(steps)
 
-    def carried(routing: Routing, steps: int) -> list[tuple[Digits, FloatArray]]:
+    def shards(routing: Routing, steps: int) -> list[tuple[Digits, FloatArray]]:
         pieces = network.pieces(digits, routing)
         return [(digits, pieces.shares(steps).T @ pieces.shards)]
 
     for steps in network.pieces(digits, network.first).useful_steps():
-        yield Choice(f"{name}-in-{steps}", steps, partial(build, steps=steps), partial(carried, steps=steps))
+        yield Choice(f"{name}-in-{steps}", steps, partial(build, steps=steps), partial(shards, steps=steps))
 
 
 def _in_waves(network: _Network, digits: Digits, name: str) -> Iterator[Choice]:
@@ -288,8 +288,8 @@ def _one_phase(network: _Network, ways: Sequence[Digits]) -> Iterator[Choice]:
         if not network.has_paths(digits):
             continue
         for scattered in range(len(digits.levels)):
-            each = Exchange(digits, scattered)
-            yield _exchange(each.name, [each])
+            exchange = Exchange(digits, scattered)
+            yield _exchange(exchange.name, [exchange])
         if len(digits.levels) > 1:
             orders = [Exchange(order, 0) for order in _orders(digits)]
             yield _exchange(f"{Exchange(digits, 0).name}-in-all-orders", orders)
@@ -297,9 +297,9 @@ def _one_phase(network: _Network, ways: Sequence[Digits]) -> Iterator[Choice]:
 
 def _exchange(name: str, parts: Sequence[Exchange]) -> Choice:
     """Exchange equal parts of the vector at the same time."""
-    carried = [(each.digits, each.vectors * (each.digits.num_ranks / len(parts))) for each in parts]
+    shards = [(part.digits, part.vectors * (part.digits.num_ranks / len(parts))) for part in parts]
     build = partial(schedule_of, parts=parts)
-    return Choice(name, len(parts[0].steps), build, lambda _: carried, one_phase=True)
+    return Choice(name, len(parts[0].steps), build, lambda _: shards, one_phase=True)
 
 
 def _orders(digits: Digits) -> list[Digits]:

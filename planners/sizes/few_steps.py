@@ -10,8 +10,9 @@ from ...schedules.timing.predict import Predictor
 from ...support.validation import shown
 from ...topologies import LINKS_ONLY, Topology
 from ...topologies.network.link_costs import as_costs
-from ..from_schedule import bound_of_schedule
+from ..bounds.from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import check_request
 from .families import MUCH, Family, families
@@ -23,10 +24,11 @@ MOST_TRIES = 4  # after which no faster one is expected
 MAX_RANKS = 2048
 
 
+@register_planner("few-steps", EVERY_ROOT)
 def plan_few_steps(
     topology: Topology, collective: AnyCollective, *, family: str | None = None, size: int | str | None = None
 ) -> Plan:
-    """Plan a collective by schedules in few steps: every rank to every other, along rails and boxes, or trees on rails.
+    """Plan sends from every rank to every other, along rails and boxes, or trees on rails, for small data.
 
     The plan is verified.  Raises `UnsupportedError` if the network has no family of this name.
 
@@ -49,7 +51,7 @@ def plan_few_steps(
     'direct'
     """
     check_request(topology, collective)
-    known = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
+    planned = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
     num_bytes = None if size is None else as_bytes(size)
     if topology.num_ranks > MAX_RANKS:
         raise UnsupportedError(
@@ -58,55 +60,57 @@ def plan_few_steps(
         )
     trace = Trace()
     with trace.stage("families"):
-        given = (MUCH, LINKS_ONLY) if num_bytes is None or family else (num_bytes, as_costs(None, topology))
-        found = _named(list(families(topology, known, *given)), family, topology)
+        request = (MUCH, LINKS_ONLY) if num_bytes is None or family else (num_bytes, as_costs(None, topology))
+        candidates = _named(list(families(topology, planned, *request)), family, topology)
         if num_bytes is None:
-            estimates = [family.estimate(*given).time for family in found]
+            estimates = [family.estimate(*request).time for family in candidates]
             near = [
-                each for each, time in zip(found, estimates, strict=True) if time <= min(estimates) * CLOSE_ESTIMATES
+                candidate
+                for candidate, time in zip(candidates, estimates, strict=True)
+                if time <= min(estimates) * CLOSE_ESTIMATES
             ]
-            chosen = near[0] if len(near) == 1 else min(near, key=lambda family: family.schedule.inverse_rate(topology))
+            best = near[0] if len(near) == 1 else min(near, key=lambda family: family.schedule.inverse_rate(topology))
         else:
-            chosen, time = _fastest(topology, found, num_bytes)
+            best, time = _fastest(topology, candidates, num_bytes)
             trace.note("predicted_us", float(time))
-    trace.note("family", chosen.name)
-    wanted = {"family": family, "size": num_bytes}
-    options = {name: value for name, value in wanted.items() if value is not None}
-    find = partial(bound_of_schedule, topology, known, chosen.schedule)
-    return proved_plan(topology, known, chosen.schedule, "few-steps", options, trace, find)
+    trace.note("family", best.name)
+    settings = {"family": family, "size": num_bytes}
+    options = {name: value for name, value in settings.items() if value is not None}
+    find = partial(bound_of_schedule, topology, planned, best.schedule)
+    return proved_plan(topology, planned, best.schedule, "few-steps", options, trace, find)
 
 
-def _named(found: list[Family], name: str | None, topology: Topology) -> list[Family]:
+def _named(candidates: list[Family], name: str | None, topology: Topology) -> list[Family]:
     """Families with this name, or all."""
-    if not found:
+    if not candidates:
         raise UnsupportedError(
             f"{topology} has no schedule in few steps, for its ranks reach each other only past ranks; "
             "the planner 'bfb' is for such networks"
         )
-    chosen = [each for each in found if name in (None, each.name)]
-    if not chosen:
-        names = ", ".join(each.name for each in found)
+    matches = [family for family in candidates if name in (None, family.name)]
+    if not matches:
+        names = ", ".join(family.name for family in candidates)
         raise UnsupportedError(f"{topology} has no family {shown(name)}; expected one of {names}")
-    return chosen
+    return matches
 
 
-def _fastest(topology: Topology, found: list[Family], num_bytes: int) -> tuple[Family, Fraction]:
+def _fastest(topology: Topology, candidates: list[Family], num_bytes: int) -> tuple[Family, Fraction]:
     """Choose by predicted time of those with the least estimates; of equally fast ones, by chunks.
 
     Estimates that differ by less count as equal, so that families in fewer steps are run before.  Others are run only
     if what their busiest link takes alone is less than the best time so far, until some in turn were no faster.
     """
     costs = as_costs(None, topology)
-    estimates = [family.estimate(num_bytes, costs) for family in found]
+    estimates = [family.estimate(num_bytes, costs) for family in candidates]
     limit = min(estimate.time for estimate in estimates)
-    near = [pair for pair in zip(estimates, found, strict=True) if pair[0].time <= limit * CLOSE_ESTIMATES]
+    near = [pair for pair in zip(estimates, candidates, strict=True) if pair[0].time <= limit * CLOSE_ESTIMATES]
     times: dict[Family, Fraction] = {}
     tries = MOST_TRIES
     for estimate, family in sorted(near, key=lambda pair: int(pair[0].time / limit / NEAR_ESTIMATES)):
         best = min(times.values(), default=None)
-        if tries and (best is None or estimate.least * AS_FAST < best):
+        if tries and (best is None or estimate.minimum * AS_FAST < best):
             times[family] = Predictor(family.schedule, topology, costs).time(num_bytes)
             tries = MOST_TRIES if best is None or times[family] < best else tries - 1
     fast = [family for family, time in times.items() if time <= min(times.values()) * AS_FAST]
-    chosen = min(fast, key=lambda family: max(family.schedule.load_units))
-    return chosen, times[chosen]
+    best_family = min(fast, key=lambda family: max(family.schedule.load_units))
+    return best_family, times[best_family]

@@ -93,7 +93,7 @@ class Estimator:
         self._times = moves.loads / capacities  # µs per byte
         self._slowest = 1 / float(capacities[moves.loads.any(axis=0)].min())
 
-    def least(self, shards: FloatArray | IntArray, shard_bytes: float) -> float:
+    def minimum(self, shards: FloatArray | IntArray, shard_bytes: float) -> float:
         """Time of the busiest link, or of all starts of messages, with one message's latency; `shards` as below."""
         wire = float((shards.sum(axis=0) @ self._times).max()) * shard_bytes
         return max(wire, self._send * (int((shards > 0).sum()) - 1)) + self.nearest
@@ -104,11 +104,11 @@ class Estimator:
         If steps are `in_turn`, those of a step begin to be started when all of the step before has come.
         """
         used, total = shards > 0, 0.0
-        for moves, carried, wire in zip(used, shards, shards @ self._times, strict=True):
+        for moves, amounts, wire in zip(used, shards, shards @ self._times, strict=True):
             # The slowest link of each move, whichever moves it serves.
             slowest = np.where(self._times[moves] > 0, wire, 0).max(axis=1)
             time = float((slowest * shard_bytes + self._latencies[moves]).max())
-            last = float((carried[moves] * self._times[moves].max(axis=1)).min()) * shard_bytes
+            last = float((amounts[moves] * self._times[moves].max(axis=1)).min()) * shard_bytes
             # Messages that go far are started first.
             starts = np.sort(self._latencies[moves])[::-1] + self._send * np.arange(int(moves.sum()))
             total += max(time, float(starts.max()) + last) if in_turn else time

@@ -88,12 +88,12 @@ class Pieces:
         """Shards that hops of each kind carry in each move, int64 (kinds, moves)."""
         masks = np.argsort(self._order)[1:]
         levels = self.digits.levels
-        found = np.zeros((len(masks), len(self.digits.moves)), dtype=np.int64)
+        carried_shards = np.zeros((len(masks), len(self.digits.moves)), dtype=np.int64)
         for kind, mask in enumerate(masks.tolist()):
             last = mask.bit_length() - 1
             before = prod(level.size - 1 for place, level in enumerate(levels[:last]) if mask >> place & 1)
-            found[kind, [move.level == last for move in self.digits.moves]] = before
-        return found
+            carried_shards[kind, [move.level == last for move in self.digits.moves]] = before
+        return carried_shards
 
     @property
     def limit(self) -> float:
@@ -113,8 +113,8 @@ class Pieces:
         loads, capacities = self.loads
         kinds = [HopKind(row, None if before < 0 else before) for row, before in zip(loads, self.before, strict=True)]
         # The least capacity is one, so that the solver's tolerances fit.
-        found = solve(build(kinds, capacities / capacities.min(), steps)).values["share"]
-        self._shares[steps] = np.maximum(found, 0)
+        values = solve(build(kinds, capacities / capacities.min(), steps)).values["share"]
+        self._shares[steps] = np.maximum(values, 0)
         return self._shares[steps]
 
     def useful_steps(self) -> Iterator[int]:
@@ -135,22 +135,22 @@ class Pieces:
         """Build the schedule in whole chunks."""
         chunks, ends = self._rounded(self.shares(steps))
         hops, parts = self.digits.last_hops, np.diff(ends, axis=1)
-        chosen = [np.flatnonzero(parts[self.kinds, step]) for step in range(steps)]
-        numbers, step = np.concatenate(chosen), np.repeat(np.arange(steps), list(map(len, chosen)))
+        hops_of_steps = [np.flatnonzero(parts[self.kinds, step]) for step in range(steps)]
+        numbers, step = np.concatenate(hops_of_steps), np.repeat(np.arange(steps), list(map(len, hops_of_steps)))
         kinds = self.kinds[numbers]
         picked = LastHops(*(column[numbers] for column in hops))
         return exchange(picked, self.routing, chunks, step, ends[kinds, step], ends[kinds, step + 1])
 
     def _rounded(self, shares: FloatArray) -> tuple[int, IntArray]:
         """Round shares to chunks, and say where pieces end, int64 (kinds, steps + 1); the first column is 0."""
-        least = self.time(shares)
+        exact_time = self.time(shares)
         best: tuple[float, int, IntArray] | None = None
         for chunks in CHUNKS_TRIED:
             ends = self._whole_ends(shares, chunks)
             time = self.time(np.diff(ends, axis=1) / chunks)
             if best is None or time < best[0]:
                 best = time, chunks, ends
-            if time <= least * (1 + ROUNDING_LOSS):
+            if time <= exact_time * (1 + ROUNDING_LOSS):
                 break
         assert best
         return best[1:]

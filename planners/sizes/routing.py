@@ -87,8 +87,8 @@ class Routing:
         while (active := np.flatnonzero(current != receivers)).size:
             states, state = np.unique(current[active] * self.num_ranks + receivers[active], return_inverse=True)
             choices, starts, counts = self._next_nodes(*np.divmod(states, self.num_ranks))
-            spread[active], chosen = np.divmod(spread[active], counts[state])
-            current[active] = choices[starts[state] + chosen]
+            spread[active], numbers = np.divmod(spread[active], counts[state])
+            current[active] = choices[starts[state] + numbers]
             following = np.full_like(senders, -1)
             following[active] = current[active]
             nodes.append(following)

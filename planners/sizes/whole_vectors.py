@@ -44,13 +44,13 @@ class Exchange(NamedTuple):
     @property
     def steps(self) -> list[_Step]:
         """All steps, in their order."""
-        found, divided = list[_Step](), 1
+        reductions, divided = list[_Step](), 1
         for number in range(len(self.digits.levels) - 1, -1, -1):
-            parts = self.digits.levels[number].size if len(found) < self.scattered else 1
-            found.append(_Step(number, True, divided, parts))
+            parts = self.digits.levels[number].size if len(reductions) < self.scattered else 1
+            reductions.append(_Step(number, True, divided, parts))
             divided *= parts
-        gathers = [step._replace(adds=False, before=step.before * step.parts, parts=1) for step in found]
-        return found + gathers[: self.scattered][::-1]
+        gathers = [step._replace(adds=False, before=step.before * step.parts, parts=1) for step in reductions]
+        return reductions + gathers[: self.scattered][::-1]
 
     @property
     def vectors(self) -> FloatArray:
@@ -91,20 +91,22 @@ def schedule_of(routing: Routing, parts: Sequence[Exchange]) -> StepExchange:
 
 def exchanges(groups: RankGroups, ways: Sequence[Digits], radices: Sequence[int], largest: int) -> Iterator[Digits]:
     """Yield digits to exchange along: those of `ways`, and each level of the groups in factors up to a radix."""
-    known = {tuple(level.size for level in digits.levels): digits for digits in ways}
+    ways_by_sizes = {tuple(level.size for level in digits.levels): digits for digits in ways}
     for radix in radices:
         sizes = tuple(part for size in groups.sizes for part in _factors(size, radix))
-        if sizes not in known:
+        if sizes not in ways_by_sizes:
             values = zip(np.unravel_index(groups.values, tuple(sizes)), sizes, strict=True)
-            known[sizes] = Digits([Level(np.asarray(value, dtype=np.int64), size, size) for value, size in values])
-    yield from (digits for sizes, digits in known.items() if max(sizes) <= largest)
+            ways_by_sizes[sizes] = Digits(
+                [Level(np.asarray(value, dtype=np.int64), size, size) for value, size in values]
+            )
+    yield from (digits for sizes, digits in ways_by_sizes.items() if max(sizes) <= largest)
 
 
 def _factors(size: int, radix: int) -> list[int]:
     """Divide a size into factors, each the largest that is at most a radix; a prime one may be larger."""
-    found = []
+    factors = []
     while size > radix:
-        factor = max((each for each in range(2, radix + 1) if size % each == 0), default=size)
-        found.append(factor)
+        factor = max((divisor for divisor in range(2, radix + 1) if size % divisor == 0), default=size)
+        factors.append(factor)
         size //= factor
-    return found + [size] * (size > 1)
+    return factors + [size] * (size > 1)

@@ -24,8 +24,8 @@ class FabricRoutes(NamedTuple):
     """Routes by entry, part and candidate, and the candidate that each tree takes to each part."""
 
     routes: list[IntArray]  # for each entry int64 (parts, candidates, nodes): switches on the way, -1 after the last
-    chosen: IntArray  # int64 (trees, parts - 1)
-    most: int  # candidates
+    choices: IntArray  # int64 (trees, parts - 1)
+    num_candidates: int  # candidates
 
 
 def chosen_routes(
@@ -38,18 +38,24 @@ def chosen_routes(
     ports = sorted({int(entry[0]) for entry in entries})
     by_port = {port: _candidates(network, between, images[:, port], np.random.default_rng(SEED)) for port in ports}
     routes = [by_port[int(entry[0])] for entry in entries]
-    width = max(each.shape[2] for each in routes)
-    routes = [np.pad(each, ((0, 0), (0, 0), (0, width - each.shape[2])), constant_values=-1) for each in routes]
-    if all((each[:, :1] == each).all() for each in routes):
-        return FabricRoutes([each[:, :1] for each in routes], np.zeros_like(exits), 1)
+    width = max(candidates.shape[2] for candidates in routes)
+    routes = [
+        np.pad(candidates, ((0, 0), (0, 0), (0, width - candidates.shape[2])), constant_values=-1)
+        for candidates in routes
+    ]
+    if all((candidates[:, :1] == candidates).all() for candidates in routes):
+        return FabricRoutes([candidates[:, :1] for candidates in routes], np.zeros_like(exits), 1)
     links = np.array(
-        [_link_orbits(problem, images[:, entry[0]], each, orbits) for entry, each in zip(entries, routes, strict=True)]
+        [
+            _link_orbits(problem, images[:, entry[0]], candidates, orbits)
+            for entry, candidates in zip(entries, routes, strict=True)
+        ]
     )
     size = np.bincount(orbits)
     room = np.zeros(len(size))
     room[orbits] = problem.capacities
-    chosen = _balanced(links, exits, room * size / products, ROUNDS)
-    return FabricRoutes(routes, chosen, CANDIDATES)
+    choices = _balanced(links, exits, room * size / products, ROUNDS)
+    return FabricRoutes(routes, choices, CANDIDATES)
 
 
 class _Network(NamedTuple):
@@ -68,8 +74,8 @@ def _candidates(network: _Network, between: BoolArray, ports: IntArray, random: 
     heads = np.repeat(np.arange(len(between)), np.diff(network.starts))
     passing, ending = between.copy(), between.copy()
     passing[ports[0]] = ending[ports] = True
-    taken = passing[network.tails] & ending[heads]
-    hops = distances_from(ports[0], len(between), network.tails[taken], heads[taken])
+    usable = passing[network.tails] & ending[heads]
+    hops = distances_from(ports[0], len(between), network.tails[usable], heads[usable])
     if (hops[ports] < 0).any():
         raise UnsupportedError("no route between two parts passes only the switches between them")
     longest = int(hops[ports].max()) - 1
@@ -88,11 +94,11 @@ def _drawn(
             state = np.uint64(seeds[part, choice])
             node = ports[part]
             for place in range(hops[node] - 2, -1, -1):
-                able = 0
+                options = 0
                 for link in range(starts[node], starts[node + 1]):
-                    able += hops[tails[link]] == place + 1
+                    options += hops[tails[link]] == place + 1
                 state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-                pick = np.int64((state >> np.uint64(33)) % np.uint64(able))
+                pick = np.int64((state >> np.uint64(33)) % np.uint64(options))
                 for link in range(starts[node], starts[node + 1]):
                     if hops[tails[link]] == place + 1:
                         if pick == 0:
@@ -114,27 +120,27 @@ def _link_orbits(problem: TreeProblem, ports: IntArray, routes: IntArray, orbits
     np.put_along_axis(nodes, ends[:, :, None], ports[:, None, None], axis=2)
     there = nodes[:, :, 1:] >= 0
     there[0] = False
-    wanted = (nodes[:, :, :-1] * size + nodes[:, :, 1:])[there]
-    found = np.full(there.shape, -1)
-    found[there] = orbits[places_of(problem.tails * size + problem.heads, wanted)]
-    return found
+    keys = (nodes[:, :, :-1] * size + nodes[:, :, 1:])[there]
+    link_orbits = np.full(there.shape, -1)
+    link_orbits[there] = orbits[places_of(problem.tails * size + problem.heads, keys)]
+    return link_orbits
 
 
 @kernel
 def _balanced(links: IntArray, exits: IntArray, room: FloatArray, rounds: int) -> IntArray:
     """Choose candidates one by one; `links` (entries, parts, candidates, links), `exits` (trees, parts - 1)."""
-    trees, others = exits.shape
-    chosen = np.full((trees, others), -1, dtype=np.int64)
+    trees, targets = exits.shape
+    choices = np.full((trees, targets), -1, dtype=np.int64)
     loads = np.zeros(len(room), dtype=np.float64)
     for _ in range(rounds):
         for tree in range(trees):
-            for other in range(others):
+            for other in range(targets):
                 options = links[exits[tree, other], other + 1]
-                if chosen[tree, other] >= 0:
-                    _add(loads, options[chosen[tree, other]], -1)
-                chosen[tree, other] = _emptiest(options, loads, room)
-                _add(loads, options[chosen[tree, other]], 1)
-    return chosen
+                if choices[tree, other] >= 0:
+                    _add(loads, options[choices[tree, other]], -1)
+                choices[tree, other] = _emptiest(options, loads, room)
+                _add(loads, options[choices[tree, other]], 1)
+    return choices
 
 
 @kernel
@@ -147,7 +153,7 @@ def _add(loads: FloatArray, orbits: IntArray, amount: int) -> None:
 @kernel
 def _emptiest(options: IntArray, loads: FloatArray, room: FloatArray) -> int:
     """Choose the candidate whose fullest orbit is emptiest, then that with least load; (candidates, links)."""
-    best, least, second = 0, np.inf, np.inf
+    best, fullest, second = 0, np.inf, np.inf
     for choice in range(len(options)):
         worst, total = 0.0, 0.0
         for orbit in options[choice]:
@@ -155,6 +161,6 @@ def _emptiest(options: IntArray, loads: FloatArray, room: FloatArray) -> int:
                 share = (loads[orbit] + 1) / room[orbit]
                 worst = max(worst, share)
                 total += share
-        if worst < least or (worst == least and total < second):
-            best, least, second = choice, worst, total
+        if worst < fullest or (worst == fullest and total < second):
+            best, fullest, second = choice, worst, total
     return best

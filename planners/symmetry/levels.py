@@ -47,9 +47,9 @@ def direct_forest(
         raise UnsupportedError(f"{count} trees for each of {len(roots)} representatives are too many to write down")
     sites = _sites(problem, best, symmetry, hosts, link_orbits)
     for orders in _orders(sites):
-        chosen = _chosen_links(sites, _earlier_links(sites, orders), count)
-        if chosen is not None:
-            return _forest(problem, sites, chosen, count)
+        links = _chosen_links(sites, _earlier_links(sites, orders), count)
+        if links is not None:
+            return _forest(problem, sites, links, count)
     raise UnsupportedError(
         "no order of the ranks was found in which trees of representatives reach the bound; plan with 'forestcoll'"
     )
@@ -59,7 +59,7 @@ def _sites(
     problem: TreeProblem, best: Bottleneck, symmetry: Symmetry, hosts: IntArray, link_orbits: IntArray
 ) -> _Sites:
     size, representatives = symmetry.parts.shape
-    each, first = hosts.shape[1], problem.num_nodes - len(hosts)
+    width, first = hosts.shape[1], problem.num_nodes - len(hosts)
     check_capacities(int(problem.capacities.max()) * best.supply * len(link_orbits))
     between = np.flatnonzero((problem.tails >= first) & (problem.heads >= first))
     _, orbits = np.unique(link_orbits[between], return_inverse=True)
@@ -75,7 +75,7 @@ def _sites(
     if first:  # a host sends what it can, less what goes to others of its router
         leaving = np.flatnonzero(problem.tails < first)
         room[orbit[problem.tails[leaving]]] = problem.capacities[leaving] * best.supply
-        room -= best.capacity * representatives * (size // each) * (each - 1)
+        room -= best.capacity * representatives * (size // width) * (width - 1)
     limits = capacities * best.supply * np.bincount(orbits) // size
     return _Sites(hosts, first, tails, heads, orbits, limits, senders, room, site[symmetry.parts[0]])
 
@@ -104,7 +104,7 @@ def _orders(sites: _Sites) -> Iterator[list[IntArray]]:
 
 def _earlier_links(sites: _Sites, orders: list[IntArray]) -> IntArray:
     """Links over which sites can receive in an order for each root, one of each orbit; (roots, sites, links), or -1."""
-    found = []
+    tables = []
     for root, order in zip(sites.roots.tolist(), orders, strict=True):
         links = np.flatnonzero((order[sites.tails] < order[sites.heads]) & (sites.heads != root))
         heads, orbits = sites.heads[links], sites.orbits[links]
@@ -115,9 +115,9 @@ def _earlier_links(sites: _Sites, orders: list[IntArray]) -> IntArray:
         place = np.arange(len(links)) - (np.cumsum(counts) - counts)[heads]
         rows = np.full((len(order), counts.max()), -1)
         rows[heads, place] = links
-        found.append(rows)
-    width = max(rows.shape[1] for rows in found)
-    return np.array([np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=-1) for rows in found])
+        tables.append(rows)
+    width = max(rows.shape[1] for rows in tables)
+    return np.array([np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=-1) for rows in tables])
 
 
 def _chosen_links(sites: _Sites, links: IntArray, count: int) -> IntArray | None:
@@ -130,9 +130,9 @@ def _chosen_links(sites: _Sites, links: IntArray, count: int) -> IntArray | None
     receiving = np.flatnonzero(rows[:, 0] >= 0)
     rows = rows[receiving]
     table = np.where(rows >= 0, sites.orbits[rows], -1).astype(np.int32)
-    able, kinds = np.unique(table, axis=0, return_inverse=True)
+    orbit_sets, kinds = np.unique(table, axis=0, return_inverse=True)
     members = np.bincount(kinds.ravel())
-    units = _flow(sites, able.astype(np.int64), count * members)
+    units = _flow(sites, orbit_sets.astype(np.int64), count * members)
     if units is None:
         return None
     order = np.argsort(kinds.ravel(), kind="stable")
@@ -140,38 +140,38 @@ def _chosen_links(sites: _Sites, links: IntArray, count: int) -> IntArray | None
     kind = kinds.ravel()[order]
     unit = count * starts[kind] + np.arange(len(order)) - starts[kind] + np.arange(count)[:, None] * members[kind]
     slots = np.searchsorted(np.cumsum(units), unit, side="right") % width
-    chosen = np.full((count, links.shape[0] * links.shape[1]), -1)
-    chosen[:, receiving[order]] = rows[order, slots]
-    return chosen.reshape(count, *links.shape[:2]).transpose(1, 0, 2)
+    receiving_links = np.full((count, links.shape[0] * links.shape[1]), -1)
+    receiving_links[:, receiving[order]] = rows[order, slots]
+    return receiving_links.reshape(count, *links.shape[:2]).transpose(1, 0, 2)
 
 
-def _flow(sites: _Sites, able: IntArray, wanted: IntArray) -> IntArray | None:
-    """Units that each kind of site takes from each of its orbits, `able` (kinds, places); None if they are few."""
-    kinds, places = np.nonzero(able >= 0)
+def _flow(sites: _Sites, orbit_sets: IntArray, demands: IntArray) -> IntArray | None:
+    """Units that each kind of site takes from each of its orbits, `orbit_sets` (kinds, places); None if they are few."""
+    kinds, places = np.nonzero(orbit_sets >= 0)
     if (sites.room < 0).any():
         return None
     senders = 2 + np.arange(len(sites.room))
     orbits = 2 + len(senders) + np.arange(len(sites.limits))
-    own = 2 + len(senders) + len(orbits) + np.arange(len(able))
+    own = 2 + len(senders) + len(orbits) + np.arange(len(orbit_sets))
     arcs = [
-        (orbits[able[kinds, places]], own[kinds], wanted[kinds]),
-        (own, np.ones_like(own), wanted),
+        (orbits[orbit_sets[kinds, places]], own[kinds], demands[kinds]),
+        (own, np.ones_like(own), demands),
         (senders[sites.senders], orbits, sites.limits),
         (np.zeros_like(senders), senders, sites.room),
     ]
     tails, heads, capacities = (np.concatenate(column) for column in zip(*arcs, strict=True))
     flow = max_flow(int(own[-1]) + 1, tails, heads, capacities, 0, 1)
-    if flow.value < wanted.sum():
+    if flow.value < demands.sum():
         return None
-    units = np.zeros(able.shape, dtype=np.int64)
+    units = np.zeros(orbit_sets.shape, dtype=np.int64)
     units[kinds, places] = flow.residual[1::2][: len(kinds)]
     return units
 
 
-def _forest(problem: TreeProblem, sites: _Sites, chosen: IntArray, count: int) -> Forest:
-    """Write down trees by the links between sites, `chosen` (roots, trees, sites); equal trees become one."""
+def _forest(problem: TreeProblem, sites: _Sites, links: IntArray, count: int) -> Forest:
+    """Write down trees by the links between sites, `links` (roots, trees, sites); equal trees become one."""
     ranks, receivers, first = len(problem.root_weights), sites.hosts[:, 0], sites.first
-    distinct = [Counter(row.tobytes() for row in rows) for rows in chosen]
+    distinct = [Counter(row.tobytes() for row in rows) for rows in links]
     table = np.frombuffer(b"".join(row for rows in distinct for row in rows), dtype=np.int64).reshape(
         -1, len(receivers)
     )
@@ -182,12 +182,12 @@ def _forest(problem: TreeProblem, sites: _Sites, chosen: IntArray, count: int) -
     tails, heads = sites.tails[used], sites.heads[used]
     routers = [first + tails, first + heads] if first else []
     paths = np.column_stack([receivers[tails], *routers, receivers[heads]])
-    others = sites.hosts[:, 1:]
-    near = np.repeat(np.arange(len(others)), others.shape[1])
-    local = np.column_stack([receivers[near], first + near, others.ravel()])
+    local_hosts = sites.hosts[:, 1:]
+    near = np.repeat(np.arange(len(local_hosts)), local_hosts.shape[1])
+    local = np.column_stack([receivers[near], first + near, local_hosts.ravel()])
     routes = np.empty((len(table), ranks), dtype=np.int32)
     routes[:, receivers] = number[table]
-    routes[:, others.ravel()] = len(used) + np.arange(len(local))
+    routes[:, local_hosts.ravel()] = len(used) + np.arange(len(local))
     lengths = np.repeat([paths.shape[1], 3], [len(used), len(local)])
     shards = np.zeros(ranks, dtype=np.int64)
     roots = receivers[sites.roots]

@@ -46,10 +46,10 @@ class PartTrees(NamedTuple):
         return self.num_ranks
 
 
-def parts_forest(problem: TreeProblem, best: Bottleneck, found: list[Symmetry], trace: Trace) -> SymmetricForest:
+def parts_forest(problem: TreeProblem, best: Bottleneck, symmetries: list[Symmetry], trace: Trace) -> SymmetricForest:
     """Build symmetric trees that enter each part once, for the smallest parts that the network allows."""
-    for place, symmetry in reversed(list(enumerate(found))):
-        if all(_may_enter_often(problem, best, outer, symmetry) for outer in found[:place]):
+    for place, symmetry in reversed(list(enumerate(symmetries))):
+        if all(_may_enter_often(problem, best, outer, symmetry) for outer in symmetries[:place]):
             trees = _part_trees(problem, best, symmetry.parts[0], trace)
             if trees is not None:
                 base = _joined(problem, trees, symmetry.parts, link_orbits(symmetry.generators, problem.topology))
@@ -103,10 +103,10 @@ def _part_trees(problem: TreeProblem, best: Bottleneck, part: IntArray, trace: T
 
 def _trimmed(units: IntArray, total: int) -> IntArray | None:
     """Lower capacities in proportion, to a given sum; None if they are less already."""
-    whole = int(units.sum())
-    if whole < total:
+    capacity = int(units.sum())
+    if capacity < total:
         return None
-    shares = np.array([unit * total // whole for unit in units.tolist()], dtype=np.int64)
+    shares = np.array([unit * total // capacity for unit in units.tolist()], dtype=np.int64)
     shares[: total - int(shares.sum())] += 1
     return shares[shares > 0] if (shares > 0).all() else None
 
@@ -137,33 +137,36 @@ def _units(trees: PartTrees) -> _Units:
             inside_number[number] = len(paths)
             paths.append(place[path])
     routes = forest.routes[:, : trees.num_ranks]
-    taken = np.where(routes >= 0, entry_number[routes], -1)
-    if ((taken >= 0).sum(axis=1) != (forest.roots == outside)).any():
+    entering = np.where(routes >= 0, entry_number[routes], -1)
+    if ((entering >= 0).sum(axis=1) != (forest.roots == outside)).any():
         raise UnsupportedError("a tree enters a part more than once")
-    return _Units(paths, entries, np.where(routes >= 0, inside_number[routes], -1).astype(np.int32), taken.max(axis=1))
+    return _Units(
+        paths, entries, np.where(routes >= 0, inside_number[routes], -1).astype(np.int32), entering.max(axis=1)
+    )
 
 
 def _joined(problem: TreeProblem, trees: PartTrees, parts: IntArray, orbits: IntArray) -> Forest:
     """Let trees of the first part's ranks enter all other parts, one unit of the small forest for each."""
     count, own, units = trees.forest.trees_per_root, trees.num_ranks, _units(trees)
-    others, ranks = len(parts) - 1, problem.topology.num_ranks
+    targets, ranks = len(parts) - 1, problem.topology.num_ranks
     if count * own * ranks > MAX_ROUTES:
         raise UnsupportedError(f"{count} trees for each of {own} representatives are too many to write down")
     images = parts[:, np.argsort(parts[0])]  # int64 (parts, nodes): the node of each part at each place
     starting = _unit_trees(trees, range(own), units).reshape(own * count)
-    entering = _unit_trees(trees, [own], units).reshape(own * count, others)
+    entering = _unit_trees(trees, [own], units).reshape(own * count, targets)
     exits = units.entry[entering]
     fabric = chosen_routes(problem, images, units.entries, exits, orbits, len(parts))
     numbers, pair = np.unique(
         np.ravel_multi_index(
-            (exits, np.arange(1, others + 1)[None], fabric.chosen), (len(units.entries), others + 1, fabric.most)
+            (exits, np.arange(1, targets + 1)[None], fabric.choices),
+            (len(units.entries), targets + 1, fabric.num_candidates),
         ),
         return_inverse=True,
     )
     kept = len(parts) * len(units.paths)
     entered = (kept + pair).reshape(exits.shape)
     routes = np.full((own * count, ranks), -1, dtype=np.int32)
-    shift = np.arange(1, others + 1)[:, None] * len(units.paths)
+    shift = np.arange(1, targets + 1)[:, None] * len(units.paths)
     for tree in range(own * count):
         routes[tree, images[0, :own]] = units.inside[starting[tree]]
         below = units.inside[entering[tree]]
@@ -178,17 +181,19 @@ def _joined(problem: TreeProblem, trees: PartTrees, parts: IntArray, orbits: Int
 def _unit_trees(trees: PartTrees, roots: Iterable[int], units: _Units) -> IntArray:
     """Trees of some roots of the small forest, each as often as it weighs, by root or by where they enter."""
     forest = trees.forest
-    chosen = [np.flatnonzero(forest.roots == root) for root in roots]
+    tree_sets = [np.flatnonzero(forest.roots == root) for root in roots]
     receiver = np.array([entry[-1] for entry in units.entries] + [-1])
-    ordered = [each[np.argsort(receiver[units.entry[each]], kind="stable")] for each in chosen]
-    return np.concatenate([np.repeat(each, forest.weights[each]) for each in ordered])
+    ordered = [
+        tree_numbers[np.argsort(receiver[units.entry[tree_numbers]], kind="stable")] for tree_numbers in tree_sets
+    ]
+    return np.concatenate([np.repeat(tree_numbers, forest.weights[tree_numbers]) for tree_numbers in ordered])
 
 
 def _all_paths(images: IntArray, units: _Units, fabric: FabricRoutes, numbers: IntArray) -> tuple[IntArray, IntArray]:
     """Paths inside all parts, those of a part after each other, then those between the first part and others."""
     inside = np.concatenate([*units.paths, np.empty(0, dtype=np.int64)]).astype(np.int64)
     lengths = np.tile([len(path) for path in units.paths], len(images))
-    entry, part, choice = np.unravel_index(numbers, (len(units.entries), len(images), fabric.most))
+    entry, part, choice = np.unravel_index(numbers, (len(units.entries), len(images), fabric.num_candidates))
     rows, spans = [], []
     for number, nodes in enumerate(units.entries):
         of = np.flatnonzero(entry == number)
@@ -196,16 +201,16 @@ def _all_paths(images: IntArray, units: _Units, fabric: FabricRoutes, numbers: I
         out = np.broadcast_to(images[0, nodes[::-1]], (len(of), len(nodes)))
         rows.append(np.hstack([out, between, images[part[of]][:, nodes]]))
         spans.append(of)
-    nodes, taken = _in_order(rows, spans, len(numbers))
-    starts = np.concatenate([[0], np.cumsum(np.concatenate([lengths, taken]).astype(np.int64))])
+    nodes, counts = _in_order(rows, spans, len(numbers))
+    starts = np.concatenate([[0], np.cumsum(np.concatenate([lengths, counts]).astype(np.int64))])
     return starts, np.concatenate([images[:, inside].ravel(), nodes])
 
 
 def _in_order(rows: list[IntArray], places: list[IntArray], size: int) -> tuple[IntArray, IntArray]:
     """Arrange rows of several widths by their places, leaving out -1; their nodes, and how many each has."""
-    width = max(each.shape[1] for each in rows)
+    width = max(block.shape[1] for block in rows)
     table = np.full((size, width), -1)
-    for each, place in zip(rows, places, strict=True):
-        table[place, : each.shape[1]] = each
+    for block, place in zip(rows, places, strict=True):
+        table[place, : block.shape[1]] = block
     there = table >= 0
     return table[there], there.sum(axis=1)

@@ -24,6 +24,7 @@ from ...topologies.symmetry.refinement import ColoredNetwork
 from ...topologies.symmetry.translations import site_symmetries
 from ...topologies.symmetry.turns import hosts_of_sites, nested_turns
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, tree_problem
 from ..trees.strength import allreduce_bound, node_names, partition
@@ -39,35 +40,36 @@ def bound_symmetric(topology: Topology, collective: AnyCollective) -> Bound:
     Raises `UnsupportedError` without symmetries, or if an allreduce may have a better bound than this.
     """
     collective = as_collective(collective, EVERY_ROOT, "symmetric trees do not implement")
-    found = _checked_symmetries(topology)
+    symmetries = _checked_symmetries(topology)
     if not collective.has_two_phases:
-        return _phase_bound(topology, collective, found)
-    there = _phase_bound(topology, ALLGATHER, found)
-    back = there if opposite_links(topology) is not None else _phase_bound(topology, REDUCE_SCATTER, found)
-    bound = _allreduce_bound(there, found)
+        return _phase_bound(topology, collective, symmetries)
+    there = _phase_bound(topology, ALLGATHER, symmetries)
+    back = there if opposite_links(topology) is not None else _phase_bound(topology, REDUCE_SCATTER, symmetries)
+    bound = _allreduce_bound(there, symmetries)
     if bound.inverse_rate != there.inverse_rate + back.inverse_rate:
         raise UnsupportedError("reduce-scatter and allgather together do not reach this bound")
     return bound
 
 
+@register_planner("symmetric", EVERY_ROOT)
 def plan_symmetric(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan an allgather, reduce-scatter or allreduce of equal shards on a symmetric network."""
+    """Plan trees of a few ranks whose images under symmetries are all others, for up to a million ranks."""
     collective = as_collective(collective, EVERY_ROOT, "symmetric trees do not implement")
     trace = Trace()
     with trace.stage("symmetries"):
-        found = _checked_symmetries(topology)
+        symmetries = _checked_symmetries(topology)
     if not collective.has_two_phases:
-        forest, bound = _directed(topology, collective, found, trace)
+        forest, bound = _directed(topology, collective, symmetries, trace)
         return proved_plan(topology, collective, forest, "symmetric", {}, trace, bound)
-    broadcast, bound = _directed(topology, ALLGATHER, found, trace)
+    broadcast, bound = _directed(topology, ALLGATHER, symmetries, trace)
     if opposite_links(topology) is None:
-        reduction, _ = _directed(topology, REDUCE_SCATTER, found, trace)
+        reduction, _ = _directed(topology, REDUCE_SCATTER, symmetries, trace)
     else:
         reduction = replace(broadcast, base=replace(broadcast.base, direction="reduce"))
     schedule = SymmetricAllreduce(reduction, broadcast)
 
     def bound_at(rate: Fraction) -> Bound:
-        best = _allreduce_bound(bound, found)
+        best = _allreduce_bound(bound, symmetries)
         return best if best.inverse_rate == rate or topology.num_ranks > MANY_RANKS else allreduce_bound(topology)
 
     return proved_plan(topology, collective, schedule, "symmetric", {}, trace, bound_at)
@@ -75,13 +77,13 @@ def plan_symmetric(topology: Topology, collective: AnyCollective) -> Plan:
 
 def _checked_symmetries(topology: Topology) -> list[Symmetry]:
     as_topology(topology)
-    found = list(_symmetries(topology))
-    if not found:
+    symmetries = list(_symmetries(topology))
+    if not symmetries:
         raise UnsupportedError(
             f"no symmetries of {topology} were found that move its ranks, or equal parts of it; expected equal "
             "boxes, a fat tree, a torus or the like: plan with 'forestcoll'"
         )
-    return found
+    return symmetries
 
 
 def _symmetries(topology: Topology) -> Iterator[Symmetry]:
@@ -101,27 +103,29 @@ def _symmetries(topology: Topology) -> Iterator[Symmetry]:
 
 
 def _directed(
-    topology: Topology, collective: Collective, found: list[Symmetry], trace: Trace
+    topology: Topology, collective: Collective, symmetries: list[Symmetry], trace: Trace
 ) -> tuple[SymmetricForest, Bound]:
     (direction,) = collective.phases
     problem = tree_problem(topology, direction, ())
     with trace.stage("bottleneck"):
-        bound, best = _directed_bound(problem, collective, found)
+        bound, best = _directed_bound(problem, collective, symmetries)
     with trace.stage("tree packing"):
-        whole = found[0]
-        if whole.hosts is None:
-            return parts_forest(problem, best, found, trace), bound
-        base = direct_forest(problem, best, whole, whole.hosts, link_orbits(whole.generators, topology))
-        return SymmetricForest(base, whole.generators), bound
+        symmetry = symmetries[0]
+        if symmetry.hosts is None:
+            return parts_forest(problem, best, symmetries, trace), bound
+        base = direct_forest(problem, best, symmetry, symmetry.hosts, link_orbits(symmetry.generators, topology))
+        return SymmetricForest(base, symmetry.generators), bound
 
 
-def _phase_bound(topology: Topology, collective: Collective, found: list[Symmetry]) -> Bound:
+def _phase_bound(topology: Topology, collective: Collective, symmetries: list[Symmetry]) -> Bound:
     (direction,) = collective.phases
-    return _directed_bound(tree_problem(topology, direction, ()), collective, found)[0]
+    return _directed_bound(tree_problem(topology, direction, ()), collective, symmetries)[0]
 
 
-def _directed_bound(problem: TreeProblem, collective: Collective, found: list[Symmetry]) -> tuple[Bound, Bottleneck]:
-    topology, first = problem.topology, found[-1].parts[0]
+def _directed_bound(
+    problem: TreeProblem, collective: Collective, symmetries: list[Symmetry]
+) -> tuple[Bound, Bottleneck]:
+    topology, first = problem.topology, symmetries[-1].parts[0]
     best = bottleneck_cut(
         problem.num_nodes,
         problem.tails,
@@ -134,12 +138,12 @@ def _directed_bound(problem: TreeProblem, collective: Collective, found: list[Sy
     return Bound(topology, collective, rate, Cut(node_names(topology, best.source_side))), best
 
 
-def _allreduce_bound(bound: Bound, found: list[Symmetry]) -> Bound:
+def _allreduce_bound(bound: Bound, symmetries: list[Symmetry]) -> Bound:
     """Bound an allreduce by the cut of an allgather, or by the ingress of single ranks or of equal parts."""
     topology = bound.topology
     witnesses: list[Witness] = [bound.witness]
     alone = np.arange(topology.num_ranks)[:, None]
-    for parts in (alone, *(symmetry.parts for symmetry in found if topology.switch_nodes)):
+    for parts in (alone, *(symmetry.parts for symmetry in symmetries if topology.switch_nodes)):
         labels = np.full(len(topology.nodes), -1)
         labels[parts] = np.arange(len(parts))[:, None]
         witness = partition(topology, labels)

@@ -28,6 +28,7 @@ from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import checked_count, network_options, tree_problem, whole_numbers
@@ -191,15 +192,15 @@ class _CutPool:
     def _add_violated(self, solution: Solution) -> bool:
         rates = np.zeros(self._model.topology.num_ranks)
         rates[self._model.roots] = solution.values["root_rate"]
-        found = False
+        violated = False
         number = next(self._rounds)
         for direction, pairs in self._pairs.items():
             inside = _violated_cuts(pairs, rates, pairs.bandwidths(solution.values[direction]))
             if len(inside):
                 self._model.add_cuts(f"{direction}_cuts_{number}", direction, inside)
                 self.number += len(inside)
-                found = True
-        return found
+                violated = True
+        return violated
 
 
 def _violated_cuts(pairs: _RankPairs, rates: FloatArray, bandwidths: FloatArray) -> BoolArray:
@@ -218,18 +219,19 @@ def _quantized(values: FloatArray, total: float) -> IntArray:
     return grains
 
 
+@register_planner("allreduce-lp", ALLREDUCE)
 def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, in_network: bool = True) -> Plan:
-    """Plan an allreduce with trees at the optimum of the allreduce program.
+    """Plan an optimal tree allreduce by linear programming.
 
     With `in_network`, switches that multicast and aggregate take part like ranks without data, if that is faster.
     """
     count = None if trees_per_root is None else checked_count(trees_per_root)
     trace = Trace()
-    able = spannable(topology) if in_network else ()
+    switches = spannable(topology) if in_network else ()
     with trace.stage("linear program"):
         bound, choices = allreduce_bound(topology), [_Choice(topology, best_rates(topology))]
-        if able:
-            network = spanning_network(topology, able)
+        if switches:
+            network = spanning_network(topology, switches)
             choices.append(_Choice(network, best_rates(network, topology.num_ranks)))
         if not any(choices[0].rates.root_rates):
             raise NoAnswerError(

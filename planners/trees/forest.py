@@ -94,10 +94,10 @@ def _fallback_forest(
     problem: TreeProblem, capacities: IntArray, supplies: IntArray, count: int, trace: Trace
 ) -> Forest:
     graph = RoutedGraph(problem.num_nodes, problem.tails, problem.heads, capacities)
-    whole = LaminarFamily(np.array([-1]), np.zeros(graph.num_nodes, dtype=np.int64))
+    family = LaminarFamily(np.array([-1]), np.zeros(graph.num_nodes, dtype=np.int64))
     with trace.stage("exact edge splitting"):
-        remove_switches(graph, supplies, whole, split_all_switches)
-    return _pack(problem, graph, supplies, whole, count, trace)
+        remove_switches(graph, supplies, family, split_all_switches)
+    return _pack(problem, graph, supplies, family, count, trace)
 
 
 def _pack(
@@ -128,26 +128,26 @@ def fixed_count_capacities(problem: TreeProblem, count: int, trace: Trace) -> In
     """Number of trees per link, balanced at switches, for `count` trees per root at the least time that is found."""
     capacities, supplies = problem.capacities, problem.root_weights * count
     scale = fixed_count_scale(problem.num_nodes, problem.tails, problem.heads, capacities, problem.root_weights, count)
-    found: list[IntArray] = []
-    for tried in range(SCALES_TRIED):
+    candidates: list[IntArray] = []
+    for attempt in range(SCALES_TRIED):
         # In Python's integers: the products may not fit int64 where the results do.
         units = [capacity * scale.numerator // scale.denominator for capacity in capacities.tolist()]
         check_capacities(sum(units))
         balanced = _balanced(problem, np.array(units))
         if np.array_equal(balanced, units) or _carries(problem, balanced, supplies):
-            if not tried:
+            if not attempt:
                 return balanced
-            found.append(balanced)
+            candidates.append(balanced)
             break
-        scale = min(Fraction(held + 1, int(size)) for held, size in zip(units, capacities, strict=True))
-    found += _best_balanced(problem, count, supplies)
-    if not found:
+        scale = min(Fraction(trees + 1, int(size)) for trees, size in zip(units, capacities, strict=True))
+    candidates += _best_balanced(problem, count, supplies)
+    if not candidates:
         raise UnsupportedError(
             f"with {count} trees per root, rounding leaves switches with different ingress and egress capacity, and no "
             "nearby rate avoids that; leave trees_per_root out, or make every link bidirectional"
         )
-    best = min(found, key=lambda shares: _scale(problem, shares))
-    if best is not found[0]:
+    best = min(candidates, key=lambda shares: _scale(problem, shares))
+    if best is not candidates[0]:
         trace.note("rounding", "integer program")
     return best
 

@@ -122,17 +122,17 @@ def logical_topology(bound: Bound) -> LogicalTopology:
     best = bottleneck(problem)
     capacities, supplies = problem.capacities * best.supply, problem.root_weights * best.capacity
     check_capacities(sum(map(int, problem.capacities)) * best.supply, int(supplies.sum()))
-    whole = LaminarFamily(np.array([-1]), np.zeros(problem.num_nodes, dtype=np.int64))
+    trivial = LaminarFamily(np.array([-1]), np.zeros(problem.num_nodes, dtype=np.int64))
     tight = tight_family(problem.num_nodes, problem.tails, problem.heads, capacities, supplies, [])
     # The first is fast and may miss a cut; the second is exact.
-    ways: tuple[tuple[LaminarFamily, RemoveAll], ...] = ((tight, remove_all_switches), (whole, split_all_switches))
+    ways: tuple[tuple[LaminarFamily, RemoveAll], ...] = ((tight, remove_all_switches), (trivial, split_all_switches))
     for family, remove in ways:
         graph = RoutedGraph(problem.num_nodes, problem.tails, problem.heads, capacities)
         remove_switches(graph, supplies, family, remove)
-        found = _described(graph, problem, best)
-        left = bottleneck(tree_problem(found.topology, problem.direction, bound.weights))
-        if Fraction(left.supply, left.capacity) / found.topology.arrays.unit == 1 / (found.unit * best.capacity):
-            return found
+        logical = _described(graph, problem, best)
+        left = bottleneck(tree_problem(logical.topology, problem.direction, bound.weights))
+        if Fraction(left.supply, left.capacity) / logical.topology.arrays.unit == 1 / (logical.unit * best.capacity):
+            return logical
     raise SolverError("edge splitting changed the bottleneck, which Theorem 6 rules out")
 
 
@@ -147,11 +147,11 @@ def _described(graph: RoutedGraph, problem: TreeProblem, best: Bottleneck) -> Lo
         path = tuple(names[node] for node in nodes[starts[place] : starts[place + 1]][::forwards])
         routes.setdefault((path[0], path[-1]), []).append(Route(path, units))
     unit = problem.topology.arrays.unit / best.supply
-    rows = [(*pair, sum(route.units for route in each) * unit) for pair, each in routes.items()]
+    rows = [(*pair, sum(route.units for route in ways) * unit) for pair, ways in routes.items()]
     compute = problem.topology.compute_nodes
     logical = Topology.from_links(rows, compute=compute, name=f"{problem.topology.name} without switches")
     return LogicalTopology(
-        logical, unit, _splits(graph, names, forwards), {pair: tuple(each) for pair, each in routes.items()}
+        logical, unit, _splits(graph, names, forwards), {pair: tuple(ways) for pair, ways in routes.items()}
     )
 
 

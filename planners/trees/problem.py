@@ -90,10 +90,10 @@ def shard_weights(
         return ()
     if not collective.is_sharded:
         raise UnsupportedError(f"{collective} takes no weights; only allgather and reduce_scatter do")
-    whole = whole_numbers(as_weights(weights, topology.num_ranks))
-    if sum(whole) > MAX_WEIGHT:
+    integers = whole_numbers(as_weights(weights, topology.num_ranks))
+    if sum(integers) > MAX_WEIGHT:
         raise UnsupportedError(f"the weights need more than {MAX_WEIGHT} equal parts; round them to fewer digits")
-    return () if set(whole) == {1} else whole
+    return () if set(integers) == {1} else integers
 
 
 def check_request(topology: object, collective: object) -> Collective:
@@ -163,16 +163,16 @@ def check_abilities(topology: Topology) -> None:
 
 def check_size(topology: Topology) -> None:
     """Raise `UnsupportedError` if there are too many ranks or able switches, or one joins too few neighbors."""
-    able = topology.multicast | topology.aggregation
-    for count, most, what in (
+    branching = topology.multicast | topology.aggregation
+    for count, limit, what in (
         (topology.num_ranks, MAX_STEINER_RANKS, "ranks"),
-        (len(able), MAX_STEINER_SWITCHES, "switches that multicast or aggregate"),
+        (len(branching), MAX_STEINER_SWITCHES, "switches that multicast or aggregate"),
     ):
-        if count > most:
-            raise UnsupportedError(f"{topology} has {count} {what}; expected at most {most} to find the best trees")
+        if count > limit:
+            raise UnsupportedError(f"{topology} has {count} {what}; expected at most {limit} to find the best trees")
     for limits in topology.limits:
         # Each child leads to a rank of its own, and so does the way to the root.
-        if limits.switch in able and limits.group is not None and limits.group < topology.num_ranks:
+        if limits.switch in branching and limits.group is not None and limits.group < topology.num_ranks:
             raise UnsupportedError(
                 f"switch {limits.switch!r} joins at most {limits.group} neighbors; the best trees are found only if "
                 f"all {topology.num_ranks} ranks fit: use another planner"
@@ -191,5 +191,5 @@ def has_best_trees(topology: Topology) -> bool:
 
 def has_few_trees(topology: Topology) -> bool:
     """Whether the best trees that branch at switches are found in a second."""
-    able = len(topology.multicast | topology.aggregation)
-    return topology.num_ranks <= FEW_STEINER_RANKS and 0 < able <= FEW_STEINER_SWITCHES
+    branching = len(topology.multicast | topology.aggregation)
+    return topology.num_ranks <= FEW_STEINER_RANKS and 0 < branching <= FEW_STEINER_SWITCHES

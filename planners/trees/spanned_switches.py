@@ -28,13 +28,13 @@ def spannable(topology: Topology) -> tuple[str, ...]:
 
     Copies that a switch loops back go against the way that data came, so its links need opposites.
     """
-    able = topology.multicast & topology.aggregation
+    reducing = topology.multicast & topology.aggregation
     groups = {limits.switch: limits.group for limits in topology.limits if limits.group is not None}
-    ends = able | set(topology.compute_nodes)
+    ends = reducing | set(topology.compute_nodes)
     return tuple(
         switch
         for switch in topology.switch_nodes
-        if switch in able
+        if switch in reducing
         and (switch not in groups or len(_reached(topology, switch) & ends) <= groups[switch])
         and (switch not in topology.loopback or _symmetric(topology, {switch, *_reached(topology, switch)}))
     )
@@ -48,12 +48,12 @@ def _symmetric(topology: Topology, nodes: set[str]) -> bool:
 
 def _reached(topology: Topology, switch: str) -> set[str]:
     """All other nodes that links in any direction join to a switch, past switches only."""
-    ranks, found, level = set(topology.compute_nodes), {switch}, {switch}
+    ranks, reached, level = set(topology.compute_nodes), {switch}, {switch}
     while level:
         ends = [link[:2] for node in level - ranks for link in (*topology.out_links(node), *topology.in_links(node))]
-        level = {end for pair in ends for end in pair} - found
-        found |= level
-    return found - {switch}
+        level = {end for pair in ends for end in pair} - reached
+        reached |= level
+    return reached - {switch}
 
 
 def spanning_network(topology: Topology, switches: tuple[str, ...]) -> Topology:
@@ -91,27 +91,27 @@ Choice = list[tuple[Topology, tuple[str, ...]]]
 """Parts of a network, each with the switches that its trees span."""
 
 
-def span_choices(topology: Topology, able: tuple[str, ...]) -> Iterator[Choice]:
+def span_choices(topology: Topology, switches: tuple[str, ...]) -> Iterator[Choice]:
     """Yield ways to span able switches: all; slices with one of those that are alike; none of those; all but one."""
-    yield [(topology, able)]
-    groups = _alike(topology, able)
+    yield [(topology, switches)]
+    groups = _switch_kinds(topology, switches)
     for group in groups:
         if 1 < len(group) <= MAX_SLICES:
-            rest = tuple(switch for switch in able if switch not in group)
-            yield [(part, (*rest, switch)) for part, switch in zip(_slices(topology, group), group, strict=True)]
+            remaining = tuple(switch for switch in switches if switch not in group)
+            yield [(part, (*remaining, switch)) for part, switch in zip(_slices(topology, group), group, strict=True)]
     for group in groups:
-        if len(group) < len(able):
-            yield [(topology, tuple(switch for switch in able if switch not in group))]
-    if len(able) <= MAX_SINGLE:
-        for switch in able:
-            yield [(topology, tuple(other for other in able if other != switch))]
+        if len(group) < len(switches):
+            yield [(topology, tuple(switch for switch in switches if switch not in group))]
+    if len(switches) <= MAX_SINGLE:
+        for switch in switches:
+            yield [(topology, tuple(other for other in switches if other != switch))]
 
 
-def _alike(topology: Topology, able: tuple[str, ...]) -> list[tuple[str, ...]]:
+def _switch_kinds(topology: Topology, switches: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Group switches whose links have the same bandwidths and lead to nodes of the same kinds."""
     ranks = set(topology.compute_nodes)
     groups: dict[object, list[str]] = {}
-    for switch in able:
+    for switch in switches:
         links = sorted((link.head in ranks, link.bandwidth) for link in topology.out_links(switch))
         groups.setdefault((tuple(links), switch in topology.loopback), []).append(switch)
     return [tuple(group) for group in groups.values()]
@@ -125,8 +125,8 @@ def _slices(topology: Topology, group: tuple[str, ...]) -> list[Topology]:
     for link in topology.links:
         near.setdefault(link.tail, set()).add(link.head)
     for node in topology.switch_nodes:
-        beyond = near.get(node, set()) - ranks
-        if node not in owner and len(beyond) == 1 and (only := next(iter(beyond))) in group:
+        neighbors = near.get(node, set()) - ranks
+        if node not in owner and len(neighbors) == 1 and (only := next(iter(neighbors))) in group:
             owner[node] = only
     parts: dict[str, list[Link]] = {switch: [] for switch in group}
     for link in topology.links:
@@ -184,30 +184,30 @@ class BoxGroups(NamedTuple):
     box_of: IntArray  # int64 (ranks,)
 
 
-def box_groups(topology: Topology, able: tuple[str, ...]) -> BoxGroups | None:
+def box_groups(topology: Topology, spanned: tuple[str, ...]) -> BoxGroups | None:
     """Assign every rank to the only able switch next to it; None if that fails, or there is one box."""
-    switches = np.array([topology.node_index[switch] for switch in able], dtype=np.int64)
+    switches = np.array([topology.node_index[switch] for switch in spanned], dtype=np.int64)
     tails, heads, _, _ = topology.arrays
     place = np.full(len(topology.nodes), -1)
     place[switches] = np.arange(len(switches))
     inside = place[tails] >= 0
-    if len(able) < 2 or not np.array_equal(np.sort(heads[inside]), np.arange(topology.num_ranks)):
+    if len(spanned) < 2 or not np.array_equal(np.sort(heads[inside]), np.arange(topology.num_ranks)):
         return None
     box_of = np.empty(topology.num_ranks, dtype=np.int64)
     box_of[heads[inside]] = place[tails[inside]]
-    return BoxGroups(switches, box_of) if len(np.unique(box_of)) == len(able) else None
+    return BoxGroups(switches, box_of) if len(np.unique(box_of)) == len(spanned) else None
 
 
-def network_of_boxes(topology: Topology, able: tuple[str, ...]) -> Topology:
+def network_of_boxes(topology: Topology, spanned: tuple[str, ...]) -> Topology:
     """Turn the switches of boxes into the only compute nodes, and ranks into switches that data passes freely."""
     free = max(bandwidth for bandwidth, _ in topology.columns.rates) * topology.num_links
-    inside = {*able}
+    inside = {*spanned}
     links = tuple(link._replace(bandwidth=free) if inside & {*link[:2]} else link for link in topology.links)
-    others = tuple(node for node in topology.switch_nodes if node not in inside)
+    plain_switches = tuple(node for node in topology.switch_nodes if node not in inside)
     return replace(
         topology,
-        compute_nodes=able,
-        switch_nodes=topology.compute_nodes + others,
+        compute_nodes=spanned,
+        switch_nodes=topology.compute_nodes + plain_switches,
         links=links,
         multicast=frozenset(),
         aggregation=frozenset(),
@@ -215,9 +215,9 @@ def network_of_boxes(topology: Topology, able: tuple[str, ...]) -> Topology:
     )
 
 
-def star_rate(network: Topology, able: tuple[str, ...]) -> Fraction:
+def star_rate(network: Topology, spanned: tuple[str, ...]) -> Fraction:
     """Bandwidth of the thinnest link between a rank and its switch, GB/s."""
-    inside = {*able}
+    inside = {*spanned}
     return min(link.bandwidth for link in network.links if not inside.isdisjoint(link[:2]))
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError, SolverError, UnsupportedError
 from ...formulations.steiner import SteinerModel, SteinerTree, build
-from ...schedules import Allreduce, Bound, Forest
+from ...schedules import TREE_COLLECTIVES, Allreduce, Bound, Forest
 from ...schedules.bounds.tree_witnesses import TreeDual
 from ...schedules.bounds.witness import LinkValue
 from ...schedules.collective import AnyCollective, Collective, Direction
@@ -32,6 +32,7 @@ from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .problem import check_abilities, check_request, check_size, shard_weights, whole_numbers
 
@@ -91,6 +92,7 @@ def steiner_bound(
     return best_trees(topology, collective, shard_weights(topology, collective, root, weights)).bound
 
 
+@register_planner("steiner", TREE_COLLECTIVES)
 def plan_steiner(
     topology: Topology,
     collective: Collective,
@@ -98,7 +100,7 @@ def plan_steiner(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan a collective with the best trees that branch at ranks and at able switches, and with the bound of these."""
+    """Plan the best trees that branch at able switches, on small networks."""
     from .forestcoll import bound_trees  # with kernels
 
     check_abilities(topology)
@@ -125,7 +127,7 @@ def best_trees(topology: Topology, collective: Collective, weights: tuple[int, .
     model = build(topology.scaled(1 / unit), collective, weights=weights or None)
     pricing = [_Pricing(topology, direction, model.weights) for direction in collective.phases]
     first = [GRAINS // int(capacity) for capacity in capacities]
-    trees = [each.tree for side in pricing for each in side.cheapest(first).values()]
+    trees = [priced.tree for side in pricing for priced in side.cheapest(first).values()]
     session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
     with progress.status() as say:
         for number in range(MAX_ROUNDS):
@@ -148,9 +150,9 @@ class _Pricing:
     def __init__(self, topology: Topology, direction: Direction, weights: Sequence[int]) -> None:
         self._topology, self._direction = topology, direction
         self._roots = [rank for rank, weight in enumerate(weights) if weight]
-        able = topology.multicast if direction == "broadcast" else topology.aggregation
-        self._able = sorted(topology.node_index[switch] for switch in able)
-        self._looped = {topology.node_index[switch] for switch in able & topology.loopback}
+        branching = topology.multicast if direction == "broadcast" else topology.aggregation
+        self._able = sorted(topology.node_index[switch] for switch in branching)
+        self._looped = {topology.node_index[switch] for switch in branching & topology.loopback}
         ends = [(topology.node_index[link.tail], topology.node_index[link.head]) for link in topology.links]
         if direction == "reduce":
             ends = [(head, tail) for tail, head in ends]
@@ -170,19 +172,19 @@ class _Pricing:
                 for (tail, head), (cost, _) in paths.items()
                 if tail in number and head in number
             ]
-            least: dict[int, int] = {}
+            cheapest_in: dict[int, int] = {}
             for arc in arcs:
-                least[arc.head] = min(arc.cost, least.get(arc.head, arc.cost))
+                cheapest_in[arc.head] = min(arc.cost, cheapest_in.get(arc.head, arc.cost))
             for root in self._roots:
                 # Every vertex but the root takes some arc.
-                if root in best and sum(least.values()) - least.get(root, 0) >= best[root][0]:
+                if root in best and sum(cheapest_in.values()) - cheapest_in.get(root, 0) >= best[root][0]:
                     continue
-                chosen = cheapest_arborescence(len(vertices), root, arcs)
-                if chosen is None:
+                places = cheapest_arborescence(len(vertices), root, arcs)
+                if places is None:
                     continue
-                cost = sum(arcs[place].cost for place in chosen)
+                cost = sum(arcs[place].cost for place in places)
                 if root not in best or cost < best[root][0]:
-                    best[root] = cost, [(vertices[arcs[place].tail], vertices[arcs[place].head]) for place in chosen]
+                    best[root] = cost, [(vertices[arcs[place].tail], vertices[arcs[place].head]) for place in places]
         if lost := [root for root in self._roots if root not in best]:
             name = self._topology.compute_nodes[lost[0]]
             raise BoundError(
@@ -201,8 +203,8 @@ class _Pricing:
             there = self._paths(tail, prices, back=False)
             both = self._paths(tail, prices, back=True) if tail < ranks and self._looped else there
             for head in (*range(ranks), *self._able):
-                if head != tail and head in (found := both if head in self._looped else there):
-                    paths[tail, head] = found[head]
+                if head != tail and head in (reached := both if head in self._looped else there):
+                    paths[tail, head] = reached[head]
         return paths
 
     def _vertex_sets(self) -> Iterator[tuple[int, ...]]:
@@ -225,8 +227,8 @@ class _Pricing:
                 continue
             for head, link, opposite in self._hops[node]:
                 if head not in final and not (back and opposite is None):
-                    more = prices[link] + (prices[opposite] if back and opposite is not None else 0)
-                    heappush(waiting, (cost + more, hops + 1, (*path, head)))
+                    price = prices[link] + (prices[opposite] if back and opposite is not None else 0)
+                    heappush(waiting, (cost + price, hops + 1, (*path, head)))
         return final
 
 
@@ -251,7 +253,10 @@ def _float_duals(solution: Solution, collective: Collective) -> Duals:
     grains = GRAINS / max(float(links.max()), 1e-300)
     return Duals(
         [round(max(dual, 0.0) * grains) for dual in links.tolist()],
-        {each: [round(-dual * grains) for dual in solution.duals[f"{each}_rooted"]] for each in collective.phases},
+        {
+            direction: [round(-dual * grains) for dual in solution.duals[f"{direction}_rooted"]]
+            for direction in collective.phases
+        },
     )
 
 
@@ -261,9 +266,12 @@ def _exact_duals(solution: Solution, collective: Collective) -> tuple[Duals, boo
         exact = solution.exact.duals
     except NoAnswerError:
         return None
-    rows = [exact["link_bandwidth"].tolist(), *((-exact[f"{each}_rooted"]).tolist() for each in collective.phases)]
-    whole = iter(whole_numbers([dual for row in rows for dual in row]))
-    links, *roots = [[next(whole) for _ in row] for row in rows]
+    rows = [
+        exact["link_bandwidth"].tolist(),
+        *((-exact[f"{direction}_rooted"]).tolist() for direction in collective.phases),
+    ]
+    integers = iter(whole_numbers([dual for row in rows for dual in row]))
+    links, *roots = [[next(integers) for _ in row] for row in rows]
     return Duals(links, dict(zip(collective.phases, roots, strict=True))), True
 
 
@@ -287,10 +295,10 @@ def _schedule(
     if sum(counts) > MAX_UNITS:
         total = sum(rate for _, rate in rates)
         counts = tuple(floor(rate / total * GRAINS_OF_RATES) for _, rate in rates)
-    sums: dict[Direction, list[int]] = {each: [0] * topology.num_ranks for each in collective.phases}
+    sums: dict[Direction, list[int]] = {direction: [0] * topology.num_ranks for direction in collective.phases}
     for (tree, _), count in zip(rates, counts, strict=True):
         sums[tree.direction][tree.root] += count
-    shares = [min(each) for each in zip(*sums.values(), strict=True)]
+    shares = [min(direction) for direction in zip(*sums.values(), strict=True)]
     if collective.has_two_phases:
         per_root = gcd(*shares)
     else:
@@ -299,7 +307,7 @@ def _schedule(
         raise NoAnswerError(f"the best trees of {topology} have rates that differ too much; use another planner")
     sizes = [share // per_root for share in shares] if collective.has_two_phases else list(weights)
     counted = [(tree, count) for (tree, _), count in zip(rates, counts, strict=True)]
-    forests = [_forest(topology, each, counted, sizes, per_root) for each in collective.phases]
+    forests = [_forest(topology, direction, counted, sizes, per_root) for direction in collective.phases]
     return Allreduce(*forests) if collective.has_two_phases else forests[0]
 
 

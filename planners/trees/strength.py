@@ -24,6 +24,7 @@ from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray, components
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, cut_problem, network_options, tree_problem
@@ -85,18 +86,18 @@ def narrowest_cut(topology: Topology) -> Cut:
 
 def _best_partitions(topology: Topology) -> list[Partition]:
     """Find the best partition; if switches outside of its parts can reduce data, also two that contain them."""
-    found = [_best_partition(topology, np.arange(len(topology.nodes)))]
-    if found[0] is None:
-        found += [_best_partition(topology, _joined(topology, most)) for most in (len(topology.nodes), 1)]
-    return [each for each in found if each is not None]
+    partitions = [_best_partition(topology, np.arange(len(topology.nodes)))]
+    if partitions[0] is None:
+        partitions += [_best_partition(topology, _joined(topology, count)) for count in (len(topology.nodes), 1)]
+    return [candidate for candidate in partitions if candidate is not None]
 
 
-def _joined(topology: Topology, most: int) -> npt.NDArray[np.int64]:
-    """Number groups of nodes, those with ranks first; a switch that reduces is grouped with `most` neighbors."""
+def _joined(topology: Topology, count: int) -> npt.NDArray[np.int64]:
+    """Number groups of nodes, those with ranks first; a switch that reduces is grouped with `count` neighbors."""
     tails, heads, _, _ = topology.arrays
     joins: list[tuple[int, int]] = []
     for switch in sorted(map(topology.node_index.__getitem__, topology.aggregation)):
-        near = np.unique(heads[tails == switch])[:most]
+        near = np.unique(heads[tails == switch])[:count]
         joins += [(switch, node) for node in near.tolist()]
     # Groups are numbered by their first nodes, so those with ranks, which come first, stay in front.
     return components(len(topology.nodes), joins)
@@ -137,8 +138,11 @@ def strength_bound(topology: Topology) -> Bound:
     return _bound(topology, _slice(topology, ()).best)
 
 
+@register_planner("strength", ALLREDUCE)
 def plan_strength(topology: Topology, *, in_network: bool = True) -> Plan:
-    """Plan an allreduce at the strength of the network: each tree reduces to its root and broadcasts back.
+    """Plan an optimal allreduce on symmetric bidirectional links, by network strength.
+
+    Each tree reduces to its root and broadcasts back.
 
     With `in_network`, trees also span switches that multicast and aggregate, where that makes the plan faster.
     """
@@ -155,8 +159,8 @@ def plan_with_switches(topology: Topology) -> Plan | None:
     choices, bound = _choices(topology, trace, in_network=True)
     if len(choices) == 1:
         return None
-    made = _planned(topology, choices, bound, trace, in_network=True)
-    return made if made.algbw > choices[-1][0].algbw else None
+    plan = _planned(topology, choices, bound, trace, in_network=True)
+    return plan if plan.algbw > choices[-1][0].algbw else None
 
 
 def _choices(topology: Topology, trace: Trace, *, in_network: bool) -> tuple[list[list[_Slice]], Bound]:
@@ -168,33 +172,33 @@ def _choices(topology: Topology, trace: Trace, *, in_network: bool) -> tuple[lis
 
 
 def _planned(topology: Topology, choices: list[list[_Slice]], bound: Bound, trace: Trace, *, in_network: bool) -> Plan:
-    chosen, schedule = _packed(topology, choices, trace)
-    trace.note("spanned_switches", len({switch for each in chosen for switch in each.switches}))
+    parts, schedule = _packed(topology, choices, trace)
+    trace.note("spanned_switches", len({switch for part in parts for switch in part.switches}))
     return proved_plan(topology, ALLREDUCE, schedule, "strength", network_options(in_network), trace, bound)
 
 
 def _packed(topology: Topology, choices: list[list[_Slice]], trace: Trace) -> tuple[list[_Slice], Allreduce]:
     """Pack the trees of the first choice that is faster than the last one, which spans no switches, or of that."""
-    for chosen in choices[:-1]:
-        schedule = _schedule(topology, chosen, trace)
+    for parts in choices[:-1]:
+        schedule = _schedule(topology, parts, trace)
         # It is not faster where copies that are looped back do not fit.
         if schedule is not None and schedule.total_weight / schedule.inverse_rate(topology) > choices[-1][0].algbw:
-            return chosen, schedule
+            return parts, schedule
     plain = _schedule(topology, choices[-1], trace)
     assert plain, "trees from rank to rank are always packed"
     return choices[-1], plain
 
 
-def _schedule(topology: Topology, chosen: list[_Slice], trace: Trace) -> Allreduce | None:
+def _schedule(topology: Topology, parts: list[_Slice], trace: Trace) -> Allreduce | None:
     """Pack the trees of all slices; None if stars in boxes do not fit the trees between them."""
-    packed = [_sliced_forest(topology, each, trace) for each in chosen]
+    packed = [_sliced_forest(topology, part, trace) for part in parts]
     forests = [forest for forest in packed if forest]
     if len(forests) < len(packed):
         return None
     with trace.stage("centering"):
-        forest = joined_forests(forests, [each.algbw for each in chosen])
+        forest = joined_forests(forests, [part.algbw for part in parts])
         if topology.loopback.intersection(topology.nodes[node] for node in forest.switches.tolist()):
-            forest = rooted_for_loopback(forest, topology, sum((each.algbw for each in chosen), Fraction(0)))
+            forest = rooted_for_loopback(forest, topology, sum((part.algbw for part in parts), Fraction(0)))
     return Allreduce(replace(forest, direction="reduce"), forest)
 
 
@@ -206,32 +210,32 @@ class _Slice(NamedTuple):
     links: _Links
     best: Strength
     boxes: BoxGroups | None = None  # whose switches are the only compute nodes of the network
-    most: Fraction | None = None  # GB/s of links that it does not have
+    limit: Fraction | None = None  # GB/s of links that it does not have
 
     @property
     def algbw(self) -> Fraction:
         """What its trees reach, but for copies that are looped back where there is no room."""
         reached = self.best.value * self.network.arrays.unit
-        return reached if self.most is None else min(reached, self.most)
+        return reached if self.limit is None else min(reached, self.limit)
 
 
 def _best_slices(topology: Topology, plain: list[_Slice], *, in_network: bool) -> tuple[list[_Slice], Bound]:
     """Choose the switches to span: none, if `plain` is as fast as anything tried here; return the bound too."""
     best = plain
-    able = spannable(topology) if in_network else ()
-    if not able:
+    spannable_switches = spannable(topology) if in_network else ()
+    if not spannable_switches:
         return best, _bound(topology, best[0].best)
     bound = allreduce_bound(topology)
-    for networks in span_choices(topology, able):
-        if sum(each.algbw for each in best) >= bound.algbw:
+    for networks in span_choices(topology, spannable_switches):
+        if sum(part.algbw for part in best) >= bound.algbw:
             break
         try:
-            tried = [_slice(network, switches) for network, switches in networks]
+            parts = [_slice(network, switches) for network, switches in networks]
         except (BoundError, SolverError):
             continue  # a part that does not connect the ranks
-        if len(tried) == 1 and (own := _tree_bound(topology, tried[0])) and own.inverse_rate > bound.inverse_rate:
+        if len(parts) == 1 and (own := _tree_bound(topology, parts[0])) and own.inverse_rate > bound.inverse_rate:
             bound = own
-        best = max(best, tried, key=lambda slices: sum(each.algbw for each in slices))
+        best = max(best, parts, key=lambda slices: sum(part.algbw for part in slices))
     return best, bound
 
 
@@ -245,25 +249,25 @@ def _strength(network: Topology) -> tuple[_Links, Strength]:
     return links, strength(len(network.nodes), network.num_ranks, *links)
 
 
-def _simpler(topology: Topology, chosen: list[_Slice]) -> list[list[_Slice]]:
+def _simpler(topology: Topology, parts: list[_Slice]) -> list[list[_Slice]]:
     """Stars in boxes and trees between them, where there would be very many trees, or trees that are no faster."""
-    switches = chosen[0].switches
-    if len(chosen) > 1 or (boxes := box_groups(topology, switches)) is None:
+    switches = parts[0].switches
+    if len(parts) > 1 or (boxes := box_groups(topology, switches)) is None:
         return []
     network = network_of_boxes(topology, switches)
-    stars = _Slice(switches, network, *_strength(network), boxes, star_rate(chosen[0].network, switches))
-    as_fast = stars.algbw >= chosen[0].algbw
-    return [[stars]] if as_fast or _orientation(chosen[0]).supplies.sum() > MAX_COPIES else []
+    stars = _Slice(switches, network, *_strength(network), boxes, star_rate(parts[0].network, switches))
+    as_fast = stars.algbw >= parts[0].algbw
+    return [[stars]] if as_fast or _orientation(parts[0]).supplies.sum() > MAX_COPIES else []
 
 
 def _orientation(part: _Slice) -> Orientation:
     return orient(len(part.network.nodes), part.network.num_ranks, *part.links, part.best)
 
 
-def _tree_bound(topology: Topology, chosen: _Slice) -> Bound | None:
+def _tree_bound(topology: Topology, spanning: _Slice) -> Bound | None:
     """Bound trees by the partition that has the strength; None if it only divides switches from all ranks."""
     parts: dict[int, set[str]] = {}
-    for node, label in zip(chosen.network.nodes, chosen.best.labels.tolist(), strict=True):
+    for node, label in zip(spanning.network.nodes, spanning.best.labels.tolist(), strict=True):
         parts.setdefault(label, set()).add(node)
     witness = TreePartition(tuple(frozenset(part) for part in parts.values()))
     ranks = set(topology.compute_nodes)
@@ -287,9 +291,9 @@ def _two_way_links(topology: Topology) -> _Links:
     """Check that all links are symmetric, and keep one of each pair."""
     tree_problem(topology, "broadcast", ())  # refuses ranks out of reach
     tails, heads, capacities, unit = topology.arrays
-    known = dict(zip(zip(tails.tolist(), heads.tolist(), strict=True), capacities.tolist(), strict=True))
-    for (tail, head), capacity in known.items():
-        back = known.get((head, tail), 0)
+    bandwidths = dict(zip(zip(tails.tolist(), heads.tolist(), strict=True), capacities.tolist(), strict=True))
+    for (tail, head), capacity in bandwidths.items():
+        back = bandwidths.get((head, tail), 0)
         if back != capacity:
             ends = f"{topology.nodes[tail]!r} to {topology.nodes[head]!r}"
             raise UnsupportedError(

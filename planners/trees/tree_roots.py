@@ -38,11 +38,11 @@ def rooted_for_loopback(forest: Forest, topology: Topology, algbw: Fraction) -> 
     forest = _multiplied(forest, topology, algbw)
     spare = _Spare(forest, topology, algbw)
     senders = _vertex_senders(forest)
-    chosen = [row for tree in range(forest.num_trees) for row in spare.place(tree, senders)]
-    routes = forest.routes[[row.tree for row in chosen]].copy()
-    for route, row in zip(routes, chosen, strict=True):
+    rooted = [row for tree in range(forest.num_trees) for row in spare.place(tree, senders)]
+    routes = forest.routes[[row.tree for row in rooted]].copy()
+    for route, row in zip(routes, rooted, strict=True):
         move_root(route, senders, row.root)
-    return _with_roots(forest, np.array([row.root for row in chosen]), routes, np.array([row.weight for row in chosen]))
+    return _with_roots(forest, np.array([row.root for row in rooted]), routes, np.array([row.weight for row in rooted]))
 
 
 def _multiplied(forest: Forest, topology: Topology, algbw: Fraction) -> Forest:
@@ -70,8 +70,8 @@ class _Spare:
             used[ends] = used.get(ends, 0) + load
             used[ends[::-1]] = used.get(ends[::-1], 0) + load
         places = [(index[link.tail], index[link.head]) for link in topology.links]
-        most = [int(link.bandwidth * total / algbw) for link in topology.links]
-        self._room = {ends: limit - used[ends] for ends, limit in zip(places, most, strict=True)}
+        limits = [int(link.bandwidth * total / algbw) for link in topology.links]
+        self._room = {ends: limit - used[ends] for ends, limit in zip(places, limits, strict=True)}
 
     def place(self, tree: int, senders: IntArray) -> list[_RootedTree]:
         """Choose roots for all copies of a tree."""
@@ -97,12 +97,12 @@ class _Spare:
             left -= count
         return rows
 
-    def _room_at(self, tree: int, parent: IntArray, switch: int, neighbors: IntArray, most: int) -> IntArray:
+    def _room_at(self, tree: int, parent: IntArray, switch: int, neighbors: IntArray, limit: int) -> IntArray:
         """How many copies may be looped back if each rank is the root, shape (ranks,)."""
         rooms = {}
         for vertex in np.unique(neighbors).tolist():
             hops = self._hops(tree, parent, vertex, switch)
-            rooms[vertex] = min((self._room[hop] for hop in hops), default=most)
+            rooms[vertex] = min((self._room[hop] for hop in hops), default=limit)
         return np.array([rooms[vertex] for vertex in neighbors.tolist()])
 
     def _hops(self, tree: int, parent: IntArray, vertex: int, switch: int) -> list[tuple[int, int]]:
