@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from ...errors import FileFormatError, UnsupportedError
+from ...errors import UnsupportedError
 from ...support.validation import is_whole, shown
 from ..interpreter.findings import Severity
 from ..programs.program import Buffer
 from . import executor
+from .check import PlanError
 from .execution_plan import CHANNEL_TYPES, ChannelType, Operation, Place, SwitchGroup
 
 UINT32_MAX = 2**32 - 1
@@ -33,14 +34,6 @@ FIELDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(executor.SEMAPHORE_OPERATIONS, ("semaphore_ids",)),
 }
 """Fields that each operation must have; ``glres`` may also have ``reduce_op``."""
-
-
-class PlanError(FileFormatError):
-    """A plan that the loader of MSCCL++ takes or not, and what becomes of it."""
-
-    def __init__(self, message: str, severity: Severity) -> None:
-        super().__init__(message)
-        self.severity = severity
 
 
 class Fields:

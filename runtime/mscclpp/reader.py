@@ -14,9 +14,9 @@ from ...errors import FileFormatError, UnsupportedError
 from ...support.reading import name_of, read_bytes
 from ...support.validation import shown
 from . import executor
-from .check import check_execution_plan
+from .check import PlanError, check_execution_plan
 from .execution_plan import CHANNEL_TYPES, ChannelType, ExecutionPlan, Gpu, Operation, SwitchGroup
-from .operations import MAX_BLOCKS, MAX_CHUNKS, Fields, OperationReader, PlanError
+from .operations import MAX_BLOCKS, MAX_CHUNKS, Fields, OperationReader
 
 ALL_CHANNEL_TYPES: tuple[ChannelType, ...] = (*CHANNEL_TYPES, "switch")
 Positions = dict[ChannelType, tuple[int, ...]]  # Of channels or remote buffers, in the lists of their GPU
