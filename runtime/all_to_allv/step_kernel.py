@@ -13,7 +13,7 @@ import numpy as np
 
 from ...schedules.stages.step_loads import local_shares, part_of
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
 
 
 def as_int64(number: int) -> int:
@@ -51,7 +51,7 @@ class Rank(NamedTuple):
     areas: IntArray  # Bytes of the four areas of scratch
 
 
-@kernel
+@runtime_kernel
 def rank_messages(
     rank: int,
     traffic: IntArray,

@@ -1,1 +1,1 @@
-"""Reference interpreter of programs: what happens before what, static checks, runs, and findings of linters."""
+"""Reference interpreter of programs: event order, static checks, runs, and findings of linters."""

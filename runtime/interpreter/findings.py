@@ -13,7 +13,7 @@ MAX_FINDINGS = 100  # A file with more that is wrong is not read on; of notes, n
 
 
 class Finding(NamedTuple):
-    """One finding about a file: what the runtime does because of it, and why."""
+    """One finding about a file: its effect in the runtime, and the reason."""
 
     severity: Severity
     message: str  # What is wrong, and how to fix it
@@ -67,7 +67,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class LintReport:
-    """Result of `lint_file`: what a runtime does with a file."""
+    """Result of `lint_file`: the behavior of a runtime with a file."""
 
     path: str
     runtime: str

@@ -37,7 +37,7 @@ class _Transfer(NamedTuple):
     receiver: int
     cells: range
     source: int
-    held: int | None  # What the receiver adds
+    added: int | None  # What the receiver adds
     target: int
 
 
@@ -55,8 +55,8 @@ def lower_exchange(schedule: StepExchange, collective: Collective, options: Lowe
     transfers = versions.transfers(options, np.diff(firsts))
     layout = Layout.of(collective, schedule.num_ranks, schedule.chunks // unit)
     writer = partial(_ExchangeRankWriter, transfers, firsts.tolist(), versions)
-    sizes = [int(firsts[each.cells.stop] - firsts[each.cells.start]) for each in transfers]
-    ends = [(each.sender, each.receiver) for each in transfers]
+    sizes = [int(firsts[transfer.cells.stop] - firsts[transfer.cells.start]) for transfer in transfers]
+    ends = [(transfer.sender, transfer.receiver) for transfer in transfers]
     return write_program(name, layout, ends, sizes, options, writer)
 
 
@@ -67,7 +67,7 @@ class _Versions:
         nodes, starts, routes = schedule.path_nodes, schedule.path_starts, schedule.routes
         self._schedule = schedule
         self._senders, self._receivers = nodes[starts[:-1]][routes], nodes[starts[1:] - 1][routes]
-        self._begins, self._ends = (np.searchsorted(firsts, each) for each in (schedule.lower, schedule.upper))
+        self._begins, self._ends = (np.searchsorted(firsts, bound) for bound in (schedule.lower, schedule.upper))
         shape = schedule.num_ranks, len(firsts) - 1
         self.last, self.copied = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
         self._came, self._number = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -83,31 +83,33 @@ class _Versions:
 
     def transfers(self, options: LoweringOptions, sizes: IntArray) -> list[_Transfer]:
         """List all transfers in the global order."""
-        schedule, found = self._schedule, list[_Transfer]()
+        schedule, rows = self._schedule, list[_Transfer]()
         rounds = message_rounds(options.groups, self._senders, self._receivers)
         for number in np.lexsort((schedule.lower, self._senders, rounds, schedule.steps)).tolist():
-            first = len(found)
+            first = len(rows)
             for cell in range(int(self._begins[number]), int(self._ends[number])):
                 one = self._transfer(number, cell)
-                before = found[-1] if len(found) > first else None
+                before = rows[-1] if len(rows) > first else None
                 if before is not None and before._replace(cells=one.cells) == one:
                     joined = range(before.cells.start, one.cells.stop)
                     if sizes[joined.start : joined.stop].sum() <= options.max_count:
-                        found[-1] = one._replace(cells=joined)
+                        rows[-1] = one._replace(cells=joined)
                         continue
-                found.append(one)
-        return found
+                rows.append(one)
+        return rows
 
     def _transfer(self, number: int, cell: int) -> _Transfer:
         """Make the transfer of one cell, and the next version at its receiver."""
-        sender, receiver, step = (int(each[number]) for each in (self._senders, self._receivers, self._schedule.steps))
+        sender, receiver, step = (
+            int(column[number]) for column in (self._senders, self._receivers, self._schedule.steps)
+        )
         source = self._place(sender, cell, self._number[sender, cell] - (self._came[sender, cell] == step))
         begun = self._came[receiver, cell] == step
         self._number[receiver, cell] += not begun
         self._came[receiver, cell] = step
         version = int(self._number[receiver, cell])
-        held = self._place(receiver, cell, version - (not begun)) if self._schedule.adds[number] else None
-        return _Transfer(sender, receiver, range(cell, cell + 1), source, held, self._place(receiver, cell, version))
+        added = self._place(receiver, cell, version - (not begun)) if self._schedule.adds[number] else None
+        return _Transfer(sender, receiver, range(cell, cell + 1), source, added, self._place(receiver, cell, version))
 
     def _place(self, rank: int, cell: int, version: int) -> int:
         """Place of a version; those of a sender that already has the next one count without it."""
@@ -128,22 +130,24 @@ class _ExchangeRankWriter(RankWriter):
     def copies(self) -> list[Instruction]:
         """Copy what is summed in scratch."""
         ranges = [(range(cell, cell + 1), self._firsts[cell + 1] - self._firsts[cell]) for cell in self._copied]
-        return [Instruction("copy", self._chunks(each, 1), self._chunks(each, OUTPUT), count) for each, count in ranges]
+        return [
+            Instruction("copy", self._chunks(cells, 1), self._chunks(cells, OUTPUT), count) for cells, count in ranges
+        ]
 
     def waiting(self, copies: list[Instruction]) -> list[Instruction]:
         """Copy when the sums are complete and the input has been sent."""
         sites = ([self._written[1, cell], *self._read[INPUT, cell]] for cell in self._copied)
-        depends = (tuple(Dependency(*site) for site in dict(sorted(each)).items()) for each in sites)
+        depends = (tuple(Dependency(*site) for site in dict(sorted(earlier)).items()) for earlier in sites)
         return [replace(copy, depends=waits) for copy, waits in zip(copies, depends, strict=True)]
 
     def step(self, number: int, here: Site) -> tuple[Instruction, Iterable[Site]]:
         """Write this rank's end of a transfer, and what it waits for."""
-        each = self._transfers[number]
-        count = self._firsts[each.cells.stop] - self._firsts[each.cells.start]
-        sends = each.sender == self._rank
-        reads, writes = (each.source, None) if sends else (each.held, each.target)
-        sites = self._touch(each.cells, reads, writes, here)
-        source, target = (None if place is None else self._chunks(each.cells, place) for place in (reads, writes))
+        transfer = self._transfers[number]
+        count = self._firsts[transfer.cells.stop] - self._firsts[transfer.cells.start]
+        sends = transfer.sender == self._rank
+        reads, writes = (transfer.source, None) if sends else (transfer.added, transfer.target)
+        sites = self._touch(transfer.cells, reads, writes, here)
+        source, target = (None if place is None else self._chunks(transfer.cells, place) for place in (reads, writes))
         return Instruction("send" if sends else "recv_reduce" if source else "recv", source, target, count), sites
 
     def _touch(self, cells: range, source: int | None, target: int | None, here: Site) -> Iterable[Site]:

@@ -44,12 +44,12 @@ def flow_turns(schedule: FlowSchedule, topology: Topology | None, groups: RankGr
     if topology is None or is_even(schedule.traffic):
         return round_turns(groups)
     transfers = schedule.transfers(topology)
-    found: dict[tuple[int, int, int], int] = {}
+    first_turns: dict[tuple[int, int, int], int] = {}
     turns = sending_turns(schedule, transfers, topology, groups)
     columns = (transfers.levels, transfers.senders, transfers.receivers, turns)
     for step, sender, receiver, turn in zip(*(column.tolist() for column in columns), strict=True):
-        found[step, sender, receiver] = min(turn, found.get((step, sender, receiver), turn))
-    return lambda step, sender, receiver: found[step, sender, receiver]
+        first_turns[step, sender, receiver] = min(turn, first_turns.get((step, sender, receiver), turn))
+    return lambda step, sender, receiver: first_turns[step, sender, receiver]
 
 
 class PathChunks(NamedTuple):
@@ -85,15 +85,15 @@ def flow_chunks(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[
             f"chunks each; expected at most {MAX_TRANSFERS}: plan with fewer chunks per unit"
         )
     used = [0] * schedule.num_ranks**2
-    found = []
+    ranges = []
     for chunks, path, steps in schedule.paths():
         stops = [number for number, node in enumerate(path) if node < schedule.num_ranks]
         ranks, times = tuple(path[stop] for stop in stops), tuple(steps[stop] for stop in stops[:-1])
         pair = path[0] * schedule.num_ranks + path[-1]
         begin = layout.offsets[pair] + used[pair]
         used[pair] += chunks
-        found += [PathChunks(*part, ranks, times) for part in split_range(begin, begin + chunks, max_count)]
-    return found
+        ranges += [PathChunks(*part, ranks, times) for part in split_range(begin, begin + chunks, max_count)]
+    return ranges
 
 
 MAX_CHUNKS = 2**22  # Chunks of a program: every check, and every rank that runs it, looks at each of them
@@ -163,16 +163,16 @@ def merged_transfers(
     """Order all transfers by step and turn, merge adjacent ones and assign each its memory."""
     columns = [list(accumulate(layout.shards[rank::num_ranks], initial=0)) for rank in range(num_ranks)]
     inputs = [layout.input_range(rank)[0] for rank in range(num_ranks)]
-    places: list[tuple[Buffer, int]] = [("input", each.first - inputs[each.ranks[0]]) for each in ranges]
+    places: list[tuple[Buffer, int]] = [("input", item.first - inputs[item.ranks[0]]) for item in ranges]
     slots = [ScratchAllocator() for _ in range(num_ranks)]
     transfers: list[PlacedTransfer] = []
     steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for number, each in enumerate(ranges):
-        for at, step in enumerate(each.steps):
+    for number, item in enumerate(ranges):
+        for at, step in enumerate(item.steps):
             steps[step].append((number, at))
-    for step, found in sorted(steps.items()):
+    for step, stops in sorted(steps.items()):
         left = []
-        ready = sorted(_hop(ranges[number], at, places[number], number, turns) for number, at in found)
+        ready = sorted(_hop(ranges[number], at, places[number], number, turns) for number, at in stops)
         for joined in _merge(ready, max_count, borders):
             one, chunks = joined[0], sum(hop.chunks for hop in joined)
             target: tuple[Buffer, int]
@@ -191,7 +191,7 @@ def merged_transfers(
                 places[hop.number] = target[0], target[1] + hop.first - one.first
         for rank, place, chunks in left:
             slots[rank].free(place, chunks)
-    return PlacedTransfers(transfers, [each.size for each in slots])
+    return PlacedTransfers(transfers, [item.size for item in slots])
 
 
 def _hop(chunks: PathChunks, hop: int, place: tuple[Buffer, int], number: int, turns: Turns) -> _Hop:

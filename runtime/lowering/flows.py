@@ -85,7 +85,7 @@ def _write_program(
     placed = merged_transfers(ranges, layout, len(servers), turns, options.max_count, options.borders(layout))
     sizes = [transfer.chunks for transfer in placed.transfers]
     writer = partial(_FlowRankWriter, layout, placed, servers, options.max_count)
-    ends = [(each.sender, each.receiver) for each in placed.transfers]
+    ends = [(sent.sender, sent.receiver) for sent in placed.transfers]
     return write_program(name, layout, ends, sizes, options, writer)
 
 

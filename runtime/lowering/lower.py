@@ -163,8 +163,8 @@ def _groups(schedule: Schedule | AllToAllvSchedule, topology: Topology | None) -
         # More ranks than transfers are refused later, without an array of them.
         return one_group(ranks if ranks is not None and ranks <= MAX_TRANSFERS else 0)
     if not isinstance(topology, Topology) or topology.num_ranks != ranks:
-        found = f"{topology.num_ranks} ranks" if isinstance(topology, Topology) else shown(topology)
-        raise UnsupportedError(f"the topology has {found}; expected the {ranks} ranks of the schedule, or None")
+        size = f"{topology.num_ranks} ranks" if isinstance(topology, Topology) else shown(topology)
+        raise UnsupportedError(f"the topology has {size}; expected the {ranks} ranks of the schedule, or None")
     return rank_groups(topology)
 
 
@@ -172,8 +172,8 @@ def _check_fitting(schedule: Schedule, collective: Collective) -> None:
     """Refuse a schedule of another collective."""
     if not isinstance(schedule, Schedule):
         return
-    found = schedule.phases
-    if bool(found) == collective.in_pairs:
+    phases = schedule.phases
+    if bool(phases) == collective.in_pairs:
         raise UnsupportedError(
             f"{collective} was requested, but the schedule is a {type(schedule).__name__}; a FlowSchedule or an "
             f"AllToAllvSchedule is for {' or '.join(map(str, PAIR_COLLECTIVES))}, and nothing else is"
@@ -183,8 +183,8 @@ def _check_fitting(schedule: Schedule, collective: Collective) -> None:
             f"{collective} was requested, but a schedule in steps is for shards of all ranks; expected allgather, "
             "reduce_scatter or allreduce, or a schedule made of trees"
         )
-    if found != collective.phases:
-        needs, has = (each[0] if len(each) == 1 else "both" for each in (collective.phases, found))
+    if phases != collective.phases:
+        needs, has = (directions[0] if len(directions) == 1 else "both" for directions in (collective.phases, phases))
         raise UnsupportedError(
             f"{collective} was requested, but the schedule's {schedule.parts} are for {has}; {collective} needs {needs}"
         )
@@ -226,8 +226,8 @@ def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: L
 
 
 def _layout(collective: Collective, shards: tuple[int, ...]) -> Layout:
-    given = () if collective.has_two_phases or len(set(shards)) == 1 else shards
-    return Layout.of(collective, len(shards), sum(shards), given)
+    uneven = () if collective.has_two_phases or len(set(shards)) == 1 else shards
+    return Layout.of(collective, len(shards), sum(shards), uneven)
 
 
 def _check_size(

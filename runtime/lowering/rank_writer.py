@@ -79,15 +79,15 @@ def _written_rank(
     """Write one rank's thread blocks."""
     copies = writer.copies()
     parts = len(range(0, len(copies), max_steps))
-    places = blocks.beside(parts)
+    places = blocks.shifted(parts)
     numbers = _numbers_in_block(places)
     sites = list(zip(places.tolist(), numbers.tolist(), strict=True))
     event_of = {site: event for event, site in enumerate(sites)}
-    written = [writer.step(number, site) for number, site in zip(events, sites, strict=True)]
-    starts, before = joined_rows([[event_of[site] for site in earlier] for _, earlier in written])
+    entries = [writer.step(number, site) for number, site in zip(events, sites, strict=True)]
+    starts, before = joined_rows([[event_of[site] for site in earlier] for _, earlier in entries])
     is_needed = _needed_waits(places, numbers, starts, before)
     steps: list[list[Instruction]] = [[] for _ in range(len(blocks.ends) + parts)]
-    for (block, _), (instruction, _), (first, last) in zip(sites, written, pairwise(starts.tolist()), strict=True):
+    for (block, _), (instruction, _), (first, last) in zip(sites, entries, pairwise(starts.tolist()), strict=True):
         waits = tuple(Dependency(*sites[event]) for event in before[first:last][is_needed[first:last]].tolist())
         steps[block].append(replace(instruction, depends=waits) if waits else instruction)
     copying = _copying(writer.waiting(copies), max_steps)
@@ -122,33 +122,33 @@ def _rank_program(
     layout: Layout,
     rank: int,
     scratch: int,
-    written: _Blocks,
+    block_ends: _Blocks,
     steps: Iterable[tuple[Instruction, ...]],
     copying: list[ThreadBlock],
 ) -> RankProgram:
     """Put thread blocks that receive, copy and send in this order, as MSCCL can only wait for blocks 0 to 127."""
     blocks = [
-        ThreadBlock(peer if sends else None, None if sends else peer, channel, each)
-        for (sends, peer, channel), each in zip(written.ends, steps, strict=True)
+        ThreadBlock(peer if sends else None, None if sends else peer, channel, instructions)
+        for (sends, peer, channel), instructions in zip(block_ends.ends, steps, strict=True)
     ]
     begin, stop = layout.input_range(rank)
     output = sum(last - first for first, last in layout.output_ranges(rank))
-    found = (*blocks[: written.receiving], *copying, *blocks[written.receiving :])
-    return RankProgram(rank, stop - begin, output, scratch, found)
+    thread_blocks = (*blocks[: block_ends.receiving], *copying, *blocks[block_ends.receiving :])
+    return RankProgram(rank, stop - begin, output, scratch, thread_blocks)
 
 
 def _program(name: str, layout: Layout, ranks: Sequence[RankProgram]) -> Program:
-    given = () if layout.collective.has_two_phases or len(set(layout.shards)) == 1 else layout.shards
-    return Program(name, layout.collective, len(ranks), layout.chunks, tuple(ranks), shards=given)
+    uneven = () if layout.collective.has_two_phases or len(set(layout.shards)) == 1 else layout.shards
+    return Program(name, layout.collective, len(ranks), layout.chunks, tuple(ranks), shards=uneven)
 
 
 class _SharedSteps:
     """Instructions of rows as in `tree_steps`; equal steps are one object, as there may be millions."""
 
-    def __init__(self, most: int) -> None:
-        self.rows = np.empty((most, 8), dtype=np.int64)
-        self.slots = np.zeros(1 << (3 * most // 2).bit_length(), dtype=np.int32)
-        self.instructions = np.empty(most, dtype=np.object_)
+    def __init__(self, limit: int) -> None:
+        self.rows = np.empty((limit, 8), dtype=np.int64)
+        self.slots = np.zeros(1 << (3 * limit // 2).bit_length(), dtype=np.int32)
+        self.instructions = np.empty(limit, dtype=np.object_)
         self.count = 0
 
     def of(self, rows: IntArray) -> list[Instruction]:
@@ -193,9 +193,9 @@ def write_trees(
     """Write the programs of all ranks from the hops, int64 (hops, 6), in the global order."""
     from .tree_steps import tree_steps
 
-    firsts = np.array([each.first for each in ranges], dtype=np.int64)
+    firsts = np.array([part.first for part in ranges], dtype=np.int64)
     last = hops[:, 0] + hops[:, 4] - 1
-    sizes = firsts[last] + np.array([each.chunks for each in ranges], dtype=np.int64)[last] - firsts[hops[:, 0]]
+    sizes = firsts[last] + np.array([part.chunks for part in ranges], dtype=np.int64)[last] - firsts[hops[:, 0]]
     channels = assign_channels(hops[:, 1:3], sizes, options.max_steps, options.channels, hops[:, 5])
     places = np.full((len(ranges), 4), -1, dtype=np.int64)
     shared = _SharedSteps(2 * len(hops))
@@ -208,7 +208,7 @@ def write_trees(
         numbers, waiting = _numbers_in_block(blocks.of_events), np.flatnonzero(after >= 0)
         starts = np.searchsorted(waiting, np.arange(len(own) + 1))
         waiting = waiting[_needed_waits(blocks.of_events, numbers, starts, after[waiting])]
-        rows[waiting, 6] = blocks.beside(len(copying))[after[waiting]]
+        rows[waiting, 6] = blocks.shifted(len(copying))[after[waiting]]
         rows[waiting, 7] = numbers[after[waiting]]
         steps = shared.of(rows[np.argsort(blocks.of_events, kind="stable")])
         steps_of = (tuple(steps[first:last]) for first, last in pairwise([0, *accumulate(blocks.counts)]))
@@ -238,7 +238,7 @@ class _Blocks(NamedTuple):
         """How many receive."""
         return sum(not sends for sends, _, _ in self.ends)
 
-    def beside(self, copying: int) -> IntArray:
+    def shifted(self, copying: int) -> IntArray:
         """Return the blocks of events if so many that copy come before those that send."""
         return self.of_events + copying * (self.of_events >= self.receiving)
 

@@ -64,23 +64,24 @@ def tree_steps(
 
 
 @kernel
-def step_numbers(rows: IntArray, known: IntArray, count: int, slots: SmallArray) -> tuple[IntArray, int]:
+def step_numbers(rows: IntArray, distinct_rows: IntArray, count: int, slots: SmallArray) -> tuple[IntArray, int]:
     """Numbers (rows,) of rows of `tree_steps` among different ones, and how many of those there are now.
 
-    Shapes: `known` (any, 8), different rows so far, of which there are `count`; `slots` (power of two,), a hash table
-    with linear probing of their numbers, from 1 on.
+    Shapes: `distinct_rows` (any, 8), of which the first `count` are used; `slots` (power of two,), a hash table with
+    linear probing of their numbers, from 1 on.
     """
     numbers, width = np.empty(len(rows), dtype=np.int64), rows.shape[1]
     for place in range(len(rows)):
+        # Hash the row, then look it up.
         key = 0
         for column in range(width):
             key = (key ^ rows[place, column]) * HASH_FACTOR
             key ^= key >> 32
         slot = key & (len(slots) - 1)
-        while slots[slot] and _differ(known, slots[slot] - 1, rows, place):
+        while slots[slot] and _differ(distinct_rows, slots[slot] - 1, rows, place):
             slot = (slot + 1) & (len(slots) - 1)
         if not slots[slot]:
-            known[count] = rows[place]
+            distinct_rows[count] = rows[place]
             count += 1
             slots[slot] = count
         numbers[place] = slots[slot] - 1
@@ -88,9 +89,9 @@ def step_numbers(rows: IntArray, known: IntArray, count: int, slots: SmallArray)
 
 
 @kernel
-def _differ(some: IntArray, one: int, others: IntArray, other: int) -> bool:
+def _differ(some: IntArray, one: int, other_rows: IntArray, other: int) -> bool:
     """Whether two rows differ; many times as fast as numpy's comparison of rows so short."""
     differ = False
     for column in range(some.shape[1]):
-        differ |= some[one, column] != others[other, column]
+        differ |= some[one, column] != other_rows[other, column]
     return differ

@@ -71,23 +71,23 @@ def ordered_hops(
     schedule: TreeSchedule, ranges: Sequence[TreeChunks], groups: RankGroups, switched: TreeSchedule | None = None
 ) -> IntArray:
     """All hops, int64 (hops, 6) as in `Hop`, in the global order; `switched`: the same trees with their switches."""
-    trees = np.array([(each.reduce_tree, each.broadcast_tree) for each in ranges]).T
+    trees = np.array([(part.reduce_tree, part.broadcast_tree) for part in ranges]).T
     parts = []
     for forest, original in zip(schedule.forests, (switched or schedule).forests, strict=True):
         own, other = trees if forest.direction == "reduce" else trees[::-1]
-        opposite = [each for each in schedule.forests if each.direction != forest.direction]
+        opposite = [half for half in schedule.forests if half.direction != forest.direction]
         parts.append(
             _hop_columns(forest, original, own, opposite[0].heights[other] if opposite else np.zeros_like(own))
         )
-    columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    columns = [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
     numbers, senders, receivers, adds, copies, levels, left, together = columns
     rounds = message_rounds(groups, senders, receivers)
     if together.any():
         copied = np.flatnonzero(together)
-        siblings, each = np.unique(numbers[copied] * schedule.num_ranks + senders[copied], return_inverse=True)
+        siblings, group_of = np.unique(numbers[copied] * schedule.num_ranks + senders[copied], return_inverse=True)
         earliest = np.full(len(siblings), rounds.max(), dtype=np.int64)
-        np.minimum.at(earliest, each, rounds[copied])
-        rounds[copied] = earliest[each]
+        np.minimum.at(earliest, group_of, rounds[copied])
+        rounds[copied] = earliest[group_of]
     keys = (receivers, copies + 1, senders, numbers, rounds, left.max(initial=0) - left, levels)
     order = np.lexsort([narrow(key) for key in keys])
     hops = np.ones((len(order), len(Hop._fields)), dtype=np.int64)
@@ -124,16 +124,16 @@ def step_shares(
     schedule: AnyStepSchedule, trees: Mapping[Direction, StepTrees]
 ) -> tuple[tuple[int, ...], dict[Direction, list[Share]]]:
     """Count the chunks of every rank's shard, and say which of them follow which tree."""
-    whole = lcm(*(half.chunks_per_shard for half in schedule.schedules))
+    common = lcm(*(half.chunks_per_shard for half in schedule.schedules))
     bounds = {
         half.direction: [
             # As Python's integers, which do not overflow.
-            [whole // half.chunks_per_shard * place for place in places.tolist()]
+            [common // half.chunks_per_shard * place for place in places.tolist()]
             for places in (trees[half.direction].begins, trees[half.direction].ends)
         ]
         for half in schedule.schedules
     }
-    unit = gcd(whole, *(place for ends in bounds.values() for places in ends for place in places))
+    unit = gcd(common, *(place for ends in bounds.values() for places in ends for place in places))
     shares = {
         direction: [
             Share(root, begin // unit, end // unit, tree)
@@ -141,7 +141,7 @@ def step_shares(
         ]
         for direction, ends in bounds.items()
     }
-    return (whole // unit,) * schedule.num_ranks, shares
+    return (common // unit,) * schedule.num_ranks, shares
 
 
 def merged_hops(
@@ -153,22 +153,22 @@ def merged_hops(
 ) -> IntArray:
     """All hops, int64 (hops, 6) as in `Hop`, in the global order, adjacent ones merged."""
     # A reduce-scatter reduces a rank's own shard in its output, and those of others in scratch.
-    apart = "broadcast" not in trees
+    own_output = "broadcast" not in trees
     num_ranks = max(half.parents.shape[1] for half in trees.values())
     touched: list[dict[int, int]] = [{} for _ in range(num_ranks)]
     hops: list[Hop] = []
     last, chunks, state = None, 0, None
     for level, number, sender, receiver, reduces in _rows(trees, ranges, groups):
-        each = ranges[number]
-        own = apart and receiver == each.root
+        chunk_range = ranges[number]
+        own = own_output and receiver == chunk_range.root
         now = (touched[sender].get(number), touched[receiver].get(number), own)
-        chunks += each.chunks
-        follows = last == (level, number - 1, sender, receiver, reduces) and each.first not in borders
+        chunks += chunk_range.chunks
+        follows = last == (level, number - 1, sender, receiver, reduces) and chunk_range.first not in borders
         if follows and state == now and chunks <= max_count:
             hops[-1] = hops[-1]._replace(ranges=hops[-1].ranges + 1)
         else:
             hops.append(Hop(number, sender, receiver, reduces))
-            chunks, state = each.chunks, now
+            chunks, state = chunk_range.chunks, now
         last = level, number, sender, receiver, reduces
         touched[receiver][number] = len(hops)
         if reduces:
@@ -186,14 +186,16 @@ def _rows(
             continue
         reduces, half = direction == "reduce", trees[direction]
         number_of_steps = int(half.steps.max()) + 1
-        followed = np.array([each.reduce_tree if reduces else each.broadcast_tree for each in ranges])
+        followed = np.array(
+            [chunk_range.reduce_tree if reduces else chunk_range.broadcast_tree for chunk_range in ranges]
+        )
         numbers, children = np.nonzero(half.parents[followed] >= 0)
         parents, steps = (table[followed[numbers], children] for table in (half.parents, half.steps))
         levels = done + (number_of_steps - 1 - steps if reduces else steps)
         ends = (children, parents) if reduces else (parents, children)
         parts.append((levels, numbers, *ends, np.full(len(numbers), reduces)))
         done += number_of_steps
-    columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    columns = [np.concatenate(chunk_range) for chunk_range in zip(*parts, strict=True)]
     rounds = message_rounds(groups, columns[2], columns[3])
     order = np.lexsort((columns[1], columns[2], rounds, columns[0]))
     return zip(*(column[order].tolist() for column in columns), strict=True)
@@ -231,13 +233,13 @@ class _Arrivals(NamedTuple):
     steps: IntArray
 
     @classmethod
-    def of(cls, schedule: StepSchedule, source: int, sends: IntArray, most: int) -> _Arrivals:
+    def of(cls, schedule: StepSchedule, source: int, sends: IntArray, limit: int) -> _Arrivals:
         """Cut the sends of one source, given by step, into at most so many pieces."""
         lower, upper, routes = schedule.lower[sends], schedule.upper[sends], schedule.routes[sends]
         places = np.unique(np.concatenate([[0, schedule.chunks_per_shard], lower, upper]))
         first = np.searchsorted(places, lower)
         counts = np.searchsorted(places, upper) - first
-        if (total := int(counts.sum())) > most:
+        if (total := int(counts.sum())) > limit:
             raise UnsupportedError(
                 f"the sends cut the shard of rank {source} into {len(places) - 1} parts, which takes {total} "
                 f"transfers; expected at most {MAX_TRANSFERS} for all shards: cut shards into fewer chunks"

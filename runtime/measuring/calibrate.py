@@ -10,7 +10,6 @@ import numpy as np
 
 from ...errors import ColloptError, UnsupportedError
 from ...planners import plan
-from ...planners.registry import as_planner
 from ...schedules import Collective
 from ...support.arrays import FloatArray
 from ...support.formatting import count_text, percentage_text
@@ -77,9 +76,7 @@ def _as_fast(topology: Topology, collective: Collective | str | None, rate: floa
     rates = {}
     for name in ALGORITHMS:
         with suppress(ColloptError):
-            candidate = plan(
-                topology, collective, planner=as_planner(name), root=0 if collective.has_one_root else None
-            )
+            candidate = plan(topology, collective, planner=name, root=0 if collective.has_one_root else None)
             if candidate.schedule.pipelined and candidate.algbw >= rate * (1 - TOLERANCE):
                 rates[candidate.planner] = candidate.algbw
     return ", ".join(f"{name} {float(algbw):.4g}" for name, algbw in sorted(rates.items(), key=lambda entry: entry[1]))

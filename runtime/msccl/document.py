@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"[^ =>/\n\r]*")
 class Element(NamedTuple):
     """An XML element without its content."""
 
-    path: tuple[str, ...]  # Tags from the root to this one, of which the first five are kept
+    path: tuple[str, ...]  # Tags from the root to this one, five at most
     line: int  # From 1
     attributes: dict[str, str]
 
@@ -340,7 +340,7 @@ class _Builder:
         match = _INTEGER.match(text)
         value = 0 if match is None else _read_integer(match)
         bits = BITS.get(name, 32)
-        # strtol gives the largest number instead of a larger one, of which the last bits are kept.
+        # strtol gives the largest number instead of a larger one, and the parsers keep its last bits.
         kept: int = (max(-INT64_MAX - 1, min(value, INT64_MAX)) + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
         problem = ""
         if match is None or match.end() < len(text):

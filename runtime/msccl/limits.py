@@ -41,7 +41,7 @@ class RuntimeLimits:
 
 
 FEWER_TREES = "plan with fewer trees, such as by planner 'forestcoll' with trees_per_root=1"
-"""What helps large programs; not every planner takes a number of trees."""
+"""Remedy for large programs; not every planner takes a number of trees."""
 FEWER_CHUNKS = "plan with fewer chunks, such as with chunks=1"  # The same for all-to-alls
 
 A100_SMS = 108
@@ -177,7 +177,7 @@ PLAIN = frozenset({"s", "r", "cpy", "re", "nop"})
 
 ATTRIBUTES = ("proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")
 _LATER_DEFAULTS = (*ATTRIBUTES, "outofplace", "minBytes", "maxBytes")
-"""What the two later runtimes read, and do without a default for: Azure/msccl#26, #37."""
+"""Attributes that the two later runtimes read without a default: Azure/msccl#26, #37."""
 TRANSFER_BYTES = {"Simple": 2**21, "LL": 2**15, "LL128": 576000}
 """Data that one transfer takes, with NCCL's own sizes of buffers on x86, by protocol."""
 PROTOCOLS = tuple(TRANSFER_BYTES)

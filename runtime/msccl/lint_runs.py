@@ -18,11 +18,11 @@ from .document import Document, at
 from .limits import MAX_COUNT, SPELLINGS, UNLIMITED, Dialect, largest_chunk
 
 FIFO_DEPTHS = {"Simple": 2, "LL": 8, "LL128": 8}
-"""Transfers that a connection buffers, by protocol: eight steps of NCCL, of which Simple uses four for each."""
+"""Transfers that a connection buffers, by protocol: eight steps of NCCL, and Simple uses four for each."""
 
 
 class Queue(NamedTuple):
-    """What a connection holds."""
+    """Capacity of a connection."""
 
     transfers: int
     chunks: int  # That one transfer takes; a step that moves more is several
@@ -48,7 +48,7 @@ def check_rounds(document: Document, dialect: Dialect, findings: Findings) -> No
         limit = chunks * largest_chunk(dialect, protocol)
         if dialect.sizes(document.numbers.get("minBytes"), document.numbers.get("maxBytes"))[1] > limit + 1:
             message = (
-                f"calls of more than {limit} bytes hang with {protocol}, of which maxBytes lets more pick the file"
+                f"calls of more than {limit} bytes hang with {protocol}, and maxBytes lets larger ones pick the file"
             )
             findings.add("note", message, at(document.line))
 

@@ -90,7 +90,7 @@ def _json_finding(path: str | os.PathLike[str], dialect: Dialect) -> str:
     """Describe a file that is JSON instead of XML."""
     report = lint_plan(path)
     plan = f"an MSCCL++ plan of {report.summary}" if report.summary else "JSON"
-    remedy = "leave it out" if dialect.is_microsoft else "move it out of the folder, of which all files are opened"
+    remedy = "leave it out" if dialect.is_microsoft else "move it out of the folder, as all files there are opened"
     return f"the file is {plan}, and no MSCCL XML; {remedy}, and look at it with --runtime {RUNTIME}"
 
 

@@ -93,7 +93,7 @@ def _located(plan: ExecutionPlan, place: Place) -> tuple[str, int]:
 
 
 Step = tuple[str, int, int, Operation, tuple[int, int] | None]
-"""Where an operation stands, its rank, its thread block, the operation, and unit and chunks of its pipeline."""
+"""Place of an operation in words, rank, thread block, the operation, and unit and chunks of its pipeline."""
 
 
 def check_execution_plan(plan: ExecutionPlan, where: str) -> None:
@@ -279,7 +279,7 @@ class _Checker:
                 self._fail(f"unit_size is {unit}; expected a multiple of {executor.ALIGNMENT}")
             if (iterations := chunk * count // unit) >= 2**16:
                 self._fail(
-                    f"max_message_size is {self.plan.max_bytes}, of which a pipeline makes {iterations} slices; "
+                    f"max_message_size is {self.plan.max_bytes}; a pipeline makes {iterations} slices of it, "
                     "expected fewer than 65536"
                 )
 

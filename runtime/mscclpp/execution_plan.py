@@ -29,7 +29,7 @@ CHANNEL_TYPES: tuple[ChannelType, ...] = ("memory", "port")
 """Types of channels with two ends."""
 
 Signal = tuple[str, int, int]
-"""What thread blocks wait for: ("memory" or "port", rank, position of a channel) or ("semaphore", rank, number)."""
+"""A resource to wait for: ("memory" or "port", rank, position of a channel) or ("semaphore", rank, number)."""
 
 
 @dataclass(frozen=True, slots=True)

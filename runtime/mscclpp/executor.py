@@ -1,4 +1,4 @@
-"""The MSCCL++ executor: what it can hold, the versions that load plan files, and the operations of these."""
+"""The MSCCL++ executor: its limits, its versions and their operations."""
 
 from collections.abc import Mapping
 

@@ -41,7 +41,7 @@ STORES = (
 STEPS = (16, 12, 10, 8, 6, 5, 4, 3, 2, 1)
 """Steps of a thread block to try, most first: fewer steps make more thread blocks that have to wait for each other."""
 MAX_MERGE_ATTEMPTS = 2
-"""Ways to lower replicas of which thread blocks are merged: each takes as long as a file of so many replicas."""
+"""Attempts to lower replicas with merged thread blocks: each takes as long as a file of so many replicas."""
 
 
 @collector_paused()

@@ -23,7 +23,7 @@ Cell = tuple[int, Buffer, int]
 
 @dataclass(frozen=True)
 class Transfers:
-    """Where each receive gets its data, and which credits and acknowledgements it returns."""
+    """Arrival, credit and acknowledgement of each receive."""
 
     arrivals: dict[int, Place]  # Of each receive, by its number in the order
     credits: set[int]  # receives that send a credit

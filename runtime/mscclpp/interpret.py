@@ -155,7 +155,7 @@ class _Machine:
         return f"port channel {number} of rank {rank}"
 
     def _refuse_race(self, race: Race) -> NoReturn:
-        """Name the two accesses of which the later one does not know the earlier one."""
+        """Name two accesses without an order."""
         place = self.encoder.places[race.place]
         if race.earlier < 0:
             raise ProgramError(

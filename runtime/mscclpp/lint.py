@@ -118,7 +118,7 @@ def _report(
     place = "in place" if plan.in_place else "out of place"
     multiple = plan.smallest_message
     low, high = max(plan.min_bytes, multiple), min(plan.max_bytes, plan.largest_message)
-    # In 0.8.0 whoever selects a plan compares its largest size by "less than" (nccl.cu, line 623).
+    # In 0.8.0 the selector of a plan compares its largest size by "less than" (nccl.cu, line 623).
     window = Window(
         plan.collective.nccl_name, plan.num_ranks, plan.in_place, low, high + (version != executor.VERSIONS[0])
     )

@@ -1,4 +1,4 @@
-"""What MSCCL++'s loader makes of a plan file: a model of ``execution_plan.cc``, whose lines are those of 0.9.0.
+"""Model of MSCCL++'s loader of plan files (``execution_plan.cc``), with the line numbers of 0.9.0.
 
 It reads the keys that it knows by the rules of nlohmann's JSON: numbers are cut to whole ones, null is an empty list,
 a wrong type is an error, and a missing key is mostly undefined behavior, which counts as refused.

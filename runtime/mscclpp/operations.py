@@ -32,7 +32,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*executor.SIGNALLING, *executor.WAITING), _CHANNELS),
     **dict.fromkeys(executor.SEMAPHORE_OPERATIONS, ("semaphore_ids",)),
 }
-"""Fields of each operation, all of which it must have; ``glres`` may also have ``reduce_op``."""
+"""Fields that each operation must have; ``glres`` may also have ``reduce_op``."""
 
 
 class PlanError(FileFormatError):
@@ -172,7 +172,7 @@ class OperationReader:
         )
 
     def _switch_operation(self, name: str, entry: Mapping[str, Any], where: str) -> Operation:
-        """Read a ``glres`` or ``gstore``, of which the executor looks at the first source and target only."""
+        """Read a ``glres`` or ``gstore``; the executor looks at the first source and target only."""
         kind = self.fields.channel_type(entry["channel_type"], where, ("switch",))
         if (operator := entry.get("reduce_op", "sum")) != "sum":
             self.fields.fail(f"{where} has reduce_op {shown(operator)}, but the executor's glres always sums")

@@ -30,7 +30,7 @@ class Unfinished(NamedTuple):
 
 
 class RunOrder:
-    """What is ordered in a run of some turns, and their accesses to memory."""
+    """Order of the events of a run, and their accesses to memory."""
 
     def __init__(self, code: Code, turns: SmallArray, initial: IntArray) -> None:
         events = Events.of(code, turns, initial)

@@ -1,7 +1,7 @@
 """Strict reader of MSCCL++ execution plans: every field of its type and within its limits, every index resolved.
 
-The executor's loader ignores unknown keys and does not check indices.  Here an unknown key is refused too, because
-whoever wrote it meant something by it.
+The executor's loader ignores unknown keys and does not check indices.  Here an unknown key is refused too: its author
+meant something by it.
 """
 
 import json

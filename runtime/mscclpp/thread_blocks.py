@@ -243,7 +243,7 @@ class RankWriter:
             block.work(Operation("re", sources=sources, targets=(target,)))
 
     def _place(self, end: ChunkRange | None, step: Instruction) -> Place:
-        """Where a step reads or writes on this rank."""
+        """Place that a step reads or writes on this rank."""
         assert end is not None  # The checks know which kinds have which ends.
         return Place(self.rank, end.buffer, end.start, step.count)
 

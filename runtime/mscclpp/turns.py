@@ -372,6 +372,6 @@ def _meet(events: Events, block: int, step: int) -> None:
 
 @kernel
 def _give(events: Events, number: int, token: int) -> None:
-    """Let whoever takes the next signal of a resource know of an event."""
+    """Attach an event to the next signal of a resource."""
     if number >= 0:
         push(events.tokens, number, token)

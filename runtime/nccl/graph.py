@@ -25,7 +25,7 @@ __all__ = ["PATH_TYPES", "export_nccl_graph"]
 
 RING_GRAPH, RING_PATTERN = "0", "4"
 PATH_TYPES = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
-"""What NCCL calls ways between two devices, the best first."""
+"""NCCL's names of ways between two devices, the best first."""
 
 
 def export_nccl_graph(

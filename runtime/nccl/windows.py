@@ -78,7 +78,7 @@ def lint_family(
     Parameters
     ----------
     paths : iterable of paths
-        Files, and folders, of which all files are checked.
+        Files, and folders whose files are all checked.
     runtime : {"msccl", "msccl-executor-nccl", "rccl", "mscclpp"}
         Runtime that loads them; "mscclpp" takes MSCCL++ plans, the others MSCCL XML.
     version, max_thread_blocks, gpus_per_box : str, int or None

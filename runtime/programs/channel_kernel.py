@@ -30,6 +30,7 @@ def chosen_channels(
     begin = 0
     while begin < len(order):
         sender, receiver = senders[order[begin]], receivers[order[begin]]
+        # Transfers of the next connection, and the channels that their copies share
         end = begin
         own[:] = False
         chunks[:] = 0
@@ -43,6 +44,7 @@ def chosen_channels(
                 chunks[shared] += sizes[transfer]
                 steps[shared] += 1
             end += 1
+        # Open as many channels as the connection needs, past those that are full at one of its ends.
         width = min(end - begin, max(channels, -(-(end - begin) // max_steps)))
         left, channel = width - own.sum(), 0
         while left > 0:
@@ -52,6 +54,7 @@ def chosen_channels(
                 receives[receiver, channel] += 1
                 left -= 1
             channel += 1
+        # Give each other transfer to the channel that has moved least so far.
         mine = np.flatnonzero(own)
         for transfer in order[begin:end]:
             if common[transfer] >= 0:

@@ -122,7 +122,7 @@ class Program:
 
     @cached_property
     def layout(self) -> Layout:
-        """Where each chunk of the collective stands on each rank."""
+        """Position of each chunk of the collective on each rank."""
         return Layout.of(self.collective, self.num_ranks, self.chunks_per_loop, self.shards)
 
     @property

@@ -134,7 +134,7 @@ KIND_NAMES: dict[int, str] = {kind.value: kind.name for kind in NodeKind}
 
 
 class TraceMessage(NamedTuple):
-    """What a node sends or receives."""
+    """Message of a node that sends or receives."""
 
     sender: int
     receiver: int

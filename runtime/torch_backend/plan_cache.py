@@ -12,10 +12,10 @@ import numpy as np
 
 from ...errors import ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from ...planners import Plan, load_plan, plan
-from ...planners.failures.folder import INDEX, PlanFolder
-from ...planners.patterns.fast import boxes_of, nic_rates
-from ...planners.patterns.fixed_pattern import Hops
+from ...planners.literature.fast import boxes_of, nic_rates
+from ...planners.literature.fixed_pattern import Hops
 from ...planners.trees.problem import check_reachable, tree_problem
+from ...planners.what_if.folder import INDEX, PlanFolder
 from ...schedules import ALLGATHER, Collective
 from ...topologies import Topology, read_topology
 from ...topologies.network.failures import Failure

@@ -14,7 +14,6 @@ from collopt.runtime.msccl.document import Block, Document
 from collopt.runtime.msccl.limits import dialect_of
 
 AT_ONCE = "note: loading it allocates 2097152 bytes"
-LATER = f"expected one of {', '.join((*dialect_of(AZURE).collectives, *dialect_of(AZURE).other_collectives))}"
 HEADERS: list[tuple[str, Document, Found]] = [
     (AZURE, document(), []),
     (AZURE, document(proto="LL129"), ["rejected: proto is 'LL129'"]),
@@ -154,7 +153,6 @@ def several(count: int) -> Document:
     return alone(*(block(step(), number=number) for number in range(count)))
 
 
-COMPILED = "; it can be compiled with MSCCL_MAX_NUM_STEPS for more"
 BLOCKS: list[tuple[str, Document, Found]] = [
     (AZURE, alone(block(step())), []),
     (AZURE, several(7), []),

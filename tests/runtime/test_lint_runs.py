@@ -106,9 +106,6 @@ def rooted(coll: str, *sizes: tuple[int, int], ends: tuple[tuple[int, int], ...]
     return document(*gpus, coll=coll)
 
 
-TOO_MANY = "ranks are too many to interpret, so data is not checked"
-
-
 @pytest.mark.parametrize(
     ("made", "shards", "found"),
     [
@@ -174,9 +171,6 @@ def waiting(**changes: object) -> Document:
     return document(gpu(block(step(), step(number=1, wait_block=0))), **{"proto": "LL", **changes})  # type: ignore[arg-type]
 
 
-HANGS = "calls of more than {} bytes hang with {}, of which maxBytes lets more pick the file"
-
-
 @pytest.mark.parametrize(
     ("made", "found"),
     [
@@ -200,9 +194,6 @@ def test_rounds_are_counted_in_16_bits(made: Document, found: Found) -> None:
 def line(*sends: int, **changes: str) -> Document:
     """A file in which each rank sends to the next of these."""
     return document(*(gpu(block(send=send), number=rank) for rank, send in enumerate(sends)), **changes)  # type: ignore[arg-type]
-
-
-SIMPLE = "a broadcast with proto Simple hangs over a network, where kernel and proxy disagree on steps"
 
 
 @pytest.mark.parametrize(
