@@ -5,7 +5,7 @@ COPY . .
 RUN pip install --no-cache-dir build==1.3.0 && python -m build --wheel --outdir /dist
 
 FROM python:3.13-slim
-# Kernels are compiled while the image is built, into a folder that every user of it can read.
+# Kernels are compiled while the image is built, into a folder that every user of it can read and write, as numba requires.
 ENV NUMBA_CACHE_DIR=/var/cache/collopt PYTHONDONTWRITEBYTECODE=1
 COPY constraints.txt /tmp/constraints.txt
 RUN --mount=from=build,source=/dist,target=/dist \
@@ -13,6 +13,6 @@ RUN --mount=from=build,source=/dist,target=/dist \
     && useradd --create-home collopt && install -d -o collopt "$NUMBA_CACHE_DIR"
 USER collopt
 WORKDIR /home/collopt
-RUN collopt doctor --compile
+RUN collopt doctor --compile && chmod -R a+rwX "$NUMBA_CACHE_DIR"
 ENTRYPOINT ["collopt"]
 CMD ["--help"]

@@ -5,8 +5,8 @@ The names below are the stable ones.  Each is looked up on first use, so ``impor
 Examples
 --------
 >>> import collopt
->>> topology = collopt.topologies.dgx_a100(boxes=2)
->>> plan = collopt.plan(topology, "allgather")
+>>> network = collopt.topology("dgx-a100", boxes=2)
+>>> plan = collopt.plan(network, "allgather")
 >>> plan.verify()
 >>> float(plan.algbw).__round__(2), plan.gap
 (346.67, Fraction(0, 1))
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     )
     from .schedules import Bound, Forest, SizeBound
     from .solvers import Algorithm, ExactAnswer, HighsOptions, Interval, Session, Solution, solve
-    from .topologies import Topology, read_topology, write_topology
+    from .topologies import Topology, read_topology, topology, write_topology
 
 __all__ = ["__version__", "errors", "formulations", "planners", "report", "runtime", "schedules", "solvers"]
 __all__ += ["topologies"]
-__all__ += ["Blocks", "Bound", "Forest", "SizeBound", "Topology", "read_topology", "write_topology"]
+__all__ += ["Blocks", "Bound", "Forest", "SizeBound", "Topology", "read_topology", "topology", "write_topology"]
 __all__ += ["Plan", "bound", "bound_sizes", "compare", "find_topologies", "load_plan", "plan", "scan_trees_per_root"]
 __all__ += ["schedule_all_to_allv", "sensitivity"]
 __all__ += ["Algorithm", "ExactAnswer", "HighsOptions", "Interval", "Session", "Solution", "solve"]
@@ -48,7 +48,7 @@ _NAMES = {
     "schedule_all_to_allv sensitivity",
     "schedules": "Bound Forest SizeBound",
     "solvers": "Algorithm ExactAnswer HighsOptions Interval Session Solution solve",
-    "topologies": "Topology read_topology write_topology",
+    "topologies": "Topology read_topology topology write_topology",
 }
 _LAYER_OF = {name: layer for layer, names in _NAMES.items() for name in names.split()}
 

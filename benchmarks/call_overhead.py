@@ -13,7 +13,6 @@ from functools import partial
 from statistics import median
 
 from collopt import plan
-from collopt.planners.registry import as_planner
 from collopt.runtime import execute
 from collopt.runtime.execution.local_ranks import run_ranks
 from collopt.topologies import ring
@@ -52,7 +51,7 @@ def measure_on_rank(rank: int, folder: str) -> list[tuple[str, int, str, float, 
     rows = []
     for name in COLLECTIVES:
         for planner in PLANNERS:
-            made = plan(ring(RANKS, bandwidth=25), name, planner=as_planner(planner))
+            made = plan(ring(RANKS, bandwidth=25), name, planner=planner)
             for size in SIZES:
                 whole, shard = torch.zeros(size // 4), torch.zeros(size // 4 // RANKS)
                 output, given, own = {

@@ -1,31 +1,39 @@
-"""Numba kernels, compiled on first use and cached in files that may be broken, full or read-only.
+"""Kernels: loops over arrays that Python runs where there is little to do, and numba compiles where there is much.
 
-Numba ends a program for each of these: an empty file of its cache is an `EOFError`, a folder that cannot be written a
-`RuntimeError` when the module is imported.  Here a kernel is compiled instead, and `cache_problems` says why, as does a
-warning, once.  A cache that was filled before, such as in an image, is used where it cannot be written.
+Compiling a kernel takes seconds, and numba itself most of one to import; Python is slower by a factor of 100, which a
+small network never notices.  So each call from outside decides for its whole call tree.  Python runs it until a process
+has spent `LOAD_S` in kernels; from then on those that numba's cache holds are loaded, and others are compiled once they
+have taken, or are expected to take, `COMPILE_S`.  ``NUMBA_DISABLE_JIT=1`` leaves all to Python, and
+``COLLOPT_KERNELS=compiled`` nothing.
+
+Both forms return the same: kernels stay within int64 or wrap around like numba does, and numbers that leave Python's
+form lose the types of numpy.  The cache is numba's own, in the folder that NUMBA_CACHE_DIR names or beside the modules.
+A file of it that cannot be read or written costs time and one warning.
 """
 
-import errno
-import fcntl
+import functools
 import logging
+import math
 import os
-import pickle
 import time
-import zlib
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import Any, TypeVar
 
-import numba
-from numba.core import caching, serialize
+import numpy as np
 
-from .misses import report_miss
-from .writing import finished_before_signals
+Function = TypeVar("Function", bound=Callable[..., Any])
+Work = Callable[..., float]
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+LOAD_S = 1.0  # in all kernels of a process, after which it gains from numba's cache
+LOAD_ONE_S = 0.05  # in one kernel, likewise
+COMPILE_S = 4.0  # in one kernel, which takes about as long to compile with all that it calls
+STEP_S = 1e-6  # that Python takes for a step, the unit of `Work`
 
-MAX_WAIT_S = 60.0  # for a kernel that another process compiles, which takes some seconds
-POLL_S = 0.02
+FORMS = ("auto", "python", "compiled")
 
 _log = logging.getLogger("collopt.support.kernels")
 
@@ -33,160 +41,289 @@ cache_problems: dict[str, str] = {}
 """What was wrong with the cache in this process, by kind of problem."""
 
 
-def kernel(function: Kernel) -> Kernel:
-    """Compile a function when it is called first, without the interpreter's lock, and cache it where possible."""
-    njit: Any = numba.njit  # Its stubs lack an option: no entry points for C, which nobody calls
-    compiled = njit(nogil=True, no_cfunc_wrapper=True)(function)
-    compiled.get_call_template = _once_for_constants(compiled.get_call_template)
+@dataclass
+class _Process:
+    """What holds for all kernels of a process."""
+
+    form: str
+    python_s: float = 0.0  # in kernels that Python ran
+    compile_s: float = 0.0
+
+
+_disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+_process = _Process(form if (form := os.environ.get("COLLOPT_KERNELS", "auto")) in FORMS else "auto")
+
+
+def kernel(function: Function) -> Function:
+    """Make a function on arrays a kernel, whose work is as large as its arrays."""
+    return _Kernel(function, _entries)  # type: ignore[return-value]
+
+
+def runtime_kernel(function: Function) -> Function:
+    """Make a function a kernel that is compiled from its first call on, since jobs wait for each of its calls."""
+    return _Kernel(function, lambda *_: math.inf)  # type: ignore[return-value]
+
+
+def kernel_with(work: Work) -> Callable[[Function], Function]:
+    """Make a function a kernel, and tell how many steps its arguments take: simple statements, within a factor of 3."""
+
+    def decorate(function: Function) -> Function:
+        return _Kernel(function, work)  # type: ignore[return-value]
+
+    return decorate
+
+
+@contextmanager
+def kernels_in(form: str) -> Iterator[None]:
+    """Run all kernels in one of the `FORMS` within the context."""
+    before, _process.form = _process.form, form
     try:
-        # What `cache=True` does, with numba's own class.
-        compiled._cache = _Cache(function)  # type: ignore[no-untyped-call]
+        yield
+    finally:
+        _process.form = before
+
+
+def is_ready(function: Callable[..., Any]) -> bool:
+    """Whether a kernel was compiled before, so that its first call takes no longer than loading it."""
+    assert isinstance(function, _Kernel)
+    return _process.form != "python" and not _disabled and (function.loaded is not None or function.is_cached)
+
+
+def cache_folder(function: Callable[..., Any]) -> Path | None:
+    """Return the folder in which numba caches a kernel, or None if it cannot."""
+    assert isinstance(function, _Kernel)
+    path = None if _disabled else function.compiled.stats.cache_path
+    return None if path is None else Path(path)
+
+
+def _entries(*arguments: Any) -> int:
+    """Count the entries of all arrays among the arguments, also those in tuples."""
+    return sum(each.size if isinstance(each, np.ndarray) else _entries(*each) for each in arguments if _has_more(each))
+
+
+def _has_more(argument: object) -> bool:
+    return isinstance(argument, np.ndarray | tuple)
+
+
+class _Kernel:
+    """The two forms of a kernel, each made when it is called first."""
+
+    def __init__(self, function: Callable[..., Any], work: Work) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self._work = function, work
+        self.loaded: Callable[..., Any] | None = None
+        self._python_s = 0.0
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.loaded is not None and _process.form != "python":
+            return self.loaded(*arguments)
+        if self._is_worth_compiling(arguments):
+            self.loaded = self.compiled
+            return self.loaded(*arguments)
+        begin = time.thread_time()
+        try:
+            # Hashes wrap around, as compiled ones do silently.
+            with np.errstate(over="ignore"):
+                return _without_numpy_types(self.python(*arguments))
+        finally:
+            spent = time.thread_time() - begin
+            self._python_s += spent
+            _process.python_s += spent
+
+    def _is_worth_compiling(self, arguments: tuple[Any, ...]) -> bool:
+        if _disabled or _process.form != "auto":
+            return not _disabled and _process.form == "compiled"
+        expected = self._work(*arguments) * STEP_S
+        own = self._python_s + expected
+        if own > COMPILE_S:
+            return True
+        return own > LOAD_ONE_S and _process.python_s + expected > LOAD_S and self.is_cached
+
+    @property
+    def python(self) -> Callable[..., Any]:
+        """The function, which calls other kernels as functions."""
+        return _namespace(self.function, "python")[self.function.__name__]  # type: ignore[no-any-return]
+
+    @property
+    def compiled(self) -> Any:
+        """Numba's dispatcher, which calls those of other kernels."""
+        return _namespace(self.function, "compiled")[self.function.__name__]
+
+    @functools.cached_property
+    def is_cached(self) -> bool:
+        """Whether numba's cache holds it, as far as the names of its files tell without numba."""
+        source = Path(self.function.__code__.co_filename)
+        name = f"{source.stem}.{self.function.__qualname__}-*.nbi"
+        if root := os.environ.get("NUMBA_CACHE_DIR"):
+            folder, pattern = Path(root), f"{source.parent.name}_*/{name}"
+        else:
+            folder, pattern = source.parent / "__pycache__", name
+        with suppress(OSError):
+            changed = source.stat().st_mtime
+            # Numba does not read a folder that it cannot write.
+            return any(
+                index.stat().st_mtime >= changed and os.access(index.parent, os.W_OK) for index in folder.glob(pattern)
+            )
+        return False
+
+
+_namespaces: dict[tuple[int, str], tuple[dict[str, Any], dict[str, Any]]] = {}
+"""By module and form: its names, and the same with kernels in that form."""
+
+
+def _namespace(function: Callable[..., Any], form: str) -> dict[str, Any]:
+    """Return the names of a function's module, kernels in one form, for that form of the module's own kernels."""
+    names: dict[str, Any] = function.__globals__
+    if (id(names), form) not in _namespaces:
+        linked = dict(names)
+        own = {name: value for name, value in names.items() if isinstance(value, _Kernel)}
+        for name, value in own.items():
+            if value.function.__globals__ is names:
+                linked[name] = (
+                    _compiled(value.function, linked) if form == "compiled" else _copy(value.function, linked)
+                )
+            else:
+                linked[name] = getattr(value, form)
+        _namespaces[id(names), form] = names, linked
+    return _namespaces[id(names), form][1]
+
+
+def _copy(function: Callable[..., Any], names: dict[str, Any]) -> FunctionType:
+    """Copy a function, with other globals."""
+    assert isinstance(function, FunctionType)
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(copy, function)
+    del copy.__wrapped__  # type: ignore[attr-defined]
+    return copy
+
+
+def _without_numpy_types(result: Any) -> Any:
+    """Return numbers as Python's, as numba does."""
+    if isinstance(result, tuple):
+        parts = map(_without_numpy_types, result)
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return result.item() if isinstance(result, np.generic) and not isinstance(result, np.void) else result
+
+
+def _compiled(function: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """Let numba compile a function when it is called first, without the interpreter's lock, and cache it if it can."""
+    # No entry points for C, which nobody calls.
+    njit = functools.partial(_numba().njit, nogil=True, no_cfunc_wrapper=True)
+    copy = _copy(function, names)
+    try:
+        dispatcher = njit(cache=True)(copy)
     except RuntimeError:
-        _tell(
+        _warn(
             "nowhere",
             "neither the package's folder nor that of the user's caches can be written, so each process compiles its "
             "kernels again, which takes up to a minute; set NUMBA_CACHE_DIR to a folder that can be written",
         )
-    return compiled  # type: ignore[no-any-return]
+        dispatcher = njit()(copy)
+    else:
+        dispatcher._cache = _ForgivingCache(dispatcher._cache)
+    resolve = dispatcher.get_call_template
+    unliteral = _numba().types.unliteral
+    # Kernels that call this one with constants share what is compiled for its other calls.
+    dispatcher.get_call_template = lambda arguments, named: resolve(
+        tuple(map(unliteral, arguments)), {name: unliteral(value) for name, value in named.items()}
+    )
+    return dispatcher
 
 
-def _once_for_constants(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """Let kernels that call another one with constants share what is compiled for its other calls."""
+@functools.cache
+def _numba() -> Any:
+    """Import numba, and notice from then on what it compiles."""
+    import numba
+    from numba.core import event
 
-    def resolve_types(arguments: Iterable[Any], named: Mapping[str, Any]) -> Any:
-        unliteral: Any = numba.types.unliteral
-        return resolve(
-            tuple(unliteral(each) for each in arguments), {name: unliteral(each) for name, each in named.items()}
-        )
+    class Listener(event.Listener):
+        """Adds up the time of compiling; kernels are compiled while those that call them are."""
 
-    return resolve_types
+        depth, begin = 0, 0.0
+
+        def on_start(self, _: object) -> None:
+            if not self.depth:
+                self.begin = time.perf_counter()
+                while _on_compiling:
+                    _on_compiling.pop()()
+            self.depth += 1
+
+        def on_end(self, _: object) -> None:
+            self.depth -= 1
+            if not self.depth:
+                _process.compile_s += time.perf_counter() - self.begin
+
+    event.register("numba:compile", Listener())  # type: ignore[no-untyped-call]
+    return numba
 
 
-def _tell(kind: str, problem: str) -> None:
+class _ForgivingCache:
+    """Numba's cache of a kernel, of which no fault ends the program: the kernel is compiled instead."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Load a compiled kernel, or None."""
+        try:
+            return self._cache.load_overload(signature, context)
+        except Exception as error:  # noqa: BLE001 - unpickling broken files raises anything
+            _warn("broken", f"a kernel in {self.cache_path} is broken ({_described(error)}); compiling it again")
+            with suppress(OSError):
+                self._cache.flush()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Save a compiled kernel if that is possible."""
+        try:
+            self._cache.save_overload(signature, data)
+        except Exception as error:  # noqa: BLE001 - as above
+            _warn(
+                "unwritable",
+                f"kernels cannot be cached in {self.cache_path} ({_described(error)}), so each process compiles them "
+                "again; free some space, or set NUMBA_CACHE_DIR to another folder",
+            )
+
+
+def _warn(kind: str, problem: str) -> None:
     if kind not in cache_problems:
         cache_problems[kind] = problem
         _log.warning("%s", problem)
 
 
-# Older versions of numba have these names with an underscore.
-_FOLDERS = {each.__name__.lstrip("_"): each for each in caching.CompileResultCacheImpl._locator_classes}
-_Given: Any = _FOLDERS["UserProvidedCacheLocator"]
-_InTree: Any = _FOLDERS["InTreeCacheLocator"]
-
-
-class _ReadableFolder:
-    """Makes a locator of numba's content with a folder that is there, if it cannot be written."""
-
-    def ensure_cache_path(self) -> None:
-        """Raise OSError if the folder can be neither written nor read."""
-        try:
-            super().ensure_cache_path()  # type: ignore[misc]
-        except OSError:
-            os.scandir(self.get_cache_path()).close()  # type: ignore[attr-defined]
-
-
-class _GivenFolder(_ReadableFolder, _Given):  # type: ignore[misc]
-    """The folder of NUMBA_CACHE_DIR."""
-
-
-class _FilledFolder(_ReadableFolder, _InTree):  # type: ignore[misc]
-    """The package's own folder, which may have been filled by someone else."""
-
-
-class _Files(caching.CompileResultCacheImpl):
-    """Where a kernel's files are, and a checksum of what is in them: damaged machine code would end the process."""
-
-    _locator_classes = [_GivenFolder, *caching.CompileResultCacheImpl._locator_classes, _FilledFolder]  # noqa: RUF012
-
-    def reduce(self, data: Any) -> tuple[int, bytes]:
-        """Return what is written to a file."""
-        content = serialize.dumps(super().reduce(data))  # type: ignore[no-untyped-call]
-        return zlib.crc32(content), content
-
-    def rebuild(self, target_context: Any, payload: Any) -> Any:
-        """Return a compiled kernel, or raise ValueError if its file is not as it was written."""
-        checksum, content = payload
-        if zlib.crc32(content) != checksum:
-            raise ValueError("its checksum differs")
-        return super().rebuild(target_context, pickle.loads(content))  # type: ignore[no-untyped-call]  # noqa: S301 - as numba does
-
-
-class _Cache(caching.FunctionCache):
-    """Numba's cache of a function, of which no fault ends the program.
-
-    Between a miss and the kernel that is saved, a lock of the operating system makes other processes wait, so that of
-    the ranks of a job that start together one compiles.
-    """
-
-    _impl_class = _Files
-    _lock: BinaryIO | None = None
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load a compiled kernel, or None; a broken file is written again."""
-        self._release()
-        found = self._loaded(sig, target_context)
-        if found is None and self._acquire():
-            found = self._loaded(sig, target_context)
-        if found is None:
-            report_miss()
-        else:
-            self._release()
-        return found
-
-    def _loaded(self, sig: Any, target_context: Any) -> Any:
-        found = None
-        try:
-            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except Exception as error:  # noqa: BLE001 - unpickling broken files raises anything
-            _tell(
-                "broken", f"a cache file of kernels in {self.cache_path} is broken ({_described(error)}); replacing it"
-            )
-            with suppress(OSError):
-                self.flush()  # type: ignore[no-untyped-call]
-        return found
-
-    def _acquire(self) -> bool:
-        """Lock the kernel, and return whether another process had it; one that is stopped is not waited for."""
-        end = time.monotonic() + MAX_WAIT_S
-        with suppress(OSError):
-            self._impl.locator.ensure_cache_path()
-            self._lock = open(f"{self.cache_path}/{self._impl.filename_base}.lock", "wb")  # noqa: PTH123, SIM115
-            waited = False
-            while time.monotonic() < end:
-                try:
-                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    waited = True
-                    time.sleep(POLL_S)
-                else:
-                    return waited
-        return False
-
-    def _release(self) -> None:
-        """Unlock the kernel, in forked processes too; the end of the process does so as well."""
-        if self._lock is not None:
-            with suppress(OSError):
-                fcntl.flock(self._lock, fcntl.LOCK_UN)
-            self._lock.close()
-            self._lock = None
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Save a compiled kernel if that is possible."""
-        try:
-            with finished_before_signals():
-                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-        except Exception as error:  # noqa: BLE001 - as above
-            self.disable()  # type: ignore[no-untyped-call]
-            is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-            _tell(
-                "unwritable",
-                f"kernels cannot be cached in {self.cache_path} ({_described(error)}), so each process compiles them "
-                f"again; {'free some space' if is_full else 'delete that folder'}, or set NUMBA_CACHE_DIR to another",
-            )
-        finally:
-            self._release()
-
-
 def _described(error: Exception) -> str:
     text = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
     return text.rstrip(": ")
+
+
+_on_compiling: list[Callable[[], object]] = []
+
+
+@contextmanager
+def on_compiling(listener: Callable[[], object]) -> Iterator[None]:
+    """Call a function before the first kernel that is compiled within the context."""
+    _on_compiling.append(listener)
+    try:
+        yield
+    finally:
+        if listener in _on_compiling:
+            _on_compiling.remove(listener)
+
+
+@dataclass
+class CompileTime:
+    """Wall time of compiling kernels; 0 until the context of `timed_compilation` ends."""
+
+    seconds: float = 0.0
+
+
+@contextmanager
+def timed_compilation() -> Iterator[CompileTime]:
+    """Time the kernels that are compiled within the context, in this thread or others."""
+    compilation, before = CompileTime(), _process.compile_s
+    yield compilation
+    compilation.seconds = _process.compile_s - before

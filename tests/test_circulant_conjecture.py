@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collopt.planners.bfb import bfb
+from collopt.planners.direct_connect import bfb
 from collopt.topologies import DirectGraph
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

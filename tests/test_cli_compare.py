@@ -9,7 +9,7 @@ import pytest
 import collopt
 from cli_calls import call, netfile, refusal, uneven_torus
 from collopt.planners import PLANNERS
-from collopt.planners.analysis.compare import BOUNDS
+from collopt.planners.what_if.compare import BOUNDS
 from collopt.topologies import SwitchLimits, Topology
 
 A100 = ("dgx-a100", "--boxes", 2, "allgather")
@@ -111,7 +111,7 @@ def test_planners_of_other_collectives_are_in_one_line(capsys: pytest.CaptureFix
     answer = call(capsys, "compare", *A100)
     reasons = [line for line in answer.out.splitlines() if line.startswith(("  plan ", "  not for "))]
     assert [line.split("  ")[1] for line in reasons if line.startswith("  not for ")] == ["not for allgather"]
-    assert "strength, allreduce-lp" in reasons[-1]
+    assert "allreduce-lp, collnet" in reasons[-1]
     assert any("steiner        no switch of dgx-a100-2boxes multicasts" in line for line in reasons)
 
 

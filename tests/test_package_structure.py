@@ -230,8 +230,8 @@ SPELLING = {
     "schedules.steps.allreduce": 1,  # texts about halves of an allreduce, and of flows
     "schedules.steps.flow": 2,
     "schedules.steps.step_schedule": 2,
-    "planners.finder.candidate": 2,
-    "planners.finder.find": 2,  # the name of a flag, and of a stage
+    "planners.direct_connect.candidate": 2,
+    "planners.direct_connect.find": 2,  # the name of a flag, and of a stage
     "runtime.msccl.limits": 1,  # the name that MSCCL gives it
     "cli.commands.find": 3,  # headers of columns
 }

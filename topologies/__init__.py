@@ -44,7 +44,7 @@ from .direct_connect.optimal_broadcasts import (
     moore_steps,
     undirected_moore_steps,
 )
-from .files import read_topology, write_topology
+from .files import read_topology, topology, write_topology
 from .importing.formats import read_box
 from .importing.read import compose
 from .network.direct_graph import Adjacency, DirectGraph
@@ -83,7 +83,7 @@ from .symmetry.isomorphism import automorphisms, isomorphism, reverse_symmetry
 
 __all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
 __all__ += ["LINKS_ONLY", "RuntimeCosts", "guessed_costs", "reached_network"]
-__all__ += ["link_classes", "read_topology", "symmetries", "write_topology"]
+__all__ += ["link_classes", "read_topology", "symmetries", "topology", "write_topology"]
 __all__ += ["Failure", "FailureCase", "Fault", "Scaling", "failure_cases", "scaled_links"]
 __all__ += ["CatalogueEntry", "build", "catalogue"]
 __all__ += ["Box", "Nic", "compose", "read_box"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Union, Unpack
 from ..errors import TopologyError, UnsupportedError
 from ..support.validation import hint, shown
 from ..support.writing import write_whole
-from .builders import BUILDERS, build, find_entry
+from .builders import BUILDERS, build, catalogue, find_entry
 from .importing.read import ImportOptions, import_network
 from .network.topology import Topology, as_topology
 from .network.topology_json import topology_to_json
@@ -65,29 +65,58 @@ NetworkLike = Union[Topology, "nx.Graph", str, os.PathLike[str]]
 """What functions take for a network: strings are names of the catalogue, or else paths."""
 
 
-def as_network(given: object, options: Mapping[str, Any], of: Callable[..., object]) -> Topology:
-    """Return the topology that an argument of the function `of` means, given the options that are not `of`'s own.
+def topology(network: NetworkLike, **options: Any) -> Topology:
+    """Return the topology that a catalogue name, a file or a networkx graph describes; a topology stays as it is.
 
-    They are the builder's or the file's; a topology and a graph have none.
+    Raises `TopologyError` for an unknown name, or an option that the builder or the file does not have; as
+    `read_topology` for files.
+
+    Parameters
+    ----------
+    network : str, path, networkx.Graph or Topology
+        A name of the catalogue, such as ``"dgx-a100"``, or else the path of a file.
+    **options
+        Of the named network, as for `collopt.topologies.build`, or of the file, as for `read_topology`.
+
+    Examples
+    --------
+    >>> topology("dgx-a100", boxes=2)
+    <Topology 'dgx-a100-2': 16 ranks, 160 links>
     """
-    if isinstance(given, os.PathLike) or (isinstance(given, str) and names_file(given)):
-        return read_topology(given, **options)
-    if isinstance(given, str):
-        return build(find_entry(given, ", or the path of a file").name, **options)
+    if isinstance(network, os.PathLike) or (isinstance(network, str) and names_file(network)):
+        return read_topology(network, **options)
+    if isinstance(network, str):
+        return build(find_entry(network, ", or the path of a file").name, **options)
     for option in options:
-        known = inspect.signature(of).parameters
-        raise UnsupportedError(
-            f"there is no option {shown(option)}{hint(option, known)}; those of a network go with its name, such as "
-            "plan('dgx-a100', 'allgather', boxes=2)"
-        )
-    if isinstance(given, Topology):
-        return given
-    if hasattr(given, "nodes") and hasattr(given, "edges"):
-        return Topology.from_networkx(given)
+        raise UnsupportedError(f"there is no option {shown(option)} of {shown(network)}; only names and files have any")
+    if isinstance(network, Topology):
+        return network
+    if hasattr(network, "nodes") and hasattr(network, "edges"):
+        return Topology.from_networkx(network)
     raise UnsupportedError(
-        f"the topology is {shown(given)}; expected one such as collopt.topologies.ring(4), a networkx graph, a name "
+        f"the topology is {shown(network)}; expected one such as collopt.topologies.ring(4), a networkx graph, a name "
         "such as 'dgx-a100', or a path"
     )
+
+
+def refuse_options(verb: Callable[..., object], network: object, options: Mapping[str, object]) -> None:
+    """Raise `UnsupportedError` for the first of these options, which a function that takes a network does not have."""
+    refuse_network_options(verb, network, options)
+    for option in options:
+        known = inspect.signature(verb).parameters
+        raise UnsupportedError(f"{verb.__name__} has no option {shown(option)}{hint(option, known)}")
+
+
+def refuse_network_options(verb: Callable[..., object], network: object, options: Mapping[str, object]) -> None:
+    """Raise `UnsupportedError` for an option of networks, which is `topology`'s and not the function's."""
+    for option, value in options.items():
+        of_names = any(option == each.name for entry in catalogue() for each in entry.parameters)
+        if of_names or option in ImportOptions.__annotations__:
+            name = network if isinstance(network, str) else "dgx-a100"
+            raise UnsupportedError(
+                f"{option} is an option of the network; write "
+                f"{verb.__name__}(collopt.topology({name!r}, {option}={shown(value)}), ...)"
+            )
 
 
 def names_file(name: str) -> bool:

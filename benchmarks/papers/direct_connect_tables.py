@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from collopt.planners.finder.constructions import Base, CartesianPower, CartesianProduct, Construction, LineGraph
+from collopt.planners.direct_connect.constructions import (
+    Base,
+    CartesianPower,
+    CartesianProduct,
+    Construction,
+    LineGraph,
+)
 
 K44 = Base("complete_bipartite", (4,), "K(4, 4)")
 DIST_REG = Base("distance_regular", (32,), "DistReg(4, 32)")

@@ -117,7 +117,6 @@ def _planned(
 ) -> list[Plan]:
     """Plan for the network described by the options, if any."""
     from ...planners import plan
-    from ...planners.registry import as_planner
     from ..terminal.networks import find_network
 
     if topology is None:
@@ -131,7 +130,7 @@ def _planned(
     check_planners(planners)
     network, shard_options = find_network(topology, options), shards.read()
     with computing(f"planning {collective} on {network.name}"):
-        return [plan(network, as_known, planner=as_planner(name), **shard_options) for name in planners or ["auto"]]
+        return [plan(network, as_known, planner=name, **shard_options) for name in planners or ["auto"]]
 
 
 class LiveTable:

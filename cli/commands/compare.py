@@ -36,7 +36,7 @@ def compare(
     costs: str | None = None,
 ) -> None:
     """Plan a collective with every planner, and compare the results with the proven bounds."""
-    from ...planners.analysis.compare import check_feasible, iter_outcomes, outcome_table
+    from ...planners.what_if.compare import check_feasible, iter_outcomes, outcome_table
     from ..terminal.networks import find_network
 
     known = as_collective(collective)
@@ -72,7 +72,7 @@ def _print(frame: pd.DataFrame, collective: Collective, network: Topology, sizes
     if compiling := frame["compile_seconds"].sum():
         took = time_text(compiling * MICROSECONDS)
         note(f"collopt: note: compiling kernels took {took}, which no planning time includes")
-    from ...planners.registry import as_planner
+    from ...planners.plans.registry import as_planner
 
     for status in ("not applicable", "failed"):
         reasons: dict[str, str] = {}

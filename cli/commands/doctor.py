@@ -7,7 +7,6 @@ import platform
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -64,12 +63,14 @@ def doctor(compile_kernels: bool = False, as_json: bool = False) -> None:
     from ...runtime.execution.rendezvous import torch_facts
 
     if compile_kernels:
-        with computing("compiling kernels"):
+        from ...support.kernels import kernels_in
+
+        with computing("compiling kernels"), kernels_in("compiled"):
             _compile()
     with computing("checking"):
         folder, compiled = _kernels()
         checks = [packages]
-        for name, check in (("linear programs", _solve), ("plans", _plan), ("kernels", _compiled_before_checks)):
+        for name, check in (("linear programs", _solve), ("plans", _plan), ("kernels", _compile_one)):
             with _stage(name):
                 checks.append(_checked(name, check))
         with _stage("torch"):
@@ -137,26 +138,14 @@ def _versions() -> dict[str, str | None]:
     return found
 
 
-def _cache_folder() -> Path | None:
-    """Return numba's cache folder, or None if there is none."""
-    from ...solvers.trees.height_reduction import _exchange
-
-    # Numba has no public name for this.
-    folder = getattr(getattr(_exchange, "_cache", None), "cache_path", None)
-    return None if folder is None else Path(folder)
-
-
-def _compiled_before() -> bool:
-    """Whether numba's cache holds the last kernel that planning compiles, or there is none."""
-    folder = _cache_folder()
-    return folder is None or any(folder.glob("height_reduction._exchange-*.nbi"))
-
-
 def _kernels() -> tuple[str | None, bool]:
-    """Folder of the kernel cache, and whether it was filled before the checks."""
+    """Folder of the kernel cache, and whether it holds the last kernel that planning compiles."""
+    from ...solvers.trees.height_reduction import _exchange
+    from ...support.kernels import cache_folder, is_ready
+
     try:
-        folder = _cache_folder()
-        return (None, False) if folder is None else (str(folder), _compiled_before())
+        folder = cache_folder(_exchange)
+        return (None, False) if folder is None else (str(folder), is_ready(_exchange))
     except Exception:  # noqa: BLE001 - the check of the kernels says what is wrong
         return None, False
 
@@ -227,13 +216,22 @@ def _compile() -> None:
     schedule_dispatch(routed, relay_rounds=1)
 
 
-def _compiled_before_checks() -> str:
-    from ...support.kernels import cache_problems
+def _compile_one() -> str:
+    """Compile a kernel that is quick to compile, or load it."""
+    import numpy as np
 
-    if _cache_folder() is None or not _compiled_before():
+    from ...solvers.flow.max_flow import paired_network
+    from ...support.kernels import cache_problems, kernels_in
+
+    ends = np.array([0, 1])
+    with kernels_in("compiled"):
+        paired_network(2, ends, ends[::-1], ends + 1)
+    folder, compiled = _kernels()
+    if folder is None:
         return "compiled, but not cached: every process compiles them again"
+    how = "those of large plans are cached" if compiled else "Python runs those of small plans"
     others = "`collopt doctor --compile` caches those of all commands"
-    return f"those of this plan are cached; {others}" + f"; {'; '.join(cache_problems.values())}" * bool(cache_problems)
+    return f"{how}; {others}" + f"; {'; '.join(cache_problems.values())}" * bool(cache_problems)
 
 
 def _features(facts: TorchFacts) -> list[Feature]:

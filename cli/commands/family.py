@@ -11,7 +11,7 @@ from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import count_text, time_text
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners, size_option, takes_option
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners, takes_option
 from ..terminal.output import emit, emit_json, note, number_table
 from ..terminal.output_files import check_targets
 from ..terminal.parameters import UsageError
@@ -59,7 +59,7 @@ def family(
         made = {}
         for name in names:
             # In MSCCL XML no switch copies or adds.
-            plain = format == "msccl-xml" and takes_option(name, known, "in_network")
+            plain = format == "msccl-xml" and not known.in_pairs and takes_option(name, known, "in_network")
             made[name] = _plans(network, known, name, ends, shards | ({"in_network": False} if plain else {}))
     plans = [each for found in made.values() for each, _ in found]
     with working(f"writing {output}"):
@@ -123,17 +123,14 @@ def _plans(
 ) -> list[tuple[Plan, dict[str, Any]]]:
     """Make a planner's plan, or several in the range of sizes if it plans for a size, each with its options."""
     from ...planners import plan as make_plan
-    from ...planners.registry import as_planner
 
     found: list[tuple[Plan, dict[str, Any]]] = []
     for size in _sizes_between(*ends):
-        options = size_option(planner, collective, str(size))
-        if found and not options:
-            break
+        options = {"size": size} | shards
         with _name_planner_in_errors(planner):
-            made = make_plan(network, collective, planner=as_planner(planner), **options, **shards)
+            made = make_plan(network, collective, planner=planner, **options)
         if not any(_is_same(made, known) for known, _ in found):
-            found.append((made, options | shards))
+            found.append((made, options))
         if "planned_for" not in made.provenance:
             break  # links of equal latency are used in the same way for all sizes
     return found

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ...planners import Candidate, Frontier
-    from ...planners.finder.candidate import Calls
+    from ...planners.direct_connect.candidate import Calls
     from ...schedules import Collective
     from ...schedules.collective import AnyCollective
 

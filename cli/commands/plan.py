@@ -12,7 +12,7 @@ from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...schedules.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.link_costs import as_costs
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners, size_option
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, advise, emit_rows, flat, note
 from ..terminal.output_files import check_targets, write_files
 from ..terminal.parameters import UsageError
@@ -43,7 +43,6 @@ def plan(
     """Plan a collective, verify the plan, and write it as a plan file or export it for a runtime."""
     from ...planners import bound as find_bound
     from ...planners import plan as make_plan
-    from ...planners.registry import as_planner
     from ..terminal.networks import find_network, network_file
 
     # Whatever can be refused is refused before the work.
@@ -62,10 +61,10 @@ def plan(
     )
     network, shards = find_network(topology, described), data.read()
     with computing(f"planning {collective} on {network.name}"):
-        options = _given(trees_per_root=trees_per_root, chunks=chunks) | size_option(planner, known, size)
+        options = _given(trees_per_root=trees_per_root, chunks=chunks, size=size)
         options |= {"in_network": False} if no_in_network else {}
         options |= {} if costs is None else {"costs": costs}
-        made = make_plan(network, known, planner=as_planner(planner), **options, **shards)
+        made = make_plan(network, known, planner=planner, **options, **shards)
         # Weights are for the ranks that are left, so they say nothing of the whole network.
         loses = bool(described.without) and data.weights is None
         whole = find_network(topology, described._replace(without=None)) if loses else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import FileFormatError
 from ...schedules.collective import as_collective
 from ...support.validation import shown
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes, size_option
+from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes
 from ..terminal.output import note
 from ..terminal.output_files import check_figure, check_targets, name_errors_after
 from ..terminal.parameters import UsageError
@@ -181,7 +181,6 @@ def _file_name(text: str) -> str:
 def _plans_of(network: Topology, kind: str, request: Request) -> list[Plan]:
     """Plan the collective with each of the planners."""
     from ...planners import plan
-    from ...planners.registry import as_planner
 
     assert request.collective is not None  # `_check_kind` has refused that.
     collective = request.collective
@@ -190,8 +189,8 @@ def _plans_of(network: Topology, kind: str, request: Request) -> list[Plan]:
         plan(
             network,
             collective,
-            planner=as_planner(name),
-            **size_option(name, collective, planned_for),
+            planner=name,
+            size=planned_for,
             **request.shards,
         )
         for name in request.planners or ["auto"]

@@ -50,7 +50,7 @@ def survive(
             failures=kinds,
             derate=derate or (),
             pairs=pairs or (),
-            planner=planner,  # type: ignore[arg-type] # checked
+            planner=planner,
             root=ShardOptions(root).read().get("root"),
             folder=output,
             jobs=jobs,

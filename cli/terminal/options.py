@@ -24,7 +24,7 @@ MAX_BYTES = 32 * MAX_RANKS**2  # Numbers of 24 characters, as numpy.savetxt writ
 
 def check_planners(names: Iterable[str]) -> None:
     """Raise `UnsupportedError` for an unknown planner, before any other work."""
-    from ...planners.registry import as_planner
+    from ...planners.plans.registry import as_planner
 
     for name in names:
         as_planner(name)
@@ -36,11 +36,6 @@ def distinct_sizes(texts: Iterable[str] | None) -> list[str]:
     for size in texts or ():
         firsts.setdefault(as_bytes(size), size)
     return list(firsts.values())
-
-
-def size_option(planner: str, collective: Collective, size: str | None) -> dict[str, Any]:
-    """Return the size option for a planner that has one."""
-    return {} if size is None or not takes_option(planner, collective, "size") else {"size": size}
 
 
 def takes_option(planner: str, collective: Collective, name: str) -> bool:

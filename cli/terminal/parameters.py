@@ -39,6 +39,15 @@ def with_fields(function: Callable[..., None], fields: Sequence[Field]) -> Calla
 class Command(TyperCommand):
     """A command that refuses two output formats, and options that are repeated wrongly."""
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help, of `collopt plan` with all planners."""
+        super().format_help(ctx, formatter)
+        if self.name == "plan":
+            from ...planners import PLANNERS
+            from .output import emit_rows
+
+            emit_rows("Planners", {planner.name: planner.summary for planner in PLANNERS.values()})
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after a check for repeated options."""
         if not ctx.resilient_parsing:

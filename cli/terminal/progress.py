@@ -11,7 +11,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from ...support.misses import on_first_miss
+from ...support.kernels import on_compiling
 from .output import note
 
 Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
@@ -53,7 +53,7 @@ def computing(message: str) -> Iterator[None]:
     with (
         handling(signal.SIGINT, signal.default_int_handler, signal.SIG_DFL),
         working(message),
-        on_first_miss(compiling),
+        on_compiling(compiling),
     ):
         yield
 

@@ -119,7 +119,7 @@ def write_fitting(plan: Plan, write: Callable[[Plan], None], planner: str, optio
     unsized = {name: value for name, value in options.items() if name not in ("size", "costs")}
     if "size" in options and "family" in plan.provenance:
         smaller = _other_families(plan, as_bytes(options["size"]))
-    elif takes_option(planner, plan.collective, "trees_per_root"):
+    elif not plan.collective.in_pairs and takes_option(planner, plan.collective, "trees_per_root"):
         smaller = _fewer_trees(plan, planner, unsized)
     elif takes_option(planner, plan.collective, "chunks"):
         smaller = _fewer_chunks(plan, planner, options)
@@ -176,12 +176,11 @@ def _counts(plan: Plan) -> Iterator[int]:
 
 def _fewer_chunks(best: Plan, planner: str, options: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
     from ...planners import plan
-    from ...planners.registry import as_planner
 
     for count in FEW_CHUNKS:
         if count < _chunks(best):
             with computing(f"planning {best.collective} on {best.topology.name} with --chunks {count}"):
-                other = plan(best.topology, best.collective, planner=as_planner(planner), chunks=count, **options)
+                other = plan(best.topology, best.collective, planner=planner, chunks=count, **options)
             yield other, f"--chunks {count}"
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...schedules.collective import EVERY_ROOT
-from ..catalogue import PLANNERS
+from ..plans.registry import PLANNERS
 from .case import Case
 
 UNSUITED = 200.0

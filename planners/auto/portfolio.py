@@ -6,6 +6,7 @@ compete by predicted times.  An effort limits the work: planners whose estimated
 """
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,13 +14,13 @@ from numbers import Real
 from typing import Any
 
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
-from ...schedules import Collective, as_bytes
+from ...schedules import COLLECTIVES, Collective, as_bytes
 from ...support.validation import shown
 from ...topologies import Topology, reached_network
 from ...topologies.network.link_costs import as_costs
-from ..catalogue import PLANNERS
-from ..from_schedule import plan_of_schedule
+from ..bounds.from_schedule import plan_of_schedule
 from ..plans.plan import Plan
+from ..plans.registry import PLANNERS, checked_keywords, register_planner
 from ..trees.problem import shard_weights
 from .candidates import (
     EXACT_PLAN,
@@ -106,32 +107,50 @@ class Log:
         return {"portfolio": ", ".join(self._planned), **({"left_out": left_out} if left_out else {})}
 
 
+@register_planner("auto", COLLECTIVES.values())
 def plan_auto(
     topology: Topology,
     collective: Collective,
     *,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
     size: int | str | None = None,
     effort: str | float = "default",
-    **options: Any,
+    trees_per_root: int | None = None,
+    in_network: bool | None = None,
+    chunks: int | None = None,
+    order: str | None = None,
 ) -> Plan:
-    """Plan by the best of all planners: of the highest rate, or for a size of the least predicted time.
+    """Plan the best plan of all planners: of the highest rate, or for a size of the least predicted time.
 
     Parameters
     ----------
-    topology, collective
+    topology, collective, root, weights, traffic
         As for `collopt.plan`.
     size : int or str, optional
         Bytes in all, such as ``"64K"``; by default endless data.
     effort : {"low", "default", "high"} or float
         How much planning may cost, or estimated CPU seconds of it.  Estimates depend on the network alone, so plans do
         not depend on the machine.
-    **options
-        Of the exact planner of the collective.
+    trees_per_root, in_network, chunks, order : optional
+        As for the exact planner of the collective: the first two for ``"forestcoll"``, the others for
+        ``"multicommodity"``.
     """
     budget = as_effort(effort)
-    options = {name: value for name, value in options.items() if value is not None}
+    keywords = {
+        "root": root,
+        "weights": weights,
+        "traffic": traffic,
+        "trees_per_root": trees_per_root,
+        "in_network": in_network,
+        "chunks": chunks,
+        "order": order,
+    }
+    exact = PLANNERS["multicommodity" if collective.in_pairs else "forestcoll"]
+    options = checked_keywords(exact, collective, keywords)
     if not collective.in_pairs:
-        shard_weights(topology, collective, options.get("root"), options.get("weights"))  # refuses what it has not
+        shard_weights(topology, collective, root, weights)  # refuses what it has not
     case, log = Case(topology, collective, options), Log()
     if size is None:
         best = plans_for_rate(case, budget.exact, log)[0]
@@ -158,7 +177,7 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
         elif plan := _planned(candidate, case, log, refusals):
             plans.append(plan)
             spent += candidate.work
-    for candidate in postponed:
+    for candidate in sorted(postponed, key=lambda candidate: candidate.cost):
         if any(plan.gap <= PROFILES[plan.planner].enough for plan in plans):
             log.leave_out(candidate, BEYOND_EFFORT)
         elif plan := _planned(candidate, case, log, refusals):

@@ -1,1 +1,1 @@
-"""Lower bounds on the time of a collective with a given amount of data."""
+"""Bounds of the rate and the time of every schedule, and plans of given schedules."""

@@ -9,7 +9,8 @@ from ...schedules import COLLECTIVES, Bound, SizeBound
 from ...schedules.collective import AnyCollective, as_collective
 from ...support.quantities import as_several_bytes
 from ...topologies import RuntimeCosts, Topology, reached_network
-from ...topologies.files import NetworkLike, as_network
+from ...topologies.files import NetworkLike, refuse_options
+from ...topologies.files import topology as as_network
 from ...topologies.network.link_costs import CostsName, as_costs
 from ..trees.problem import shard_weights
 
@@ -26,7 +27,7 @@ def bound(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
-    **network: Any,
+    **unknown: Any,
 ) -> Bound: ...
 
 
@@ -40,7 +41,7 @@ def bound(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
-    **network: Any,
+    **unknown: Any,
 ) -> SizeBound: ...
 
 
@@ -53,7 +54,7 @@ def bound(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
-    **network: Any,
+    **unknown: Any,
 ) -> Bound | SizeBound:
     """Bound the rate of any schedule of a collective on a topology, or its time for some amount of data.
 
@@ -80,8 +81,8 @@ def bound(
         Relative sizes of the shards in rank order, for allgather and reduce_scatter.
     traffic : matrix of number, shape (ranks, ranks), optional
         What each rank (row) has for each other (column), for all_to_allv.
-    **network
-        Options of the named network, as for `collopt.topologies.build`, or of the file, as for `read_topology`.
+    **unknown
+        Refused; options of a network belong to `collopt.topology`.
 
     Examples
     --------
@@ -91,7 +92,8 @@ def bound(
     >>> print(bound(dgx_a100(boxes=2), "allgather", size="1M", costs="fused"))
     allgather of 1048576 bytes: at least 8.98 µs (not calibrated), by its flow
     """
-    topology = as_network(topology, network, bound)
+    refuse_options(bound, topology, unknown)
+    topology = as_network(topology)
     if size is not None:
         return bound_sizes(topology, collective, [size], costs=costs, root=root, weights=weights, traffic=traffic)[0]
     if costs is not None:
@@ -108,7 +110,7 @@ def bound_sizes(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     traffic: Any = None,
-    **network: Any,
+    **unknown: Any,
 ) -> list[SizeBound]:
     """Bound the time of a collective for each of several amounts of data, in their order.
 
@@ -123,7 +125,8 @@ def bound_sizes(
     """
     from .timed_cuts import bounds_at_sizes
 
-    topology = as_network(topology, network, bound_sizes)
+    refuse_options(bound_sizes, topology, unknown)
+    topology = as_network(topology)
     amounts = as_several_bytes(sizes)
     known = as_costs(costs, topology)
     rate = _rate_bound(reached_network(topology, known), collective, root, weights, traffic)

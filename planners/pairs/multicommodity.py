@@ -27,6 +27,7 @@ from ...topologies import Topology
 from ...topologies.network.direct_graph import partial_hop_distances
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import shard_weights
 from .flows import PairAnswer, check_pairs_reachable, node_demands, solve_pairs
@@ -176,6 +177,7 @@ def _chunk_counts(paths: Paths, parts: IntArray, pairs: IntArray) -> Iterator[in
         yield exact
 
 
+@register_planner("multicommodity", PAIR_COLLECTIVES)
 def plan_pairs(
     topology: Topology,
     collective: AnyCollective,
@@ -185,7 +187,10 @@ def plan_pairs(
     chunks: int | None = None,
     order: str | None = None,
 ) -> Plan:
-    """Plan a collective between pairs by linear program (3) of the direct-connect paper; `traffic` (ranks, ranks)."""
+    """Plan paths of whole chunks from a maximum concurrent flow, for any traffic matrix.
+
+    It is linear program (3) of the direct-connect paper; `traffic` (ranks, ranks).
+    """
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     count = None if chunks is None else as_chunks(chunks)
@@ -307,10 +312,14 @@ def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
             yield Cut(frozenset(topology.nodes[node] for node in np.flatnonzero(inside).tolist()))
 
 
+@register_planner("shortest-paths", PAIR_COLLECTIVES)
 def plan_shortest_paths(
     topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
 ) -> Plan:
-    """Send all data at once, each part over one path with the fewest ranks, then the fewest switches."""
+    """Plan one shortest path for each pair, all at once, as libraries send it.
+
+    A path has the fewest ranks, then the fewest switches.
+    """
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     check_pairs_reachable(topology, matrix)

@@ -10,8 +10,9 @@ from ...schedules.timing.predict import Predictor
 from ...support.validation import shown
 from ...topologies import LINKS_ONLY, Topology
 from ...topologies.network.link_costs import as_costs
-from ..from_schedule import bound_of_schedule
+from ..bounds.from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import check_request
 from .families import MUCH, Family, families
@@ -23,10 +24,11 @@ MOST_TRIES = 4  # after which no faster one is expected
 MAX_RANKS = 2048
 
 
+@register_planner("few-steps", EVERY_ROOT)
 def plan_few_steps(
     topology: Topology, collective: AnyCollective, *, family: str | None = None, size: int | str | None = None
 ) -> Plan:
-    """Plan a collective by schedules in few steps: every rank to every other, along rails and boxes, or trees on rails.
+    """Plan sends from every rank to every other, along rails and boxes, or trees on rails, for small data.
 
     The plan is verified.  Raises `UnsupportedError` if the network has no family of this name.
 

@@ -24,6 +24,7 @@ from ...topologies.symmetry.refinement import ColoredNetwork
 from ...topologies.symmetry.translations import site_symmetries
 from ...topologies.symmetry.turns import hosts_of_sites, nested_turns
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, tree_problem
 from ..trees.strength import allreduce_bound, node_names, partition
@@ -50,8 +51,9 @@ def bound_symmetric(topology: Topology, collective: AnyCollective) -> Bound:
     return bound
 
 
+@register_planner("symmetric", EVERY_ROOT)
 def plan_symmetric(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan an allgather, reduce-scatter or allreduce of equal shards on a symmetric network."""
+    """Plan trees of a few ranks whose images under symmetries are all others, for up to a million ranks."""
     collective = as_collective(collective, EVERY_ROOT, "symmetric trees do not implement")
     trace = Trace()
     with trace.stage("symmetries"):

@@ -28,6 +28,7 @@ from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import checked_count, network_options, tree_problem, whole_numbers
@@ -218,8 +219,9 @@ def _quantized(values: FloatArray, total: float) -> IntArray:
     return grains
 
 
+@register_planner("allreduce-lp", ALLREDUCE)
 def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, in_network: bool = True) -> Plan:
-    """Plan an allreduce with trees at the optimum of the allreduce program.
+    """Plan an optimal tree allreduce by linear programming.
 
     With `in_network`, switches that multicast and aggregate take part like ranks without data, if that is faster.
     """

@@ -11,12 +11,23 @@ from fractions import Fraction
 
 from ...errors import SolverError
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import ALLGATHER, REDUCE_SCATTER, Allreduce, Bound, Collective, Cut, Forest, TreeSchedule
+from ...schedules import (
+    ALLGATHER,
+    REDUCE_SCATTER,
+    TREE_COLLECTIVES,
+    Allreduce,
+    Bound,
+    Collective,
+    Cut,
+    Forest,
+    TreeSchedule,
+)
 from ...schedules import in_network as branched_at_switches
 from ...schedules.collective import AnyCollective
 from ...solvers.trees.bottleneck import Bottleneck
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import (
@@ -54,6 +65,7 @@ def bound_cuts(topology: Topology, collective: Collective, shards: tuple[int, ..
     return _tree_bound(problem, collective, shards, bottleneck(problem))
 
 
+@register_planner("forestcoll", TREE_COLLECTIVES)
 def plan_trees(
     topology: Topology,
     collective: AnyCollective,
@@ -63,7 +75,7 @@ def plan_trees(
     weights: Sequence[object] | None = None,
     in_network: bool = True,
 ) -> Plan:
-    """Plan a collective with trees that together reach the throughput bound.
+    """Plan throughput-optimal spanning trees, one set per rank (ForestColl).
 
     With `in_network`, trees branch at switches that can, which takes traffic off the links to them.
     """

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError, SolverError, UnsupportedError
 from ...formulations.steiner import SteinerModel, SteinerTree, build
-from ...schedules import Allreduce, Bound, Forest
+from ...schedules import TREE_COLLECTIVES, Allreduce, Bound, Forest
 from ...schedules.bounds.tree_witnesses import TreeDual
 from ...schedules.bounds.witness import LinkValue
 from ...schedules.collective import AnyCollective, Collective, Direction
@@ -32,6 +32,7 @@ from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .problem import check_abilities, check_request, check_size, shard_weights, whole_numbers
 
@@ -91,6 +92,7 @@ def steiner_bound(
     return best_trees(topology, collective, shard_weights(topology, collective, root, weights)).bound
 
 
+@register_planner("steiner", TREE_COLLECTIVES)
 def plan_steiner(
     topology: Topology,
     collective: Collective,
@@ -98,7 +100,7 @@ def plan_steiner(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan a collective with the best trees that branch at ranks and at able switches, and with the bound of these."""
+    """Plan the best trees that branch at able switches, on small networks."""
     from .forestcoll import bound_trees  # with kernels
 
     check_abilities(topology)

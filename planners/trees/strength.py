@@ -24,6 +24,7 @@ from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray, components
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, check_request, cut_problem, network_options, tree_problem
@@ -137,8 +138,11 @@ def strength_bound(topology: Topology) -> Bound:
     return _bound(topology, _slice(topology, ()).best)
 
 
+@register_planner("strength", ALLREDUCE)
 def plan_strength(topology: Topology, *, in_network: bool = True) -> Plan:
-    """Plan an allreduce at the strength of the network: each tree reduces to its root and broadcasts back.
+    """Plan an optimal allreduce on symmetric bidirectional links, by network strength.
+
+    Each tree reduces to its root and broadcasts back.
 
     With `in_network`, trees also span switches that multicast and aggregate, where that makes the plan faster.
     """

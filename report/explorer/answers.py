@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from ...errors import UnsupportedError
 from ...planners import PLANNERS, Plan, bound, bound_sizes, plan
 from ...planners.plans.plan import document_text
-from ...planners.registry import as_planner
 from ...schedules import EVERY_SCHEDULE, Bound, Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
@@ -69,7 +68,7 @@ class Case(NamedTuple):
         scenario, options = self.scenario, self._data()
         if self._sized:
             options["size"] = scenario.size
-        return plan(self.changed, self._collective, planner=as_planner(scenario.planner), **options)
+        return plan(self.changed, self._collective, planner=scenario.planner, **options)
 
     def file(self, form: str) -> Iterator[Answer]:
         """Yield the content of a file, as ``collopt import`` and ``collopt plan`` write it."""

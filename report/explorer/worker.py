@@ -14,7 +14,7 @@ from threading import Thread
 from ...errors import ColloptError
 from ...planners import on_stage
 from ...schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE
-from ...support.misses import on_first_miss
+from ...support.kernels import on_compiling
 from ...topologies import dgx_a100
 from .answers import Answer, Case
 from .scenario import Scenario
@@ -104,7 +104,7 @@ def _serve(pipe: Connection) -> None:
     """Answer questions until nobody is there to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
     Thread(target=_end_with_server, daemon=True).start()
-    with on_first_miss(partial(pipe.send, {"progress": COMPILING})):
+    with on_compiling(partial(pipe.send, {"progress": COMPILING})):
         _warm_up()
     with suppress(EOFError, BrokenPipeError):
         while True:
@@ -128,7 +128,7 @@ def _warm_up() -> None:
 def _answer(pipe: Connection, question: Question, case: Case) -> None:
     say = _Progress(pipe)
     try:
-        with on_stage(say.stage, say.count, say.text), on_first_miss(partial(say.stage, COMPILING)):
+        with on_stage(say.stage, say.count, say.text), on_compiling(partial(say.stage, COMPILING)):
             for answer in question(case):
                 pipe.send(answer)
     except ColloptError as error:

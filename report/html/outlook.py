@@ -19,11 +19,10 @@ from ..plan_tables import NS_PER_US, is_predictable, predicted_times
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...planners.registry import PlannerName
     from ...topologies import Topology
 
 CURVE_SIZES = tuple(1024 * 4**power for power in range(12))  # 1K to 4G
-BASELINES: tuple[PlannerName, ...] = ("ring", "nccl")
+BASELINES: tuple[str, ...] = ("ring", "nccl")
 MOST_RANKS = 512  # Of networks that are planned again for a page
 FACTORS = {"× 1/2": Fraction(1, 2), "× 1.1": Fraction(11, 10), "× 2": Fraction(2)}
 

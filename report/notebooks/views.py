@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UnsupportedError
 from ...planners import Candidate, Plan, logical_topology
-from ...planners.registry import unknown_name
+from ...planners.plans.registry import unknown_name
 from ...runtime import Calibration
 from ...schedules import Bound
 from ...support.validation import shown

@@ -13,7 +13,10 @@ import numpy as np
 
 from ...schedules.stages.step_loads import local_shares, part_of
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
+
+PEER, IS_SEND, MEMORY, PLACE, LENGTH, STEP, BATCH = range(7)  # Columns of messages
+ORIGIN, FINAL, FIRST, BYTES = range(4)  # Columns of segments and pieces
 
 
 def as_int64(number: int) -> int:
@@ -23,8 +26,6 @@ def as_int64(number: int) -> int:
 
 INPUT, OUTPUT, SCRATCH, LANDED = map(as_int64, (0, 1, 2, 4))  # Memories of a rank; while writing, areas from SCRATCH on
 RECV, SEND = map(as_int64, range(2))  # Messages to this rank, and from it
-PEER, IS_SEND, MEMORY, PLACE, LENGTH, STEP, BATCH = range(7)  # Columns of messages
-ORIGIN, FINAL, FIRST, BYTES = range(4)  # Columns of segments and pieces
 
 
 class Rank(NamedTuple):
@@ -51,7 +52,7 @@ class Rank(NamedTuple):
     areas: IntArray  # Bytes of the four areas of scratch
 
 
-@kernel
+@runtime_kernel
 def rank_messages(
     rank: int,
     traffic: IntArray,

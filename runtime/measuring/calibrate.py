@@ -10,7 +10,6 @@ import numpy as np
 
 from ...errors import ColloptError, UnsupportedError
 from ...planners import plan
-from ...planners.registry import as_planner
 from ...schedules import Collective
 from ...support.arrays import FloatArray
 from ...support.formatting import count_text, percentage_text
@@ -24,6 +23,10 @@ from .model_times import NS_PER_US, AssumedRun, Group, LinkGroups, PathRun, Plan
 TOLERANCE = 1e-9
 ALGORITHMS = ("ring", "hierarchical-ring", "double-binary-tree", "nvls", "nvls-tree", "collnet", "auto")
 """What libraries run, and the fastest plan."""
+
+MAX_DIGITS = 4  # Measured times have no more
+CALIBRATED = ", calibrated"  # At the end of names
+MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
 
 
 def at_line_rate(inverse: Estimate | None) -> bool:
@@ -77,17 +80,10 @@ def _as_fast(topology: Topology, collective: Collective | str | None, rate: floa
     rates = {}
     for name in ALGORITHMS:
         with suppress(ColloptError):
-            candidate = plan(
-                topology, collective, planner=as_planner(name), root=0 if collective.has_one_root else None
-            )
+            candidate = plan(topology, collective, planner=name, root=0 if collective.has_one_root else None)
             if candidate.schedule.pipelined and candidate.algbw >= rate * (1 - TOLERANCE):
                 rates[candidate.planner] = candidate.algbw
     return ", ".join(f"{name} {float(algbw):.4g}" for name, algbw in sorted(rates.items(), key=lambda entry: entry[1]))
-
-
-MAX_DIGITS = 4  # Measured times have no more
-CALIBRATED = ", calibrated"  # At the end of names
-MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
 
 
 class Measurement(NamedTuple):

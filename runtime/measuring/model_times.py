@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from ...errors import UnsupportedError
 from ...planners import plan
-from ...planners.registry import as_planner
 from ...schedules import Collective, Schedule, verified_loads
 from ...topologies import Link, Topology
 from ...topologies.network.link_costs import LinkClass
@@ -173,7 +172,7 @@ def over_the_network(groups: LinkGroups, collective: Collective, planner: str) -
     """Model of all ranks that run the schedule of a planner."""
     # nccl-tests' own root, unless it is told another.
     root = 0 if collective.has_one_root else None
-    run_plan = plan(groups.topology, collective, planner=as_planner(planner), root=root)
+    run_plan = plan(groups.topology, collective, planner=planner, root=root)
     if not run_plan.schedule.pipelined:
         raise UnsupportedError(
             f"{planner} plans in steps here, whose time is not linear in the size; choose another, such as ring"

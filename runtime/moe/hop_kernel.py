@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
 from ..all_to_allv.step_kernel import BYTES, FIRST, ORIGIN, as_int64, next_pieces
 
 OWN, ARRIVED = map(as_int64, range(2))  # Areas of rows, as in `rounds`
@@ -40,7 +40,7 @@ class Lists(NamedTuple):
     filled: IntArray  # how much of these two there is, and how many rows arrive
 
 
-@kernel
+@runtime_kernel
 def hop_lists(
     rank: int,
     gpus: int,

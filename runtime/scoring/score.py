@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, NoAnswerError, UnsupportedError
 from ...planners import PLANNERS, Plan, bound, bound_sizes
-from ...planners.registry import as_planner
+from ...planners.plans.registry import as_planner
 from ...schedules import Bound, Collective, SizeBound
 from ...schedules.timing.run import Rules, TimedSchedule, TimedTransfers, in_steps
 from ...schedules.transfers import Transfers

@@ -12,10 +12,10 @@ import numpy as np
 
 from ...errors import ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from ...planners import Plan, load_plan, plan
-from ...planners.failures.folder import INDEX, PlanFolder
-from ...planners.patterns.fast import boxes_of, nic_rates
-from ...planners.patterns.fixed_pattern import Hops
+from ...planners.literature.fast import boxes_of, nic_rates
+from ...planners.literature.fixed_pattern import Hops
 from ...planners.trees.problem import check_reachable, tree_problem
+from ...planners.what_if.folder import INDEX, PlanFolder
 from ...schedules import ALLGATHER, Collective
 from ...topologies import Topology, read_topology
 from ...topologies.network.failures import Failure
@@ -23,6 +23,8 @@ from ..execution.agreement import digest
 from ..execution.arguments import import_torch
 from ..execution.execute import program_of
 from .settings import FAILURE_VARIABLES, BackendSettings, told_failures
+
+FAILURE_CALLS = 16  # Calls from one comparison of the ranks' failures to the next
 
 
 class Request(NamedTuple):
@@ -217,9 +219,6 @@ def _root_text(root: int | None) -> str:
 def _description(topology: Topology) -> str:
     """Name a network with its digest."""
     return f"{topology} (digest {topology.digest[:12]})"
-
-
-FAILURE_CALLS = 16  # Calls from one comparison of the ranks' failures to the next
 
 
 class FailureWatch:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
 
 PARTS = 64  # what stays inside a server is cut into at most so many parts
 
@@ -47,7 +47,7 @@ def part_of(cell: int, share: int) -> int:
     return cell // PARTS * share + cell % PARTS * share // PARTS
 
 
-@kernel
+@runtime_kernel
 def step_loads(
     traffic: IntArray,
     firsts: IntArray,

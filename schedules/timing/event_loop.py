@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 
 
 @kernel
@@ -155,7 +155,7 @@ EVENTS, PENDING, READY, ARRIVED = range(4)
 """Places in `_State.sizes`: entries of `times`, of `pending` (links that may be able to send) and `ready`; ends."""
 
 
-@kernel
+@kernel_with(lambda plan, _, pieces: 20 * pieces * len(plan.hop_links))
 def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArray, int, int]:
     """Run the loop of the module's docstring; return start times of hops, the last end, and the number of arrivals."""
     jobs, links, parts = len(plan.hop_links) * pieces, len(plan.queue_starts) - 1, len(waits)

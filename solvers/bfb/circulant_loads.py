@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 
 MAX_OFFSETS = 10  # limit of offsets, since all their subsets are enumerated at every distance
 WORD = 64  # bits per word, one for each node
@@ -40,7 +40,7 @@ def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
     return CirculantCosts(found[0], found[1], found[2], unit)
 
 
-@kernel
+@kernel_with(lambda n, offsets, _: n * offsets.size)
 def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
     sets, degree = offsets.shape
     found = np.zeros((3, sets), dtype=np.int64)
@@ -145,7 +145,7 @@ def _busiest(n: int, offsets: IntArray, hops: IntArray, layer: IntArray, shares:
     return most
 
 
-@kernel
+@kernel_with(lambda m, powers, sets: 2 * m * len(powers) * sets.size)
 def hop_sums(m: int, powers: IntArray, sets: IntArray) -> IntArray:
     """Sum the distances from element 0 of a split metacyclic group, int64 (sets,).
 

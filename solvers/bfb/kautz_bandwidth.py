@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 
 LARGEST = 2**15  # limit of nodes, for the time of the kernel; its arithmetic fits 64 bits far beyond
 
@@ -43,7 +43,7 @@ def _check(degree: int, size: int) -> None:
         )
 
 
-@kernel
+@kernel_with(lambda degree, size: degree * size * size)
 def _measure(degree: int, size: int) -> tuple[int, int, int, int, int]:
     """Backward BFS from one node of each orbit, then the loads of the runs of the last step.
 
@@ -191,7 +191,7 @@ def kautz_transpose_factor(degree: int, size: int) -> Fraction:
     return Fraction(degree, size) * (whole + Fraction(top, bottom))
 
 
-@kernel
+@kernel_with(lambda degree, size: degree * size * size)
 def _measure_transpose(degree: int, size: int) -> tuple[int, int, int]:
     """BFS from one node of each orbit, then the loads of the runs of stretches of the last step, as for the graph."""
     depth, reach = depth_and_reach(degree, size)

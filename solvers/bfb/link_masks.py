@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import BoolArray, IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 from ..flow.max_flow import check_capacities
 
 HopArray = npt.NDArray[np.int16]
@@ -75,7 +75,7 @@ def max_in_degree(network: Intake) -> int:
     return int(np.diff(network.first).max())
 
 
-@kernel
+@kernel_with(lambda num_ranks, _, tails: num_ranks * len(tails))
 def _distances(num_ranks: int, first: IntArray, tails: IntArray) -> tuple[HopArray, NodeArray]:
     """Run backward BFS from every rank; -1 for unreachable sources."""
     hops = np.full((num_ranks, num_ranks), -1, dtype=np.int16)

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...errors import SolverError, UnsupportedError
 from ...support.arrays import BoolArray, IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 from ..flow.max_flow import FlowNetwork, augment, check_capacities
 from .link_masks import WORD, Groups, Intake, groups_at, max_in_degree, shards_within, usable_links
 
@@ -46,7 +46,7 @@ def share_out(network: Intake, chunks: int, capacities: IntArray) -> Shares:
     return Shares(np.repeat(np.arange(len(counts)), counts), *columns)
 
 
-@kernel
+@kernel_with(lambda network, *_: 10 * network.num_ranks * len(network.tails))
 def _shared_out(
     network: Intake, chunks: int, capacities: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
@@ -205,7 +205,11 @@ def _as_sets(network: Intake, best: IntArray, members: BoolArray) -> tuple[Busie
     return tuple(found)
 
 
-@kernel
+@kernel_with(
+    lambda network, ranks: (
+        len(ranks) * (2 * len(network.tails) + (network.diameter << int(np.diff(network.first).max())))
+    )
+)
 def _by_subsets(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
     """Return, for each distance, rank, c(S) and b(S) of the bottleneck set S, and its members."""
     best, members = _nothing_yet(network)
@@ -257,7 +261,7 @@ def _shards_inside(network: Intake, rank: int, distance: int, degree: int) -> In
     return inside
 
 
-@kernel
+@kernel_with(lambda network, ranks: 10 * len(ranks) * len(network.tails))
 def _by_newton(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
     """Return the same as `_by_subsets`; the bound of one rank starts the next."""
     best, members = _nothing_yet(network)
@@ -334,7 +338,7 @@ def time_to_bring(widths: IntArray, chunks: int) -> tuple[int, int]:
         above, below = soonest, unit
 
 
-@kernel
+@kernel_with(lambda network, *_: 10 * network.num_ranks * len(network.tails))
 def _raise_times(network: Intake, chunks: int, times: IntArray) -> None:
     """Raise the time of each distance, a fraction in `times`, until all chunks fit into all ranks."""
     for rank in range(len(network.hops)):

@@ -6,13 +6,8 @@ paths work on arrays of the caller: `match` holds each row's column or -1, `owne
 before each column.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
 from ...support.arrays import IntArray, ShortArray
 from ...support.kernels import kernel
@@ -20,16 +15,17 @@ from ...support.kernels import kernel
 MaskArray = npt.NDArray[np.uint64]
 
 
-def _of_lowest_bit(_context: Any, word: Any) -> Any:
+DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)  # 64 bits that have each number of 6 bits once
+PLACES = np.zeros(64, dtype=np.int64)  # by the first 6 bits of `DE_BRUIJN`, shifted: by how much
+for _shift in range(64):
+    PLACES[(int(DE_BRUIJN) << _shift) % 2**64 >> 58] = _shift
+
+
+@kernel
+def lowest_bit(word: np.uint64) -> int:
     """Count the trailing zeros of a nonzero word."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(word), generate
-
-
-_lowest: Any = intrinsic(_of_lowest_bit)
+    alone = word & (~word + np.uint64(1))
+    return PLACES[(alone * DE_BRUIJN) >> np.uint64(58)]  # type: ignore[no-any-return]
 
 
 @kernel
@@ -57,14 +53,14 @@ def shortest_path(
         for word in range(words):
             wanted = edges[at, word] & free[word]
             if wanted:
-                column: int = (word << 6) + _lowest(wanted)
+                column: int = (word << 6) + lowest_bit(wanted)
                 parent[column] = at
                 return column
         for word in range(words):
             fresh = edges[at, word] & ~seen[word]
             seen[word] |= fresh
             while fresh:
-                column = (word << 6) + _lowest(fresh)
+                column = (word << 6) + lowest_bit(fresh)
                 fresh &= fresh - np.uint64(1)
                 parent[column] = at
                 queue[size] = owner[column]

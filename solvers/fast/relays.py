@@ -7,13 +7,13 @@ it sends one to each of S; otherwise it sends one to the chief, which sends one 
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
 
 PIECES = 32  # Parts of what a server has in a round, of which each is dealt out at once
 SWEEPS = 2  # over all classes; more change the largest number of sends by less than a percent
 
 
-@kernel
+@runtime_kernel
 def chief_quotas(once: IntArray, classes: IntArray, target: int) -> IntArray:
     """Return the tokens of each class by chief, so that the most sends are few; no relays below `target` sends.
 
@@ -85,7 +85,7 @@ def _fill(quota: IntArray, sends: IntArray, members: int, tokens: int, more: int
         left -= 1
 
 
-@kernel
+@runtime_kernel
 def dealt(classes: IntArray, quotas: IntArray, rounds: int) -> tuple[IntArray, IntArray]:
     """Deal the tokens of all ranks out to chiefs and rounds; return rows of equal ones, and what ranks send by round.
 

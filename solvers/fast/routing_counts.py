@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import runtime_kernel
 
 MaskArray = npt.NDArray[np.uint8]
 
 
-@kernel
+@runtime_kernel
 def destination_masks(indices: IntArray, homes: IntArray, servers: int, gpus: int) -> MaskArray:
     """Return the GPUs that want each token, by server; shapes (tokens, choices) and (experts,) to (tokens, servers)."""
     masks = np.zeros((len(indices), servers), dtype=np.uint8)
@@ -24,7 +24,7 @@ def destination_masks(indices: IntArray, homes: IntArray, servers: int, gpus: in
     return masks
 
 
-@kernel
+@runtime_kernel
 def sorted_by_mask(masks: MaskArray, gpus: int) -> tuple[IntArray, IntArray, IntArray]:
     """Count tokens by server and mask, and sort each server's by mask, then number.
 
@@ -55,7 +55,7 @@ def sorted_by_mask(masks: MaskArray, gpus: int) -> tuple[IntArray, IntArray, Int
     return histogram, ordered, begins
 
 
-@kernel
+@runtime_kernel
 def heaviest_subset(once: IntArray, classes: IntArray) -> tuple[int, int]:
     """Find the servers X with the most sends per server that no relays among X can do without: sends and servers.
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
 from .birkhoff import matchings, max_matchings
 
 
@@ -153,7 +153,7 @@ MANY = 1.01  # nor are plain matchings looked for that may cost so much more tha
 SEARCH_NS = 40.0  # the fewest take so many ns to find, times the cube of the servers
 
 
-@kernel
+@runtime_kernel
 def staged_exchange(
     traffic: IntArray, servers: int, gpus: int, way: int, cap: int, prices: Prices
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
@@ -179,7 +179,7 @@ def staged_exchange(
     return 0, starts, segments[:count], sizes, partners, begins, ends
 
 
-@kernel
+@runtime_kernel
 def fault_of(traffic: IntArray) -> int:
     """Return `NEGATIVE` or `TOO_LARGE` for such traffic, else 0; small entries need no sum."""
     entries = traffic.ravel()
@@ -197,7 +197,7 @@ def fault_of(traffic: IntArray) -> int:
     return 0
 
 
-@kernel
+@runtime_kernel
 def capped_matchings(
     longest: IntArray, gpus: int, way: int, cap: int, prices: Prices
 ) -> tuple[npt.NDArray[np.int16], IntArray, int]:
@@ -241,7 +241,7 @@ def stage_cap(longest: IntArray, total: int, gpus: int, cap: int, prices: Prices
     return max(1, min(most, -(-total // max(1, cuts))))
 
 
-@kernel
+@runtime_kernel
 def predicted(weights: IntArray, gpus: int, cap: int, prices: Prices) -> float:
     """Predict the time of stages, in ns, by the upper bound of docs/explanation/fast.md."""
     last = min(cap, weights.max())
@@ -265,7 +265,7 @@ def rotations(longest: IntArray) -> tuple[npt.NDArray[np.int16], IntArray]:
     return found[:count], weights[:count]
 
 
-@kernel
+@runtime_kernel
 def number_of_stages(weights: IntArray, cap: int) -> int:
     """Count the stages of at most `cap` bytes that matchings are split into."""
     stages = 0
@@ -274,7 +274,7 @@ def number_of_stages(weights: IntArray, cap: int) -> int:
     return stages
 
 
-@kernel
+@runtime_kernel
 def ordered_stages(longest: IntArray, found: npt.NDArray[np.int16], weights: IntArray, pieces: int, cap: int) -> Stages:
     """Split matchings into stages of at most `cap` bytes, sorted by size, and assign each stream's bytes in order."""
     servers, runs = len(longest), 0

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...schedules.stages.segments import lanes_in_parts
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, runtime_kernel
 from .stages import (
     MAX_PLACES,
     ROTATIONS,
@@ -79,7 +79,7 @@ def laned_exchange(
     return 0, *_segments(traffic, totals, firsts, lanes, best.lanes, best.firsts), *arranged
 
 
-@kernel
+@runtime_kernel
 def _totals(traffic: IntArray, firsts: IntArray) -> IntArray:
     """Return the bytes from each server to each other, int64 (servers, servers); 0 on the diagonal."""
     servers = len(firsts) - 1
@@ -103,7 +103,7 @@ def _shares(total: int, lanes: int, peer_lanes: int, peers: int, width: int) -> 
     return used, share, longer
 
 
-@kernel
+@runtime_kernel
 def _longest(totals: IntArray, lanes: IntArray, firsts: IntArray, width: int) -> IntArray:
     """Return the longest stream of each pair of parts."""
     longest = np.zeros((firsts[-1], firsts[-1]), dtype=np.int64)
@@ -118,7 +118,7 @@ def _longest(totals: IntArray, lanes: IntArray, firsts: IntArray, width: int) ->
     return longest
 
 
-@kernel
+@runtime_kernel
 def _segments(
     traffic: IntArray, totals: IntArray, firsts: IntArray, counts: IntArray, lanes: IntArray, parts: IntArray
 ) -> tuple[IntArray, IntArray]:

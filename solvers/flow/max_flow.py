@@ -94,6 +94,11 @@ def solve_network(network: FlowNetwork, source: int, sink: int) -> MaxFlow:
     return MaxFlow(int(value), residual, scratch[0] < 0)
 
 
+def steps_of_sinks(network: FlowNetwork, _: object, begin: int, end: int, *__: object) -> int:
+    """Estimate the steps of a kernel that finds a maximum flow into each of the sinks ``begin .. end - 1``."""
+    return 4 * (end - begin) * len(network.heads)
+
+
 @kernel
 def _linked_arcs(num_nodes: int, heads: IntArray) -> tuple[IntArray, IntArray]:
     first_arc = np.full(num_nodes, -1, dtype=np.int64)

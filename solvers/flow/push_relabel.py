@@ -11,8 +11,8 @@ import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.kernels import kernel
-from .max_flow import FlowNetwork, distances_to_sink, paired_network
+from ...support.kernels import kernel, kernel_with
+from .max_flow import FlowNetwork, distances_to_sink, paired_network, steps_of_sinks
 
 RELABEL_INTERVAL = 4  # a global relabeling follows once relabel operations have scanned one in this many arcs
 
@@ -156,7 +156,7 @@ def sweep_sinks(
     return sweep
 
 
-@kernel
+@kernel_with(steps_of_sinks)
 def _sweep(
     network: FlowNetwork, supplies: IntArray, begin: int, end: int, deficit: IntArray, sink_sides: BoolArray
 ) -> None:

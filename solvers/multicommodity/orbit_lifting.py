@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, SolverError
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel_with
 from ...support.validation import shown
 from ...topologies.symmetry.automorphisms import link_images
 
@@ -76,7 +76,7 @@ def _averages(flow: npt.NDArray[np.int64] | npt.NDArray[np.object_], orbits: Int
     return [Fraction(total) / size for total, size in zip(sums.tolist(), sizes.tolist(), strict=True)]
 
 
-@kernel
+@kernel_with(lambda _, symmetries, __, labels, *___: len(symmetries) * labels.shape[1])
 def _label(
     source: int, symmetries: IntArray, images: IntArray, labels: LabelArray, queue: IntArray, count: int
 ) -> None:

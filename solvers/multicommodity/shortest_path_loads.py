@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import BoundError, CapacityOverflowError
 from ...support.arrays import IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel_with
 
 LOAD_LIMIT = 2**62
 FACTORS = (5, 7, 3, 3, 2, 2, 2)  # the unit of flow is a product of powers of these, so that most shares are integral
@@ -44,7 +44,7 @@ def _unit(num_nodes: int) -> int:
             unit *= factor
 
 
-@kernel
+@kernel_with(lambda _, starts, heads, *__: 3 * len(starts) * len(heads))
 def _loads(
     unit: int, out_starts: IntArray, heads: IntArray, in_starts: IntArray, tails: IntArray, multiplicities: IntArray
 ) -> tuple[int, int]:

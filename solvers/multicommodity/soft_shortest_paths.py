@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.arrays import FloatArray, IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 
 OrderArray = npt.NDArray[np.int32]
 
@@ -130,7 +130,7 @@ def _split(
         demand[links.in_tails[shortest]] += left
 
 
-@kernel
+@kernel_with(lambda sources, _, links, *__: 5 * len(sources) * len(links.in_links))
 def soft_loads(
     sources: IntArray,
     counts: IntArray,
@@ -162,7 +162,7 @@ def soft_loads(
     return loads
 
 
-@kernel
+@kernel_with(lambda sources, links, *_: 2 * len(sources) * len(links.in_links))
 def distance_sums(
     sources: IntArray, links: Adjacency, lengths: IntArray, orders: OrderArray, demands: IntArray
 ) -> IntArray:

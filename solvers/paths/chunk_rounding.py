@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import SolverError
 from ...support.arrays import FloatArray, IntArray, RandomArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 from ..flow.max_flow import CAPACITY_LIMIT, check_capacities, check_column
 from .decomposition import Paths, path_loads
 
@@ -133,7 +133,7 @@ def _distribute_remainders(
                 chunks[turned[place]] += 1
 
 
-@kernel
+@kernel_with(lambda search, _, __, effort: min(effort, 500 * len(search.paths.links)))
 def _local_search(search: _Search, limits: IntArray, patience: int, effort: int) -> IntArray:
     """Move chunks until the goal is met and `patience` passes are idle, or the effort is spent; return the best."""
     loads, capacities, steps = search.loads, search.capacities, search.steps
@@ -150,7 +150,8 @@ def _local_search(search: _Search, limits: IntArray, patience: int, effort: int)
         for link in range(len(loads)):
             search.costs[link] = _cost(loads[link], steps[link], peak, sharpness)
         # The first cycle is pure descent.
-        more = MAX_COST_INCREASE * (1 - turn % CYCLE / (CYCLE - 1)) ** 2 if turn >= CYCLE else 0.0
+        warmth = 1 - turn % CYCLE / (CYCLE - 1) if turn >= CYCLE else 0.0
+        more = MAX_COST_INCREASE * (warmth * warmth)
         effort = _pass(search, peak, sharpness, more, effort)
         link = _most_loaded(loads, capacities)
         if loads[link] * capacities[best_link] < best_load * capacities[link]:

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, RandomArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 from ..flow.max_flow import check_capacities, check_column
 from .chunk_rounding import next_random
 from .decomposition import Paths, path_loads
@@ -64,7 +64,7 @@ def _best_schedule(paths: Paths, quotas: IntArray, loads: IntArray, least: int, 
     return best
 
 
-@kernel
+@kernel_with(lambda paths, *rest: 20 * (rest[6] - rest[5]) * len(paths.links))
 def _improve(
     paths: Paths,
     quotas: IntArray,

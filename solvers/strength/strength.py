@@ -20,7 +20,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 from ..flow.max_flow import (
     CAPACITY_LIMIT,
     FlowNetwork,
@@ -29,6 +29,7 @@ from ..flow.max_flow import (
     distances_to_sink,
     flow_network,
     solve_network,
+    steps_of_sinks,
 )
 
 
@@ -40,6 +41,10 @@ class NodeWeightedCuts(NamedTuple):
     num_ranks: int  # ranks are the first nodes; then come switches
     residual: IntArray  # int64 (arcs,), of the last cut
     scratch: IntArray  # int64 (4, nodes): ``scratch[0] < 0`` on the inside of the last cut
+
+
+def _steps_of_cuts(cuts: NodeWeightedCuts, _: int, begin: int, end: int, *__: object) -> int:
+    return steps_of_sinks(cuts.network, None, begin, end)
 
 
 def node_weighted_cuts(
@@ -258,7 +263,7 @@ def balanced_demands(
     return demands
 
 
-@kernel
+@kernel_with(_steps_of_cuts)
 def _raise(
     cuts: NodeWeightedCuts, level: int, begin: int, end: int, target: IntArray, demands: IntArray, tight: BoolArray
 ) -> None:
@@ -274,7 +279,7 @@ def _raise(
             tight[rank] = True
 
 
-@kernel
+@kernel_with(lambda cuts, level, _, begin, end, *__: _steps_of_cuts(cuts, level, begin, end))
 def _remove_excess(
     cuts: NodeWeightedCuts, level: int, limit: int, begin: int, end: int, demands: IntArray, tight: BoolArray
 ) -> None:

@@ -74,7 +74,7 @@ def eccentricities(root: int, parent: IntArray, num_ranks: int) -> IntArray:
             own = max(own, 0)
         above = parent[vertex]
         if above >= 0:
-            length = own + (vertex < num_ranks) + (above < num_ranks)
+            length = own + int(vertex < num_ranks) + int(above < num_ranks)
             if length > deepest[above, 0]:
                 deepest[above, 1] = deepest[above, 0]
                 deepest[above, 0] = length
@@ -85,7 +85,7 @@ def eccentricities(root: int, parent: IntArray, num_ranks: int) -> IntArray:
     for vertex in order:
         above = parent[vertex]
         if above >= 0:
-            step = (vertex < num_ranks) + (above < num_ranks)
+            step = int(vertex < num_ranks) + int(above < num_ranks)
             own = max(deepest[vertex, 0], 0) if vertex < num_ranks else deepest[vertex, 0]
             beside = deepest[above, 1] if deepest[above, 0] == own + step else deepest[above, 0]
             if above < num_ranks:

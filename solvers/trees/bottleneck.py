@@ -16,8 +16,8 @@ import numpy as np
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.kernels import kernel
-from ..flow.max_flow import FlowNetwork, check_capacities, paired_network
+from ...support.kernels import kernel, kernel_with
+from ..flow.max_flow import FlowNetwork, check_capacities, paired_network, steps_of_sinks
 from ..flow.push_relabel import unmet_demand, workspace
 
 MAX_ENUMERATED = 4096  # candidate scales are enumerated once at most this many are left
@@ -140,7 +140,7 @@ def _gcd(a: int, b: int) -> int:
     return a
 
 
-@kernel
+@kernel_with(steps_of_sinks)
 def _newton_sweep(
     network: FlowNetwork, weights: IntArray, begin: int, end: int, supply: int, capacity: int, source_side: BoolArray
 ) -> tuple[int, int, BoolArray]:
@@ -171,7 +171,7 @@ def cut_ratio(network: FlowNetwork, weights: IntArray, sink_side: BoolArray) -> 
     return outside, entering
 
 
-@kernel
+@kernel_with(steps_of_sinks)
 def _violated_sink(network: FlowNetwork, supplies: IntArray, begin: int, end: int) -> int:
     space = workspace(len(network.first_arc))
     for sink in range(begin, end):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 from ..flow.max_flow import FlowNetwork, flow_network, paired_network
 from ..flow.push_relabel import sweep_sinks, unmet_demand, workspace
 
@@ -64,7 +64,7 @@ def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArr
     return np.concatenate(splits)
 
 
-@kernel
+@kernel_with(lambda network, _, __, ___, pairs, order, *____: len(pairs) * len(order) * len(network.heads))
 def _split_some(
     network: FlowNetwork,
     switch: int,

@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, SmallArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 from .batch_packing import Room, is_large, pack_in_batches
 from .routed_graph import RoutedGraph
 from .tight_sets import LaminarFamily
@@ -74,7 +74,7 @@ def _numbered(
     return Packing(roots, weights, np.concatenate([number[block] for block in blocks])), alive[used[:-1]]
 
 
-@kernel
+@kernel_with(lambda levels, *_: 10 * levels.num_ranks * len(levels.tree_left))
 def _compose(levels: Levels, left: IntArray, roots: IntArray, weights: IntArray, block: SmallArray) -> int:
     """Fill rows of `block` with trees while roots have trees left; return their number, -1 if a part is missing."""
     ranks, sets = levels.num_ranks, len(levels.num_steps)

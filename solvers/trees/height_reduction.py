@@ -11,7 +11,7 @@ import numpy as np
 
 from ...support import progress
 from ...support.arrays import FloatArray, IntArray, SmallArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 from .tree_packing import Packing
 
 EXCHANGES_PER_ROUND = 3 * 10**7
@@ -148,7 +148,7 @@ def _measure_all(forest: _Forest, count: int) -> None:
         _measure(forest, tree)
 
 
-@kernel
+@kernel_with(lambda forest, count, _, effort: 3 * min(effort, count * count * int(forest.depths[:count].max())))
 def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
     """Improve trees, tallest first, until no exchange helps; those above `goal` may split; return their number."""
     ranks = forest.links.shape[1]

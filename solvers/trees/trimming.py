@@ -9,8 +9,8 @@ import numpy as np
 
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
-from ...support.kernels import kernel
-from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network
+from ...support.kernels import kernel_with
+from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network, steps_of_sinks
 from ..flow.push_relabel import SinkSweep, sweep_sinks, unmet_demand, workspace
 from .bottleneck import cut_ratio
 from .routed_graph import RoutedGraph
@@ -135,7 +135,7 @@ def _apportion(total: int, slack: IntArray) -> IntArray:
     return shares
 
 
-@kernel
+@kernel_with(steps_of_sinks)
 def _local_cuts(network: FlowNetwork, supplies: IntArray, begin: int, end: int, covered: BoolArray) -> BoolArray:
     """Find local bottlenecks of uncovered ranks by Newton's method as in `bottleneck`, and update `covered`.
 

@@ -11,7 +11,7 @@ import pytest
 
 from collopt.errors import UnsupportedError
 from collopt.formulations import all_to_all
-from collopt.planners.bfb.bfb import bfb_cost
+from collopt.planners.direct_connect.bfb import bfb_cost
 from collopt.solvers import solve
 from collopt.topologies import DirectGraph, Topology, torus
 from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents

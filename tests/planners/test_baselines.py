@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS, Plan
-from collopt.planners.patterns.double_binary_tree import plan_double_binary_tree
-from collopt.planners.patterns.multitree import plan_multitree
-from collopt.planners.patterns.recursive_halving_doubling import plan_recursive_doubling
+from collopt.planners.literature.double_binary_tree import plan_double_binary_tree
+from collopt.planners.literature.multitree import plan_multitree
+from collopt.planners.literature.recursive_halving_doubling import plan_recursive_doubling
 from collopt.runtime import lower, run_program
 from collopt.schedules import TREE_COLLECTIVES, StepSchedule
 from collopt.topologies import (
@@ -96,7 +96,7 @@ def test_plans_of_the_catalogue_are_verified_and_move_the_right_data(topology: T
     It runs one collective of each planner on each network, and over all networks every collective of a planner.
     """
     short = []
-    for collective in PLANNERS[planner].options:
+    for collective in map(str, PLANNERS[planner].collectives):
         if plan := attempt(topology, collective, planner):
             plan.verify()
             assert (plan.planner, str(plan.collective)) == (planner, collective)
@@ -112,7 +112,7 @@ def test_plans_of_the_catalogue_are_verified_and_move_the_right_data(topology: T
 def test_every_planner_suits_some_of_these_networks_for_each_of_its_collectives() -> None:
     """Otherwise the test above would say nothing about it."""
     for planner in BASELINES:
-        for collective in PLANNERS[planner].options:
+        for collective in map(str, PLANNERS[planner].collectives):
             assert any(attempt(topology, collective, planner) for topology in TOPOLOGIES), (planner, collective)
 
 
@@ -124,7 +124,7 @@ def test_every_planner_suits_some_of_these_networks_for_each_of_its_collectives(
 )
 def test_plans_of_random_networks_are_verified(topology: Topology, planner: str, collective: str) -> None:
     """Or it is said why there is none; an allgather also holds by plain loops."""
-    plan = attempt(topology, collective, planner) if collective in PLANNERS[planner].options else None
+    plan = attempt(topology, collective, planner) if PLANNERS[planner].plans(collective) else None
     if plan:
         plan.verify()
         assert plan.gap >= 0
@@ -137,7 +137,7 @@ def test_plans_of_random_networks_are_verified(topology: Topology, planner: str,
 )
 def test_one_way_links_are_used_in_their_direction(topology: Topology, planner: str, collective: str) -> None:
     """Where links have no opposite, reductions get trees of the transposed network."""
-    plan = attempt(topology, collective, planner) if collective in PLANNERS[planner].options else None
+    plan = attempt(topology, collective, planner) if PLANNERS[planner].plans(collective) else None
     if plan:
         plan.verify()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import BoundError, CapacityOverflowError, UnsupportedError
 from collopt.formulations import bfb as programs
-from collopt.planners.bfb.bfb import (
+from collopt.planners.direct_connect.bfb import (
     bfb_cost,
     bfb_schedule,
     demands_of,
@@ -23,7 +23,7 @@ from collopt.planners.bfb.bfb import (
     plan_bfb,
     timed_bfb,
 )
-from collopt.planners.bfb.problem import read_network
+from collopt.planners.direct_connect.bfb_problem import read_network
 from collopt.schedules import (
     Cut,
     Partition,

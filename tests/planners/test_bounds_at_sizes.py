@@ -181,7 +181,7 @@ def plans(network: Topology, collective: str) -> list[Plan]:
     """Those of all planners, which do not depend on size and costs; `milp` takes a second for more than 8 ranks."""
     made = []
     for name, planner in PLANNERS.items():
-        if collective in planner.options and (name != "milp" or network.num_ranks <= 8):
+        if planner.plans(collective) and (name != "milp" or network.num_ranks <= 8):
             with suppress(ColloptError):  # not for this network
                 made.append(collopt.plan(network, collective, planner=name, **rooted(collective)))
     return made

@@ -13,7 +13,8 @@ import pytest
 import collopt
 from collopt.errors import BoundError, CertificateError, SolverError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, Planner
-from collopt.planners.analysis.compare import BOUNDS, compare
+from collopt.planners.what_if.compare import BOUNDS, compare
+from collopt.schedules import ALLGATHER
 from collopt.topologies import Topology, complete, dgx_a100, dgx_h100, mi250, ring
 
 COLUMNS = ["kind", "planner", "status", "reason", "algbw", "algbw_exact", "bound", "bound_exact", "gap"]
@@ -131,7 +132,7 @@ def test_planners_that_do_not_suit_say_why() -> None:
     ]["reason"].startswith("recursive halving and doubling needs a power of two ranks")
     weighted = rows(compare(dgx_a100(boxes=2), "allgather", weights=[1, 2] * 8, bounds=[]))
     assert weighted["recursive-halving-doubling"]["reason"].startswith(
-        "planner 'recursive-halving-doubling' has no opti"
+        "planner 'recursive-halving-doubling' takes no weights"
     )
     assert weighted["ring"]["status"] == weighted["multitree"]["status"] == "ok"
 
@@ -162,7 +163,7 @@ def test_a_planner_that_fails_leaves_the_others_alone(
     def fail(topology: Topology) -> Plan:
         raise error
 
-    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", fail, {"allgather": ()}))
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", fail, [ALLGATHER]))
     found = rows(compare(ring(3), "allgather", planners=["mine", "ring"]))
     assert (found["mine"]["status"], found["mine"]["reason"], found["mine"]["plan"]) == (status, str(error), None)
     assert found["ring"]["status"] == "ok"
@@ -183,7 +184,7 @@ def test_errors_that_nobody_raises_on_purpose_fail_one_row(
     def fail(*_: object) -> Any:
         raise error
 
-    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", lambda topology: fail(), {"allgather": ()}))
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", lambda topology: fail(), [ALLGATHER]))
     monkeypatch.setitem(BOUNDS, "mine", fail)
     frame = compare(ring(3), "allgather", planners=["mine", "ring"], bounds=["mine", "forestcoll"])
     for kind, other in (("plan", "ring"), ("bound", "forestcoll")):
@@ -198,7 +199,7 @@ def test_whoever_interrupts_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(topology: Topology) -> Plan:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", "for this test", interrupt, {"allgather": ()}))
+    monkeypatch.setitem(PLANNERS, "mine", Planner("mine", interrupt, [ALLGATHER]))
     with pytest.raises(KeyboardInterrupt):
         compare(ring(3), "allgather", planners=["mine", "ring"])
 

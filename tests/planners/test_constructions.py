@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from collopt.planners.finder.bases import bandwidth_optimal_bases, bases
-from collopt.planners.finder.constructions import (
+from collopt.planners.direct_connect.bases import bandwidth_optimal_bases, bases
+from collopt.planners.direct_connect.constructions import (
     Base,
     CartesianPower,
     CartesianProduct,
@@ -146,8 +146,8 @@ def test_transposed_constructions_build_transposed_graphs(base: Construction) ->
 )
 def test_orbit_representatives_stand_for_all_nodes(construction: Construction, degree: int, count: int | None) -> None:
     """Every other node has the distances to it that one of them has, and broadcasts load them as they load all."""
-    from collopt.planners.bfb.bfb import bfb_cost
-    from collopt.planners.finder.costs import breadth_first_cost
+    from collopt.planners.direct_connect.bfb import bfb_cost
+    from collopt.planners.direct_connect.costs import breadth_first_cost
 
     graph = construction.graph()
     assert (graph.degree, construction.orbit_representatives(degree)) == (degree, count)
@@ -160,7 +160,7 @@ def test_orbit_representatives_stand_for_all_nodes(construction: Construction, d
 
 def test_a_line_graph_can_do_better_than_theorem_10_says() -> None:
     """L(UniRing(1, 3)^□2) has a breadth-first broadcast of 17/18 M/B, where the theorem has 8/9 + 1/9 at best."""
-    from collopt.planners.bfb.bfb import bfb_cost, bfb_schedule
+    from collopt.planners.direct_connect.bfb import bfb_cost, bfb_schedule
 
     base = CartesianPower(TRIANGLE, 2)
     assert bfb_cost(base.graph()) == (4, Fraction(8, 9))

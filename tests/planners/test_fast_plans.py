@@ -221,7 +221,7 @@ def test_boxes_behind_one_switch_are_refused_where_data_would_turn_there() -> No
 
 def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what plans for them."""
-    monkeypatch.setattr("collopt.planners.patterns.fast.MAX_PAIRS", 15)
+    monkeypatch.setattr("collopt.planners.literature.fast.MAX_PAIRS", 15)
     with pytest.raises(
         UnsupportedError, match=r"16 pairs of ranks of .* at most 15: collopt\.schedule_all_to_allv plans"
     ):

@@ -13,15 +13,15 @@ from final_frontiers import most_forced
 import collopt
 from collopt.errors import CertificateError, ColloptError, TopologyError, UnsupportedError
 from collopt.planners import Candidate, Frontier, find_topologies, sweep_topologies
-from collopt.planners.bfb.bfb import bfb_cost, plan_bfb
-from collopt.planners.finder import costs as finder_costs
-from collopt.planners.finder import find as finder
-from collopt.planners.finder.bases import best_circulants
-from collopt.planners.finder.candidate import is_no_worse
-from collopt.planners.finder.constructions import Base, DegreeExpansion, LineGraph
-from collopt.planners.finder.costs import Costing
-from collopt.planners.finder.find import pareto_efficient
-from collopt.planners.finder.table import FinderTable
+from collopt.planners.direct_connect import costs as finder_costs
+from collopt.planners.direct_connect import find as finder
+from collopt.planners.direct_connect.bases import best_circulants
+from collopt.planners.direct_connect.bfb import bfb_cost, plan_bfb
+from collopt.planners.direct_connect.candidate import is_no_worse
+from collopt.planners.direct_connect.constructions import Base, DegreeExpansion, LineGraph
+from collopt.planners.direct_connect.costs import Costing
+from collopt.planners.direct_connect.find import pareto_efficient
+from collopt.planners.direct_connect.table import FinderTable
 from collopt.planners.plans.stages import Trace
 from collopt.schedules import StepCost, step_cost, verified_loads
 from collopt.topologies import (

@@ -9,7 +9,7 @@ import pytest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS
-from collopt.planners.step_patterns.nccl_choice import Machine, machine_of
+from collopt.planners.literature.nccl_choice import Machine, machine_of
 from collopt.runtime import lower, run_program
 from collopt.topologies import (
     Topology,
@@ -40,7 +40,7 @@ def two_boxes_at_a_switch() -> Topology:
     return Topology.from_links(links, compute=names, switches=switches, bidirectional=True, name="figure 15a")
 
 
-@pytest.mark.parametrize("collective", PLANNERS["ring-unwinding"].options)
+@pytest.mark.parametrize("collective", [*map(str, PLANNERS["ring-unwinding"].collectives)])
 @pytest.mark.parametrize("network", [two_boxes_at_a_switch(), dgx_a100(boxes=2), mi300x(boxes=2)], ids=str)
 def test_plans_on_unwound_switches_are_verified_and_move_the_right_data(network: Topology, collective: str) -> None:
     """On the links of the network itself."""
@@ -131,7 +131,7 @@ def test_choices_are_those_of_the_model(
     plan.verify()
 
 
-@pytest.mark.parametrize("collective", PLANNERS["nccl"].options)
+@pytest.mark.parametrize("collective", [*map(str, PLANNERS["nccl"].collectives)])
 def test_plans_are_those_of_the_algorithm_chosen(collective: str) -> None:
     """Verified and executed; without a size, bandwidth decides."""
     root = {"root": 3} if collective in ("broadcast", "reduce") else {}

@@ -121,7 +121,7 @@ def test_our_plans_are_as_fast_or_faster(topology: Topology, rates: dict[str, Fr
 )
 def test_the_right_data_arrives(planner: str, topology: Topology) -> None:
     """By the interpreter, for each collective; loads are counted in two ways."""
-    for collective in PLANNERS[planner].options:
+    for collective in map(str, PLANNERS[planner].collectives):
         try:
             plan = collopt.plan(topology, collective, planner=planner)  # type: ignore[arg-type]
         except UnsupportedError:
@@ -162,7 +162,7 @@ def random_boxes(draw: st.DrawFn) -> Topology:
 @settings(max_examples=examples(150), deadline=None)
 def test_random_networks_have_a_verified_plan_or_a_reason(topology: Topology, planner: str) -> None:
     """Never one beyond its bound."""
-    for collective in PLANNERS[planner].options:
+    for collective in map(str, PLANNERS[planner].collectives):
         try:
             plan = collopt.plan(topology, collective, planner=planner)  # type: ignore[arg-type]
         except UnsupportedError:

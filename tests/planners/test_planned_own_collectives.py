@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, CertificateError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, load_plan, plan_of_schedule
-from collopt.planners.analysis.compare import check_feasible
 from collopt.planners.pairs.multicommodity import bound_pairs
+from collopt.planners.what_if.compare import check_feasible
 from collopt.report import curve_table
 from collopt.runtime import simulate
 from collopt.schedules import COLLECTIVES, FlowSchedule
@@ -172,16 +172,13 @@ def test_bus_bandwidth_is_that_of_the_root_of_the_plan() -> None:
         assert planned(ring(4, bandwidth=25), "uneven", root=1).busbw == 50
 
 
-def test_planners_list_options_of_registered_collectives() -> None:
-    """Those of all-to-alls, and the root if there is one; planners of trees have none of them."""
-    assert PLANNERS["auto"].options["scatter"] == ("root", "chunks", "order", "size")
-    assert PLANNERS["multicommodity"].options["halo"] == ("chunks", "order")
-    assert PLANNERS["shortest-paths"].options["gather"] == ("root",)
-    assert "scatter" not in PLANNERS["forestcoll"].options
-    with pytest.raises(KeyError):
-        PLANNERS["multicommodity"].options["allgather"]
-    for entry in PLANNERS.values():
-        assert len(entry.options) == len(list(entry.options))
+def test_planners_of_pairs_plan_registered_collectives() -> None:
+    """As all-to-alls, with the root if there is one; planners of trees do not."""
+    for name in ("auto", "multicommodity", "shortest-paths", "fast"):
+        assert {"scatter", "halo", "all_to_all"} <= set(map(str, PLANNERS[name].collectives))
+        assert PLANNERS[name].takes("scatter", "root")
+    assert not PLANNERS["forestcoll"].plans("scatter")
+    assert not PLANNERS["multicommodity"].takes("allgather", "chunks")
 
 
 def test_only_ranks_that_have_something_to_send_must_reach_others() -> None:
@@ -201,10 +198,14 @@ def test_only_ranks_that_have_something_to_send_must_reach_others() -> None:
     [
         (planned, {"collective": "scatter"}, r"scatter needs a root; name one of the ranks 0\.\.3"),
         (planned, {"collective": "scatter", "root": 4}, r"root 4 is not a rank"),
-        (planned, {"collective": "halo", "root": 1}, "planner 'auto' has no option 'root'; expected one of chunks"),
+        (planned, {"collective": "halo", "root": 1}, "halo has no root; leave root=1 out"),
         (collopt.bound, {"collective": "halo", "root": 1}, "halo has no root; leave root=1 out"),
         (collopt.bound, {"collective": "gather"}, "gather needs a root"),
-        (planned, {"collective": "scatter", "root": 1, "traffic": [[1]]}, "only all_to_allv takes traffic"),
+        (
+            planned,
+            {"collective": "scatter", "root": 1, "traffic": [[1]]},
+            "scatter has traffic of its own",
+        ),
         (bound_pairs, {"collective": "halo", "traffic": [[1]]}, "halo has traffic of its own and takes no traffic"),
         (bound_pairs, {"collective": "all_to_all", "root": 1}, "all_to_all has no root; leave root=1 out"),
         (planned, {"collective": "scatter", "root": 1, "planner": "ring"}, "'ring' does not cover the collective"),

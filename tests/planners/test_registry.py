@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
-from importlib import import_module
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collopt import bound, compare, plan, scan_trees_per_root, sensitivity
 from collopt.errors import UnsupportedError
-from collopt.planners import PLANNERS, Plan, Planner
-from collopt.planners.analysis.lp_bounds import lp_bound
-from collopt.planners.registry import CollectiveName, PlannerName
+from collopt.planners import PLANNERS, Plan, register_planner
+from collopt.planners.bounds.lp_bounds import lp_bound
 from collopt.topologies import Topology, ring
-from own_collectives import SCATTER, registered
 
 
 def test_every_planner_is_listed_under_its_name() -> None:
@@ -26,12 +28,12 @@ def test_every_planner_is_listed_under_its_name() -> None:
         assert entry.name == name
         assert entry.summary
         assert "\n" not in entry.summary
-        assert entry.options
+        assert entry.collectives
 
 
 def test_a_planner_plans_what_it_lists() -> None:
     """`plan` takes the same options as the function behind it."""
-    assert "allgather" in PLANNERS["forestcoll"].options
+    assert PLANNERS["forestcoll"].plans("allgather")
     made = plan(ring(3), "allgather", planner="forestcoll", trees_per_root=2)
     assert (made.planner, made.schedule.trees_per_root) == ("forestcoll", 2)
     direct = PLANNERS["forestcoll"](ring(3), "allgather", trees_per_root=2)
@@ -115,9 +117,9 @@ def test_options_of_other_collectives_are_refused_without_a_planner_too() -> Non
 
 def test_an_option_of_a_planner_that_takes_none_is_refused() -> None:
     """In one sentence that ends."""
-    message = r"^planner 'recursive-halving-doubling' has no option 'root'; it takes none here$"
+    message = r"^planner 'recursive-halving-doubling' has no option 'chunks'; its options: none; "
     with pytest.raises(UnsupportedError, match=message):
-        plan(ring(4), "allreduce", planner="recursive-halving-doubling", root=1)
+        plan(ring(4), "allreduce", planner="recursive-halving-doubling", chunks=1)
 
 
 @pytest.mark.parametrize("name", ["oracle", "", None, 3, [], {}, ("forestcoll",)])
@@ -166,49 +168,92 @@ def test_other_spellings_of_a_collective_are_recognized(ask: Callable[..., objec
         ask(ring(3), written)
 
 
-def test_the_signature_of_plan_names_the_options_of_every_planner() -> None:
-    """So that editors complete them; an argument that no planner takes is refused."""
-    named = set(inspect.signature(plan).parameters) - {"topology", "collective", "planner", "costs", "network"}
-    assert named == {option for entry in PLANNERS.values() for options in entry.options.values() for option in options}
-    with pytest.raises(UnsupportedError, match=r"'tree_per_root' \(did you mean trees_per_root\?\)"):
-        plan(ring(3), "allgather", tree_per_root=2)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"boxes": 2},
+            r"write plan\(collopt.topology\('dgx-a100', boxes=2\), ...\)",
+        ),
+        ({"tree_per_root": 2}, r"'tree_per_root' \(did you mean trees_per_root\?\)"),
+        (
+            {"planner": "ring", "trees_per_root": 2},
+            r"no option 'trees_per_root'; its options: channels, order",
+        ),
+        ({"planner": "ring", "trees_per_root": 2}, r"; planners with trees_per_root: forestcoll$"),
+        ({"planner": "bfb", "weights": [1, 2, 3]}, "planner 'bfb' takes no weights"),
+        ({"planner": "bfb", "root": 1}, "allgather has no root; leave root=1 out"),
+        ({"traffic": [[1]]}, "allgather takes no traffic; all_to_allv does"),
+        ({"planner": "ring", "size": "many"}, "size"),
+        ({"chunks": 2}, "'forestcoll' has no option 'chunks'; .*planners with chunks: bfb, greedy, milp$"),
+    ],
+)
+def test_what_a_planner_does_not_take_is_refused(options: dict[str, Any], message: str) -> None:
+    """By name, with what the planner has, and the planners that have it."""
+    network = "dgx-a100" if "boxes" in options else ring(3)
+    with pytest.raises(UnsupportedError, match=message):
+        plan(network, "allgather", **options)
 
 
-def test_the_options_of_a_planner_are_those_of_its_function() -> None:
-    """What the registry says that a planner takes, its function has as keywords with a default."""
-    for entry in PLANNERS.values():
-        if entry.name == "auto":
-            continue
-        module, _, name = str(entry.function).partition(":")
-        parameters = inspect.signature(getattr(import_module(f"collopt.planners.{module}"), name)).parameters
-        keywords = {parameter.name for parameter in parameters.values() if parameter.kind is parameter.KEYWORD_ONLY}
-        with registered(SCATTER):
-            assert keywords == {option for options in entry.options.values() for option in options}, entry.name
+def test_sizes_that_do_not_matter_to_a_planner_are_part_of_the_problem() -> None:
+    """Rings are the same for all sizes."""
+    made, sized = (plan(ring(3), "allgather", planner="ring", size=size) for size in (None, "1M"))
+    assert made.to_json()["schedule"] == sized.to_json()["schedule"]
 
 
-def test_names_for_type_checkers_are_those_of_the_registry() -> None:
-    """Collectives and planners that an editor completes."""
-    assert get_args(PlannerName) == tuple(PLANNERS)
-    assert set(get_args(CollectiveName)) == {name for entry in PLANNERS.values() for name in entry.options}
-
-
-def test_a_planner_added_to_the_list_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_planner_is_asked() -> None:
     """With the options of its own function, and only for its collectives."""
-    asked: list[tuple[Topology, int]] = []
+    calls: list[tuple[Topology, int]] = []
 
+    @register_planner("mine", "allgather")
     def make(topology: Topology, *, chunks: int = 1) -> Plan:
-        asked.append((topology, chunks))
+        """Plan for this test.  And more."""
+        calls.append((topology, chunks))
         return plan(topology, "allgather")
 
-    mine = Planner("mine", "for this test", make, {"allgather": ("chunks",)})
-    monkeypatch.setitem(PLANNERS, "mine", mine)
-    topology = ring(4)
-    assert plan(topology, "allgather", planner="mine", chunks=3).topology is topology
-    assert plan(topology, "allgather", planner=mine).topology is topology
-    assert asked == [(topology, 3), (topology, 1)]
-    with pytest.raises(
-        UnsupportedError, match=r"^planner 'mine' has no option 'trees_per_root'; expected one of chunks$"
-    ):
-        plan(topology, "allgather", planner="mine", trees_per_root=1)
-    with pytest.raises(UnsupportedError, match=r"planner 'mine' does not cover the collective 'reduce_scatter'"):
-        plan(topology, "reduce_scatter", planner="mine")
+    try:
+        mine = PLANNERS["mine"]
+        assert (mine.summary, mine.options) == ("for this test", ("chunks",))
+        topology = ring(4)
+        assert plan(topology, "allgather", planner="mine", chunks=3).topology is topology
+        assert plan(topology, "allgather", planner=mine).topology is topology
+        assert calls == [(topology, 3), (topology, 1)]
+        assert "mine" in compare(topology, "allgather")["planner"].tolist()
+        with pytest.raises(UnsupportedError, match="'mine' has no option 'trees_per_root'; its options: chunks"):
+            plan(topology, "allgather", planner="mine", trees_per_root=1)
+        with pytest.raises(UnsupportedError, match=r"planner 'mine' does not cover the collective 'reduce_scatter'"):
+            plan(topology, "reduce_scatter", planner="mine")
+        with pytest.raises(UnsupportedError, match="there is a planner 'mine' already"):
+            register_planner("mine", "allgather")(make)
+    finally:
+        del PLANNERS["mine"]
+
+
+def test_planners_of_other_packages_enter_by_entry_points(tmp_path: Path) -> None:
+    """Those that cannot be loaded cost nothing but a warning."""
+    (tmp_path / "theirs.py").write_text(
+        "from collopt.planners import plan, register_planner\n"
+        "@register_planner('theirs', ['allgather'])\n"
+        "def plan_theirs(topology, *, channels=None):\n"
+        "    'Plan rings.'\n"
+        "    return plan(topology, 'allgather', planner='ring', channels=channels)\n"
+    )
+    (tmp_path / "theirs-1.dist-info").mkdir()
+    (tmp_path / "theirs-1.dist-info" / "METADATA").write_text("Name: theirs\nVersion: 1\n")
+    (tmp_path / "theirs-1.dist-info" / "entry_points.txt").write_text(
+        "[collopt.planners]\ntheirs = theirs:plan_theirs\ngone = gone:plan\n"
+    )
+    call = [sys.executable, "-m", "collopt", "plan", "ring", "--nodes", "3", "allgather", "--planner", "theirs"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    answer = subprocess.run(call, env=environment, capture_output=True, text=True, check=True)
+    assert "by ring, verified" in answer.stdout
+    assert "the planner gone of gone:plan cannot be loaded" in answer.stderr
+
+
+def test_the_page_of_planners_lists_them_all() -> None:
+    """With summary and options, and below with networks and sources."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "planners.md").read_text(encoding="utf-8")
+    for planner in PLANNERS.values():
+        options = ", ".join(f"`{option}`" for option in planner.options)
+        assert re.search(rf"(?m)^\| `{planner.name}` \| {re.escape(planner.summary)} \| .* \| {options} \|$", page)
+        assert page.count(f"\n| `{planner.name}` | ") == (1 if planner.name == "auto" else 2)

@@ -15,7 +15,7 @@ from in_network_optimum import main, results
 import collopt
 from collopt.errors import BoundError, ColloptError, NoAnswerError, UnsupportedError
 from collopt.planners import load_plan, steiner_bound
-from collopt.planners.registry import PLANNERS
+from collopt.planners.plans.registry import PLANNERS
 from collopt.planners.trees import steiner
 from collopt.schedules import ALLREDUCE, COLLECTIVES, EVERY_SCHEDULE, TreeDual
 from collopt.solvers import Solution
@@ -101,7 +101,7 @@ def test_plans_reach_the_optimum_between_other_plans_and_the_bound(topology: Top
     bound = steiner_bound(topology, collective)
     assert bound.algbw <= collopt.bound(topology, collective).algbw
     for planner in OTHERS:
-        if collective in PLANNERS[planner].options:
+        if PLANNERS[planner].plans(collective):
             try:
                 other = collopt.plan(topology, collective, planner=planner)  # type: ignore[arg-type]
             except (UnsupportedError, NoAnswerError):

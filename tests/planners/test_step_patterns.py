@@ -16,7 +16,7 @@ import collopt
 from collopt import Plan
 from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS
-from collopt.planners.step_patterns.torus_shapes import find_torus
+from collopt.planners.literature.torus_shapes import find_torus
 from collopt.runtime import lower, run_program
 from collopt.schedules import StepAllreduce, StepExchange, StepSchedule
 from collopt.topologies import (
@@ -83,7 +83,7 @@ def test_plans_are_verified_and_move_the_right_data(topology: Topology, planner:
     It runs one collective of each planner on each network, and over all networks every collective of a planner.
     """
     made = []
-    for collective in PLANNERS[planner].options:
+    for collective in map(str, PLANNERS[planner].collectives):
         if plan := attempt(topology, collective, planner):
             made.append(plan)
             plan.verify()
@@ -100,7 +100,7 @@ def test_plans_are_verified_and_move_the_right_data(topology: Topology, planner:
 @pytest.mark.parametrize("planner", IN_STEPS)
 def test_every_planner_suits_some_of_these_networks_for_each_of_its_collectives(planner: str) -> None:
     """Otherwise the test above would say nothing about it."""
-    for collective in PLANNERS[planner].options:
+    for collective in map(str, PLANNERS[planner].collectives):
         assert any(attempt(topology, collective, planner) for topology in TOPOLOGIES), (planner, collective)
 
 
@@ -312,7 +312,7 @@ def test_vectors_are_not_exchanged_by_way_of_others() -> None:
 )
 def test_plans_of_random_networks_are_verified(topology: Topology, planner: str, collective: str) -> None:
     """Or it is said why there is none; one-way links and links of any bandwidths are taken as they are."""
-    if collective in PLANNERS[planner].options and (plan := attempt(topology, collective, planner)):
+    if PLANNERS[planner].plans(collective) and (plan := attempt(topology, collective, planner)):
         plan.verify()
         assert plan.gap >= 0
 

@@ -16,7 +16,7 @@ import pytest
 import collopt
 from collopt.errors import BoundError, ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from collopt.planners import PlanFolder, survive
-from collopt.planners.failures.schema import CaseEntry, FaultEntry
+from collopt.planners.what_if.schema import CaseEntry, FaultEntry
 from collopt.schedules import ALLGATHER
 from collopt.topologies import Topology, dgx_a100, dgx_h100, failure_cases, hypercube, mi250, ring, torus
 from collopt.topologies.symmetry.failure_orbits import Symmetries
@@ -116,7 +116,7 @@ def test_the_index_of_many_cases_is_written_seldom(tmp_path: Path, monkeypatch: 
         baselines={},
         seconds=0,
     )
-    monkeypatch.setattr("collopt.planners.failures.folder.time.monotonic", lambda: home._due - 1)
+    monkeypatch.setattr("collopt.planners.what_if.folder.time.monotonic", lambda: home._due - 1)
     for node in ring(4).compute_nodes:
         home.add(entry.model_copy(update={"failure": (FaultEntry(nodes=(node,)),), "kind": "gpu"}), None)
         assert not PlanFolder(tmp_path).cases

@@ -9,7 +9,7 @@ import pytest
 
 import collopt
 from collopt.errors import CertificateError, NoAnswerError, UnsupportedError
-from collopt.planners.analysis.synthesis import synthesis_frontier, synthesise
+from collopt.planners.literature.synthesis import synthesis_frontier, synthesise
 from collopt.topologies import Topology, complete, ring
 
 OUT = [(1, 2), (2, 3), (4, 5), (0, 6), (0, 6), (3, 7), (5, 7), (1, 4)]

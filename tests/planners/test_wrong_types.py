@@ -12,7 +12,7 @@ import pytest
 
 import collopt
 from collopt.errors import CertificateError, ColloptError, TopologyError, UnsupportedError
-from collopt.planners.bfb.bfb import bfb_cost, bfb_schedule, plan_bfb
+from collopt.planners.direct_connect.bfb import bfb_cost, bfb_schedule, plan_bfb
 from collopt.planners.trees.forestcoll import bound_trees, plan_trees
 from collopt.planners.trees.strength import allreduce_bound
 from collopt.schedules import Forest, in_network, verified_loads

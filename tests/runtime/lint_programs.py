@@ -68,7 +68,7 @@ def plans(topology: Topology, collective: str) -> Iterator[tuple[str, Plan]]:
     """What every planner that can makes of a call; `milp` takes long for many ranks."""
     options: dict[str, Any] = {"root": topology.num_ranks - 1} if collective in ("broadcast", "reduce") else {}
     for name, planner in PLANNERS.items():
-        if name == "auto" or collective not in planner.options or (name == "milp" and topology.num_ranks > 9):
+        if name == "auto" or not planner.plans(collective) or (name == "milp" and topology.num_ranks > 9):
             continue
         try:
             yield name, collopt.plan(topology, collective, planner=name, **options)

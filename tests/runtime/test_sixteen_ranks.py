@@ -10,7 +10,7 @@ from runtime_tasks import Case
 from test_distributed import wrong_cases
 
 import collopt
-from collopt.planners.bfb.bfb import plan_bfb
+from collopt.planners.direct_connect.bfb import plan_bfb
 from collopt.runtime.execution.execute import program_of
 from collopt.topologies import Topology, dgx_a100, dgx_h100, rail, torus
 

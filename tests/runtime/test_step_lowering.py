@@ -27,7 +27,7 @@ from runtime_steps import (
 )
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners.bfb.bfb import bfb_schedule, plan_bfb
+from collopt.planners.direct_connect.bfb import bfb_schedule, plan_bfb
 from collopt.runtime import Program, interpret_file, lower, read_xml, run_program
 from collopt.runtime.execution.rounds import rounds_of
 from collopt.runtime.msccl.export import export_msccl_xml

@@ -218,7 +218,7 @@ def test_latency_adds_all_hops_of_chains(count: int) -> None:
 
 def test_trees_iterate_have_numbers_and_a_length() -> None:
     """Those of an allreduce are first the reduction's; their shares add up to all data in each direction."""
-    made = plan("dgx-a100", "allreduce", boxes=2).trees
+    made = plan(dgx_a100(boxes=2), "allreduce").trees
     trees = list(made)
     assert len(made) == len(trees) == made.num_trees
     assert [tree.direction for tree in trees] == sorted((tree.direction for tree in trees), reverse=True)

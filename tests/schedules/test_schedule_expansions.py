@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, TopologyError, UnsupportedError
-from collopt.planners.bfb.bfb import bfb_schedule
+from collopt.planners.direct_connect.bfb import bfb_schedule
 from collopt.schedules import (
     StepCost,
     StepSchedule,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.planners.finder.costs import low_hop_metacirculants
+from collopt.planners.direct_connect.costs import low_hop_metacirculants
 from collopt.solvers.bfb.circulant_loads import UNREACHABLE, hop_sums
 from collopt.topologies import (
     Topology,

@@ -6,7 +6,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from collopt import bound, bound_sizes, compare, plan, sensitivity
+from collopt import bound, bound_sizes, compare, plan, sensitivity, topology
 from collopt.errors import ColloptError
 from collopt.topologies import dgx_a100, ring, torus, twisted_torus, write_topology
 
@@ -18,17 +18,26 @@ def square() -> nx.Graph:
     return graph
 
 
-def test_each_function_takes_names_with_options() -> None:
-    """They mean what the builder returns."""
+def test_one_function_makes_topologies_of_names_with_options(tmp_path: Path) -> None:
+    """They mean what the builder returns, or the reader of a file."""
     boxes = dgx_a100(boxes=2)
-    assert plan("dgx-a100", "allgather", boxes=2).topology.digest == boxes.digest
-    assert bound("dgx_a100", "allgather", boxes=2) == bound(boxes, "allgather")
-    sizes = bound_sizes("dgx-a100", "allgather", ["1M"], boxes=2)
-    assert sizes == bound_sizes(boxes, "allgather", ["1M"]) == [bound("dgx-a100", "allgather", size="1M", boxes="2")]
-    links = sensitivity("torus", "allgather", shape=(2, 3))
-    assert links.equals(sensitivity(torus(2, 3), "allgather"))
-    table = compare("ring", "allgather", planners=["ring"], bounds=["forestcoll"], n=5)
-    assert table["algbw_exact"].tolist() == [plan(ring(5), "allgather").algbw] * 2
+    assert topology("dgx-a100", boxes=2).digest == topology("dgx_a100", boxes="2").digest == boxes.digest
+    assert topology("torus", shape=(2, 3)).digest == torus(2, 3).digest
+    assert topology(boxes) is boxes
+    write_topology(ring(3), tmp_path / "lab.json")
+    assert topology(tmp_path / "lab.json").digest == ring(3).digest
+
+
+def test_each_function_takes_names() -> None:
+    """Of networks that need no options."""
+    boxes = dgx_a100()
+    assert plan("dgx-a100", "allgather").topology.digest == boxes.digest
+    assert bound("dgx_a100", "allgather") == bound(boxes, "allgather")
+    sizes = bound_sizes("dgx-a100", "allgather", ["1M"])
+    assert sizes == bound_sizes(boxes, "allgather", ["1M"]) == [bound("dgx-a100", "allgather", size="1M")]
+    assert sensitivity("dgx-a100", "allgather").equals(sensitivity(boxes, "allgather"))
+    table = compare("dgx-a100", "allgather", planners=["forestcoll"], bounds=["forestcoll"])
+    assert table["algbw_exact"].tolist() == [plan(boxes, "allgather").algbw] * 2
 
 
 def test_graphs_and_files_are_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,16 +51,21 @@ def test_graphs_and_files_are_networks(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.chdir(tmp_path)
         assert bound(Path(name), "allgather").topology.num_ranks == 3
     assert bound("lab", "allgather").topology.num_ranks == 3
-    assert bound("torus", "allgather", shape="2x2").topology.num_ranks == 4
+    assert topology("torus", shape="2x2").num_ranks == 4
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: plan("dgx-a10", "allgather"), "no topology called 'dgx-a10' (did you mean dgx-a100"),
-        (lambda: plan("dgx-a100", "allgather", boxs=2), "no option of dgx-a100 called 'boxs' (did you mean boxes?)"),
+        (lambda: topology("dgx-a100", boxs=2), "no option of dgx-a100 called 'boxs' (did you mean boxes?)"),
+        (lambda: topology(ring(4), boxes=2), "there is no option 'boxes' of <Topology 'ring-4'"),
+        (lambda: plan("dgx-a100", "allgather", boxes=2), "write plan(collopt.topology('dgx-a100', boxes=2), ...)"),
+        (lambda: bound("dgx-a100", "allgather", boxes=2), "write bound(collopt.topology('dgx-a100', boxes=2), ...)"),
+        (lambda: bound_sizes("ring", "allgather", [1], n=4), "bound_sizes(collopt.topology('ring', n=4), ...)"),
+        (lambda: compare(ring(4), "allgather", n=4), "write compare(collopt.topology('dgx-a100', n=4), ...)"),
+        (lambda: sensitivity(ring(4), "allgather", stp=4), "sensitivity has no option 'stp' (did you mean step?)"),
         (lambda: plan(ring(4), "allgather", trees_per_rot=1), "'trees_per_rot' (did you mean trees_per_root?)"),
-        (lambda: bound(square(), "allgather", boxes=2), "there is no option 'boxes'; those of a network go with"),
         (lambda: bound("gone/lab.json", "allgather"), "gone/lab.json does not exist"),
         (lambda: bound(3, "allgather"), "the topology is 3; expected one such as"),  # type: ignore[call-overload]
         (lambda: bound(nx.cycle_graph(4), "allgather"), "edge ('0', '1') has no attribute 'bandwidth'"),

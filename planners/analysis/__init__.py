@@ -1,1 +1,0 @@
-"""Comparison of planners, bounds by linear programs, sensitivity, synthesis."""

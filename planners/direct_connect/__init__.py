@@ -1,0 +1,1 @@
+"""Networks without switches: breadth-first broadcast, and the topology finder."""

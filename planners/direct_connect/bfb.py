@@ -1,0 +1,371 @@
+"""Breadth-first broadcast (BFB): the schedule with the least bandwidth time among those in the fewest hops.
+
+Linear program (1) of the direct-connect paper asks how evenly links can share the work of a step; exact formulas answer
+it, and flows of whole chunks turn the answer into a schedule.  A reduce-scatter is the reverse of an allgather on the
+transposed network (Corollary 1.1), an allreduce is both.  All such schedules take as many steps as the network has hops
+(Theorem 15); on many networks they also reach the least bandwidth time of any schedule.
+
+For links of different latencies and a given size, linear program (14) makes every link count with its latency, used or
+not.  Here a link into a rank brings nothing before its latency alpha is over, then its bandwidth B for U - alpha.  All
+that only links of a set S can bring must fit into what they bring together, so
+
+    U = max over nonempty S of the least U with sum over S of B max(0, U - alpha) >= c(S) M / N,
+
+which is the best of (14) over all choices of links to use (section E.3, Theorem 19 generalized).  Every inverse is of a
+piecewise linear function, and exact.  Steps are those of distances in hops, however slow the only link is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from functools import partial
+from math import lcm
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, as_bytes, schedule_time
+from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...support.arrays import IntArray
+from ...support.validation import as_kind, shown
+from ...topologies import DirectGraph, Topology
+from ..bounds.from_schedule import bound_of_schedule
+from ..plans.plan import Plan, proved_plan
+from ..plans.registry import register_planner
+from ..plans.stages import Trace
+from ..trees.problem import check_request
+from .bfb_problem import MAX_CHUNKS, BfbProblem, as_chunks, as_graph, read_network, schedule_of
+
+if TYPE_CHECKING:
+    from ...solvers.bfb.link_masks import Groups
+    from ...solvers.bfb.load_balancing import BusiestSet
+
+CHUNKS_TRIED = 256  # where an exact schedule needs more than `MAX_CHUNKS`
+
+
+def bfb_schedule(
+    network: DirectGraph | Topology, *, chunks: int | None = None, direction: Direction = "broadcast"
+) -> StepSchedule:
+    """Build the breadth-first broadcast of the least bandwidth time.
+
+    It is the best for its number of chunks; `collopt.schedules.verified_loads` checks that it is a schedule.
+    Raises `UnsupportedError` if there are switches or too many ranks, or an option is not of its form; `BoundError` if
+    some rank cannot reach another; `CapacityOverflowError` if exact arithmetic would leave int64.
+
+    Parameters
+    ----------
+    network : DirectGraph or Topology
+        Without switches; every rank reaches every other.  Links may differ in bandwidth; latencies do not count.
+    chunks : int, optional
+        Chunks per shard.  By default as many as the optimum of linear program (1) needs; if these are more than 2^20,
+        the best number up to 256.
+    direction : {"broadcast", "reduce"}
+        With "reduce" a reduce-scatter: the reverse of the allgather on the transposed network.
+
+    Examples
+    --------
+    >>> from collopt.topologies import torus
+    >>> schedule = bfb_schedule(torus(4, 4))
+    >>> schedule
+    <StepSchedule: allgather of 16 ranks, 4 steps, 4 chunks per shard, 320 sends>
+    >>> schedule.inverse_rate(torus(4, 4))
+    Fraction(15, 4)
+    """
+    parts = None if chunks is None else as_chunks(chunks)
+    return _schedule(*_sets(network, direction), parts, direction)
+
+
+@register_planner("bfb", EVERY_ROOT)
+def plan_bfb(
+    topology: Topology, collective: AnyCollective, *, chunks: int | None = None, size: int | str | None = None
+) -> Plan:
+    """Plan breadth-first broadcast in steps, for networks without switches.
+
+    Raises `UnsupportedError` as for `bfb_schedule`, or for another collective.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `bfb_schedule`.
+    collective : str or Collective
+        ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
+    chunks : int, optional
+        As for `bfb_schedule`.
+    size : int or str, optional
+        Bytes in all, such as ``"1M"``, to plan for where links differ in latency.  Where more than ten links lead into
+        a rank, the schedule is that for large sizes, as ``provenance["planned_for"]`` says.
+
+    Examples
+    --------
+    >>> from collopt.topologies import hypercube
+    >>> plan = plan_bfb(hypercube(4, bandwidth=25), "allreduce")
+    >>> plan.gap, plan.schedule.num_steps
+    (Fraction(0, 1), 8)
+    """
+    check_request(topology, collective)
+    collective = as_collective(collective, EVERY_ROOT, "breadth-first broadcast does not implement")
+    count = None if chunks is None else as_chunks(chunks)
+    num_bytes = None if size is None else as_bytes(size)
+    given = {"chunks": count, "size": num_bytes}
+    options: dict[str, int | str] = {name: value for name, value in given.items() if value is not None}
+    trace = Trace()
+    planned_for = _relevant_size(topology, collective.phases, num_bytes, trace)
+    parts: list[StepSchedule] = []
+    for direction in collective.phases:
+        with trace.stage("shares" if direction == "broadcast" else "reduction shares"):
+            if planned_for is None:
+                parts.append(bfb_schedule(topology, chunks=count, direction=direction))
+            else:
+                parts.append(timed_bfb(topology, planned_for, count, direction).schedule)
+    schedule: AnyStepSchedule = StepAllreduce(*parts) if len(parts) > 1 else parts[0]
+    trace.note("steps", schedule.num_steps)
+    trace.note("diameter", parts[0].num_steps)
+    find = partial(bound_of_schedule, topology, collective, schedule)
+    return proved_plan(topology, collective, schedule, "bfb", options, trace, find)
+
+
+def _relevant_size(topology: Topology, directions: Sequence[Direction], size: int | None, trace: Trace) -> int | None:
+    """Return the size if latencies matter and `timed_bfb` can enumerate the sets of links into ranks."""
+    if size is None or len({link.latency for link in topology.links}) < 2:
+        return None
+    tails, heads, _, _ = topology.arrays
+    entered = (heads if direction == "broadcast" else tails for direction in directions)
+    if max(int(np.bincount(ends).max()) for ends in entered) > MAX_LINKS:
+        trace.note("planned_for", f"large sizes, because a rank has more than {MAX_LINKS} incoming links")
+        return None
+    trace.note("planned_for", f"{size} bytes")
+    return size
+
+
+def _schedule(
+    problem: BfbProblem, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction
+) -> StepSchedule:
+    from ...solvers.bfb.load_balancing import chunk_capacities, chunked_times, share_out
+
+    times: Sequence[Fraction]
+    if chunks is None and (needed := lcm(*(each.load.denominator for each in sets))) <= MAX_CHUNKS:
+        chunks, times = needed, [each.load * needed for each in sets]
+    else:
+        chunks = fastest_chunks(problem, sets, CHUNKS_TRIED) if chunks is None else chunks
+        times = chunked_times(problem.intake, tuple(sets), chunks)
+    return schedule_of(
+        problem, chunks, share_out(problem.intake, chunks, chunk_capacities(problem.intake, times)), direction
+    )
+
+
+def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost:
+    """Find T_L and T_B of the best breadth-first broadcast: the optimum of linear program (1), exactly.
+
+    It is the `collopt.schedules.step_cost` of what `bfb_schedule` builds.  Raises `UnsupportedError` if there are
+    switches, nodes differ in their number of ports, or for an unknown solver.
+
+    Parameters
+    ----------
+    graph : DirectGraph or Topology
+        Regular; every rank reaches every other.
+    solver : {"auto", "subsets", "newton", "lp"}
+        By all sets of links into a rank, by maximum flows, or by linear programs, which find the same; "auto" takes the
+        first up to ten links and the second beyond.
+
+    Examples
+    --------
+    >>> from collopt.topologies import hypercube
+    >>> bfb_cost(hypercube(10))
+    StepCost(steps=10, bandwidth_factor=Fraction(1023, 1024))
+    """
+    if not isinstance(solver, str) or solver not in SOLVERS:
+        raise UnsupportedError(f"solver is {shown(solver)}; expected one of {', '.join(SOLVERS)}")
+    graph = as_graph(graph)
+    return _cost(graph, SOLVERS[solver](graph))
+
+
+def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], most: int) -> int:
+    """Find the least number of chunks per shard, up to `most`, that takes the least time; from `_sets`, the others."""
+    from ...solvers.bfb.load_balancing import chunked_times, least_chunked_times
+
+    least, best, floor = Fraction(0), 0, sum((each.load for each in sets), Fraction(0))
+    for chunks in range(1, most + 1):
+        if best and sum(least_chunked_times(network.intake, tuple(sets), chunks), Fraction(0)) >= least * chunks:
+            continue
+        total = sum(chunked_times(network.intake, tuple(sets), chunks), Fraction(0)) / chunks
+        if not best or total < least:
+            least, best = total, chunks
+        if least == floor:
+            break
+    return best
+
+
+def _sets(
+    network: DirectGraph | Topology, direction: Direction = "broadcast"
+) -> tuple[BfbProblem, tuple[BusiestSet, ...]]:
+    from ...solvers.bfb.load_balancing import busiest_sets
+
+    problem = read_network(network, direction)
+    return problem, busiest_sets(problem.intake)
+
+
+def _cost(graph: DirectGraph, loads: Sequence[Fraction]) -> StepCost:
+    """Sum of the shards per arc over all steps."""
+    return StepCost(len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads, Fraction(0)))
+
+
+def _by_sets(method: str, graph: DirectGraph) -> list[Fraction]:
+    from ...solvers.bfb.load_balancing import METHODS
+
+    network = read_network(graph)
+    return [found.load / network.unit for found in METHODS[method](network.intake)]
+
+
+def _by_linear_programs(graph: DirectGraph) -> list[Fraction]:
+    """One program of `collopt.formulations.bfb` for each distance, and its exact answer."""
+    from ...formulations import bfb
+    from ...solvers.highs.session import solve
+
+    topology = Topology.from_graph(graph)
+    programs = (bfb.build(topology, distance) for distance in range(1, graph.diameter + 1))
+    return [max(solve(program).exact.values["busiest"].values()) for program in programs]
+
+
+SOLVERS: dict[str, Callable[[DirectGraph], list[Fraction]]] = {
+    **{method: partial(_by_sets, method) for method in ("auto", "subsets", "newton")},
+    "lp": _by_linear_programs,
+}
+"""Ways to find the largest load of each step, in shards per arc."""
+
+
+CHUNKS_TRIED_FOR_SIZE = 16
+MAX_LINKS = 10  # into a rank: all sets of them are looked at, in exact fractions
+NS_PER_US = 1000
+
+
+class LinkCost(NamedTuple):
+    """Alpha-beta cost of a link."""
+
+    latency: Fraction  # µs
+    rate: Fraction  # units of data per µs: bytes, shards or chunks
+
+
+Demand = tuple[tuple[LinkCost, ...], int]
+"""A set of links into a rank, in bytes per µs, and how many shards only they can bring."""
+
+
+class TimedBfb(NamedTuple):
+    """Breadth-first broadcast for one size."""
+
+    schedule: StepSchedule  # in whole chunks
+    time: Fraction  # µs, worked out from the schedule: see `StepSchedule.time`
+    limit: Fraction  # µs that it takes if shards can be cut anywhere; `time` is more by what whole chunks cost
+
+
+def timed_bfb(topology: Topology, num_bytes: int, chunks: int | None, direction: Direction = "broadcast") -> TimedBfb:
+    """Build the breadth-first broadcast of least time for so many bytes in all, of up to 16 chunks per shard if any."""
+    from ...solvers.bfb.load_balancing import share_out
+
+    tried = range(1, CHUNKS_TRIED_FOR_SIZE + 1) if chunks is None else (chunks,)
+    problem, demands = demands_of(topology, direction)
+    shard = Fraction(num_bytes, topology.num_ranks)
+    limit = sum(divisible_times(demands, shard), Fraction(0))
+    parts, times = _best_chunks(demands, shard, tried, limit)
+    capacities = _capacities(problem, topology, times, shard / parts)
+    schedule = schedule_of(problem, parts, share_out(problem.intake, parts, capacities), direction)
+    return TimedBfb(schedule, schedule_time(schedule, topology, num_bytes), limit)
+
+
+def _best_chunks(
+    demands: Sequence[set[Demand]], shard: Fraction, tried: Iterable[int], limit: Fraction
+) -> tuple[int, tuple[Fraction, ...]]:
+    best: tuple[int, tuple[Fraction, ...]] = 0, ()
+    for chunks in tried:
+        times = tuple(
+            max(indivisible_time(_scaled(costs, shard / chunks), shards * chunks) for costs, shards in step)
+            for step in demands
+        )
+        if not best[0] or sum(times) < sum(best[1]):
+            best = chunks, times
+        if sum(times) == limit:
+            break
+    return best
+
+
+def divisible_times(demands: Sequence[set[Demand]], shard: Fraction) -> tuple[Fraction, ...]:
+    """Least time of each step, in µs, with divisible shards of so many bytes."""
+    return tuple(max(divisible_time(_scaled(costs, shard), shards) for costs, shards in step) for step in demands)
+
+
+def _scaled(costs: Iterable[LinkCost], unit: Fraction) -> list[LinkCost]:
+    """Express rates in units of `unit` bytes."""
+    return [LinkCost(latency, rate / unit) for latency, rate in costs]
+
+
+def divisible_time(costs: Sequence[LinkCost], amount: int) -> Fraction:
+    """Least time in which links deliver a divisible amount together."""
+    rate, missed, time = Fraction(0), Fraction(0), Fraction(0)
+    for cost in sorted(costs):
+        if rate and time <= cost.latency:
+            break
+        rate += cost.rate
+        missed += cost.rate * cost.latency
+        time = (amount + missed) / rate
+    return time
+
+
+def indivisible_time(costs: Sequence[LinkCost], amount: int) -> Fraction:
+    """Least time in which links deliver a number of indivisible pieces, each over one link."""
+    time = divisible_time(costs, amount)
+    brought = [_pieces(cost, time) for cost in costs]
+    while sum(brought) < amount:
+        following = [cost.latency + (count + 1) / cost.rate for cost, count in zip(costs, brought, strict=True)]
+        time = min(following)
+        brought = [count + (next_time == time) for count, next_time in zip(brought, following, strict=True)]
+    return time
+
+
+def _pieces(cost: LinkCost, time: Fraction) -> int:
+    return int(max(Fraction(0), time - cost.latency) * cost.rate)
+
+
+def demands_of(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
+    """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
+    from ...solvers.bfb.link_masks import groups_at, max_in_degree
+
+    as_kind(topology, Topology, "the topology", hint=" without switches")
+    problem = read_network(topology, direction)
+    network = problem.intake
+    if max_in_degree(network) > MAX_LINKS:
+        raise UnsupportedError(
+            f"{max_in_degree(network)} links lead into a rank of {topology}; expected at most {MAX_LINKS} where a "
+            "size is planned for"
+        )
+    costs = [LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]
+    demands: list[set[Demand]] = [set() for _ in range(network.diameter)]
+    for rank in range(network.num_ranks):
+        into = [costs[number] for number in network.links[network.first[rank] : network.first[rank + 1]]]
+        for distance in range(1, int(network.hops[rank].max()) + 1):
+            demands[distance - 1] |= _rank_demands(groups_at(network, rank, distance), into)
+    return problem, demands
+
+
+def _rank_demands(groups: Groups, into: Sequence[LinkCost]) -> set[Demand]:
+    """Demands on sets of links that are unions of masks; other sets are dominated by a subset."""
+    masks = dict(zip(groups.masks[:, 0].tolist(), np.diff(groups.starts).tolist(), strict=True))
+    unions = {0}
+    for mask in masks:
+        unions |= {mask | union for union in unions}
+    return {
+        (
+            tuple(sorted(cost for place, cost in enumerate(into) if union >> place & 1)),
+            sum(count for mask, count in masks.items() if not mask & ~union),
+        )
+        for union in unions
+        if union
+    }
+
+
+def _capacities(problem: BfbProblem, topology: Topology, times: Sequence[Fraction], piece: Fraction) -> IntArray:
+    """Chunks that each link can deliver in each step, links in the order of the network's arrays."""
+    links = [topology.links[number] for number in problem.intake.links]
+    costs = _scaled((LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in links), piece)
+    most = problem.intake.num_ranks * MAX_CHUNKS  # no link is asked for more
+    return np.array([[min(_pieces(cost, time), most) for cost in costs] for time in times], dtype=np.int64)

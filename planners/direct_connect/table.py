@@ -1,0 +1,234 @@
+"""Dynamic program over divisors for low-hop, load-balanced topologies (direct-connect paper, section 5.4).
+
+The paper expands all bases bottom-up; here each subproblem is solved once, top-down: the best topologies of N nodes
+and d ports are bases, or expansions of the best ones of sizes and degrees that divide N and d.  Their T_L and T_B
+follow from the theorems, as far as their conditions hold, so nothing is built.
+
+Cartesian products of different graphs keep to a list of their own, for Theorem 13 asks for simple graphs with a
+bandwidth-optimal breadth-first schedule; such a graph may be dominated by one that is neither.
+"""
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Literal
+
+from .bases import (
+    SEARCH_EFFORT,
+    BaseEntry,
+    Entry,
+    bandwidth_optimal_bases,
+    bases,
+    best_circulants,
+    optimum,
+    order_of_entry,
+    pareto,
+    with_fewest_steps,
+)
+from .constructions import (
+    CartesianPower,
+    CartesianProduct,
+    Construction,
+    DegreeExpansion,
+    LineGraph,
+    Parallel,
+    TwoWay,
+)
+
+Kind = Literal["any", "reverse-symmetric", "two-way"]
+"""What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""
+
+MAX_SEARCHED_NODES = 64
+RINGS = ("unidirectional_ring", "bidirectional_ring")
+TIES = 4  # topologies of equal T_L and T_B that are kept where all-to-all matters
+
+
+class FinderTable:
+    """The best topologies of every requested size and degree."""
+
+    def __init__(self, ties: int = TIES, searched: int = MAX_SEARCHED_NODES) -> None:
+        self._ties = ties
+        self._search_limit = searched
+        self._best: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
+        self._factors: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
+        self._single: dict[tuple[int, int, Kind], tuple[tuple[int, tuple[Entry, ...]], ...]] = {}
+
+    def best(self, nodes: int, degree: int, kind: Kind = "any") -> tuple[Entry, ...]:
+        """List the Pareto-optimal topologies; see `pareto`."""
+        key = nodes, degree, kind
+        if key not in self._best:
+            self._best[key] = tuple(self._kept(list(self.all_entries(nodes, degree, kind))))
+        return self._best[key]
+
+    def factors(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
+        """List the topologies of fewest steps that are simple and have a bandwidth-optimal breadth-first schedule."""
+        key = nodes, degree, kind
+        if key not in self._factors:
+            self._factors[key] = tuple(with_fewest_steps(self._products(nodes, degree, kind), self._ties))
+        return self._factors[key]
+
+    def _kept(self, found: list[Entry]) -> list[Entry]:
+        """Keep Pareto-optimal entries; self-loops, which few expansions accept, never dominate graphs without."""
+        kept = pareto(found, self._ties)
+        if all(entry.loop_free for entry in kept):
+            return kept
+        names = {id(entry) for entry in kept}
+        spare = pareto((entry for entry in found if entry.loop_free), self._ties)
+        return sorted((*kept, *(entry for entry in spare if id(entry) not in names)), key=order_of_entry)
+
+    def all_entries(self, nodes: int, degree: int, kind: Kind = "any") -> Iterator[Entry]:
+        """Yield all bases of a size and all expansions of optimal smaller entries, dominated or not."""
+        yield from _bases(nodes, degree, kind)
+        if nodes <= self._search_limit:
+            yield from _search(nodes, degree, kind)
+        yield from self.factors(nodes, degree, kind)
+        if kind != "two-way":
+            yield from self._line_graphs(nodes, degree, kind)
+        elif degree % 2 == 0:
+            for entry in self.best(nodes, degree // 2, "reverse-symmetric"):
+                # Appendix A.6; links of both directions may coincide, so the graph may not be simple.
+                yield entry._replace(construction=TwoWay(entry.construction), simple=False, breadth_first=False)
+        yield from self._degree_expansions(nodes, degree, kind)
+        yield from self._powers(nodes, degree, kind)
+        yield from self._parallels(nodes, degree, kind)
+
+    def _line_graphs(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
+        """Theorem 7.
+
+        By Theorem 10 a line graph's best breadth-first broadcast would cost the same if the base's schedule is one.
+        That is not so on L(UniRing(1, 3)^□2), where it takes 17/18 M/B and not 1, so nothing is made of it.
+        """
+        if degree < 2 or nodes % degree or nodes == degree:
+            return
+        size = nodes // degree
+        for entry in self.best(size, degree, kind):
+            hops = degree * degree * (entry.hops + size * size) - 2 * nodes
+            yield entry.changed(
+                Fraction(1, size),
+                steps=entry.steps + 1,
+                hops=hops,
+                construction=LineGraph(entry.construction),
+                simple=entry.loop_free,
+                breadth_first=False,
+            )
+
+    def _degree_expansions(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
+        """Theorem 11, for graphs without self-loops."""
+        for copies in range(2, degree + 1):
+            if nodes % copies or degree % copies or nodes == copies:
+                continue
+            size = nodes // copies
+            for entry in self.best(size, degree // copies, kind):
+                if not entry.loop_free:
+                    continue
+                yield entry.changed(
+                    Fraction(copies - 1, nodes),
+                    steps=entry.steps + 1,
+                    hops=copies * copies * entry.hops + 2 * nodes * (copies - 1),
+                    construction=DegreeExpansion(entry.construction, copies),
+                    breadth_first=False,
+                )
+
+    def _powers(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
+        """Theorem 12; powers that Theorem 13 covers are among the products."""
+        for times, size in _roots(nodes):
+            if degree % times:
+                continue
+            for entry in self.best(size, degree // times, kind):
+                if not entry.loop_free:
+                    continue
+                yield entry.changed(
+                    Fraction(0),
+                    optimum(nodes) / optimum(size),
+                    steps=times * entry.steps,
+                    hops=times * entry.hops * size ** (2 * (times - 1)),
+                    construction=CartesianPower(entry.construction, times),
+                    breadth_first=False,
+                )
+
+    def _parallels(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
+        """The same graph with k links in place of each; rings are bases at every degree."""
+        for times in range(2, degree + 1):
+            if degree % times:
+                continue
+            for entry in self.best(nodes, degree // times, kind):
+                if (
+                    not isinstance(entry.construction, Parallel)
+                    and getattr(entry.construction, "family", "") not in RINGS
+                ):
+                    yield entry._replace(construction=Parallel(entry.construction, times), simple=False)
+
+    def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
+        """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
+        searched = _search(nodes, degree, kind) if nodes <= self._search_limit else ()
+        return (*_known_factors(nodes, degree, kind), *(each for each in searched if each.factor == optimum(nodes)))
+
+    def _allowed_below(self, nodes: int, degree: int, kind: Kind) -> tuple[tuple[int, tuple[Entry, ...]], ...]:
+        """List `_allowed` of all lower degrees, by degree."""
+        key = nodes, degree, kind
+        if degree == 1:
+            return ()
+        if key not in self._single:
+            last = self._allowed(nodes, degree - 1, kind)
+            self._single[key] = (*self._allowed_below(nodes, degree - 1, kind), *([(degree - 1, last)] if last else ()))
+        return self._single[key]
+
+    def _products(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
+        """Theorem 13: bases that meet its conditions, and products of such a base and a product, of fewest steps."""
+        pairs = [
+            (entry.steps + other.steps, entry.hops * (nodes // size) ** 2 + other.hops * size**2, entry, other)
+            for size in _divisors(nodes)
+            for ports, entries in self._allowed_below(size, degree, kind)
+            for others in (self.factors(nodes // size, degree - ports, kind),)
+            for entry in entries
+            for other in others
+        ]
+        yield from self._allowed(nodes, degree, kind)
+        least = min((steps for steps, *_ in pairs), default=0)
+        first = {hops: (entry, other) for steps, hops, entry, other in reversed(pairs) if steps == least}
+        for hops, (entry, other) in first.items():
+            yield _product(entry, other, nodes, hops)
+
+
+@cache
+def _bases(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
+    return _of_kind(bases(nodes, degree), kind)
+
+
+@cache
+def _search(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
+    return _of_kind(best_circulants(nodes, degree, SEARCH_EFFORT), kind)
+
+
+@cache
+def _known_factors(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
+    return _of_kind(bandwidth_optimal_bases(nodes, degree), kind)
+
+
+def _of_kind(found: Iterable[BaseEntry], kind: Kind) -> tuple[Entry, ...]:
+    return tuple(
+        base.entry for base in found if kind == "any" or (base.two_way if kind == "two-way" else base.reverse_symmetric)
+    )
+
+
+@cache
+def _divisors(nodes: int) -> tuple[int, ...]:
+    """Divisors other than 1 and the number itself."""
+    return tuple(size for size in range(2, nodes // 2 + 1) if nodes % size == 0)
+
+
+def _product(one: Entry, other: Entry, nodes: int, hops: int) -> Entry:
+    parts = sorted((*_parts(one.construction), *_parts(other.construction)), key=lambda part: part.name)
+    return Entry(one.steps + other.steps, optimum(nodes), hops, CartesianProduct(tuple(parts)))
+
+
+def _parts(construction: Construction) -> tuple[Construction, ...]:
+    return construction.factors if isinstance(construction, CartesianProduct) else (construction,)
+
+
+def _roots(nodes: int) -> Iterator[tuple[int, int]]:
+    """Exponents above 1 and bases above 1 of which `nodes` is the power."""
+    for times in range(2, nodes.bit_length()):
+        size = round(nodes ** (1 / times))
+        if size > 1 and size**times == nodes:
+            yield times, size

@@ -1,0 +1,266 @@
+"""What NCCL would run: rings, double binary trees, NVLS, NVLSTree or PAT, by its own model of their times.
+
+NCCL takes, for each size, the algorithm and the protocol with the least time by the constants and formulas of
+src/graph/tuning.cc, here those at 5067397 (June 2026); lines of that file are in parentheses.  The time of an algorithm
+with a protocol is its latency plus bytes over bandwidth (651-652); latencies are sums over steps.  The bandwidths are
+those of collopt's plans of these algorithms, in bytes of data over time, times the protocol's share; the generation of
+GPUs is guessed from their bandwidth inside a box, and the plan is that of the algorithm chosen.  A protocol makes no
+difference to the plan.  Not modelled are limits for each channel (184-211), the latency that a topology file states for
+NICs (389-391), and aggregated calls (651).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...schedules import ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective, as_bytes
+from ...schedules.collective import TREE_COLLECTIVES, AnyCollective, as_collective
+from ...topologies import Topology
+from ...topologies.network.topology import as_topology
+from ..plans.plan import Plan
+from ..plans.registry import register_planner
+from ..trees.problem import tree_problem
+from .double_binary_tree import plan_double_binary_tree
+from .fixed_pattern import Hops, find_boxes
+from .nvls import plan_nvls, plan_nvls_tree
+from .rank_offsets import plan_pat
+from .ring import plan_ring
+
+PROTOCOLS = ("LL", "LL128", "Simple")
+
+GENERATIONS = {"volta": 0, "ampere": 250, "hopper": 400, "blackwell": 800}
+"""GB/s to the GPUs of a box from which on a GPU counts as one of a generation: below V100, A100, H100 and B200."""
+
+Row = tuple[str, str, str]
+"""A value for each protocol, in decimals."""
+
+BASE: dict[str, Row] = {
+    "tree": ("6.8", "14.0", "8.4"),
+    "ring": ("6.6", "14.0", "8.4"),
+    "nvls": ("0", "0", "0"),
+    "nvls-tree": ("0", "0", "0"),
+    "pat": ("8.0", "8.0", "8.0"),
+}
+"""Microseconds of a call (149-155)."""
+
+HARDWARE: dict[str, dict[str, Row]] = {
+    "nvlink": {
+        "tree": ("0.6", "1.25", "4.0"),
+        "ring": ("0.6", "1.9", "3.4"),
+        "nvls": ("0", "0", "25"),
+        "nvls-tree": ("0", "0", "25"),
+        "pat": ("0", "0", "4.0"),
+    },
+    "net": {
+        "tree": ("5.0", "8.5", "14"),
+        "ring": ("2.7", "4.0", "14.0"),
+        "nvls": ("0", "0", "18"),
+        "nvls-tree": ("0", "0", "20.9"),
+        "pat": ("0", "0", "14"),
+    },
+}
+"""Microseconds of a step inside a box and between boxes (156-176)."""
+
+LL_BANDWIDTHS = {
+    "volta": ("39.0", "39.0", "20.4"),
+    "ampere": ("87.7", "22.5", "19.0"),
+    "hopper": ("141.0", "45.0", "35.0"),
+    "blackwell": ("282.0", "90.0", "70.0"),
+}
+"""Largest bus bandwidths of LL in GB/s on one, two and more boxes (177-183).  Several boxes take the first row, that of
+Intel's processors (269-272)."""
+
+NVLS_EFFICIENCY = {"volta": "0", "ampere": "0", "hopper": "0.85", "blackwell": "0.74"}  # (139-144)
+
+NET_OVERHEAD = 1  # microseconds of a message between boxes, three times that with Simple (228-233, 404-410)
+TREE_CORRECTION = {
+    "LL": "1 1 1 1 .9 .8 .7 .7 .7 .7 .6 .5 .4 .4 .5 .6 .7 .8 .9 1 1 1 1 1",
+    "LL128": "1 1 1 1 1 .9 .8 .8 .8 .7 .6 .6 .6 .6 .6 .6 .8 .9 .9 .9 .9 1 1 1",
+    "Simple": ".9 .9 .9 .9 .9 .9 .9 .8 .7 .6 .6 .5 .5 .5 .5 .6 .7 .8 .7 .7 .8 .9 .9 .9",
+}
+"""Shares of a tree's bandwidth from 64 bytes on, for each doubling (623-627)."""
+
+ALGORITHMS: dict[Collective, tuple[str, ...]] = {
+    ALLREDUCE: ("ring", "tree", "nvls", "nvls-tree"),
+    ALLGATHER: ("ring", "nvls", "pat"),
+    REDUCE_SCATTER: ("ring", "nvls", "pat"),
+    BROADCAST: ("ring",),
+    REDUCE: ("ring",),
+}
+"""What NCCL runs without CollNet (294-298)."""
+
+
+class Machine(NamedTuple):
+    """What the model knows of the hardware: ranks, boxes, and the generation of GPUs."""
+
+    ranks: int
+    boxes: int
+    generation: str
+
+    @property
+    def per_box(self) -> Fraction:
+        """Ranks of a box."""
+        return Fraction(self.ranks, self.boxes)
+
+
+class Choice(NamedTuple):
+    """An algorithm with a protocol, and its time in µs by NCCL's model."""
+
+    time: Fraction
+    algorithm: str
+    protocol: str
+
+
+def choices(
+    machine: Machine, collective: Collective, algorithm: str, rate: Fraction, channels: int, size: int
+) -> list[Choice]:
+    """Time an algorithm with each of its protocols, at `rate` GB/s; none if the hardware does not have it."""
+    found = []
+    for place, protocol in enumerate(PROTOCOLS):
+        speed = rate * _share(machine, collective, algorithm, place)
+        if algorithm in ("ring", "tree") and protocol == "LL":
+            # The limit is on the bus: the rate of data times this factor.
+            factor = Fraction(_ring_steps(machine, collective), machine.ranks) if algorithm == "ring" else 2
+            row = LL_BANDWIDTHS[machine.generation if machine.boxes == 1 else "volta"]
+            speed = min(speed, Fraction(row[min(machine.boxes, 3) - 1]) / factor)
+        if algorithm == "tree":
+            speed *= _correction(protocol, size)
+        if speed:
+            delay = _latency(machine, collective, algorithm, place)
+            is_large = machine.boxes > 1 and collective is ALLREDUCE and size // (channels * machine.ranks) >= 64
+            if (algorithm, protocol) == ("ring", "Simple") and is_large:  # its latency counts more (647-650)
+                delay *= Fraction("1.9" if machine.generation == "volta" else "1.4")
+            found.append(Choice(delay + Fraction(size) / (1000 * speed), algorithm, protocol))
+    return found
+
+
+def _share(machine: Machine, collective: Collective, algorithm: str, place: int) -> Fraction:
+    """Share of the bandwidth that a protocol reaches (301-337, 500-510); 0 if there is none."""
+    one_box, each_alone = machine.boxes == 1, machine.boxes == machine.ranks
+    if algorithm == "ring":
+        return (Fraction(1, 2), Fraction("0.92"), Fraction(1))[place]
+    if algorithm == "tree":
+        steady = Fraction(7, 9) if one_box else Fraction(120, 128)
+        return Fraction("0.92") * (Fraction(10, 38), steady, Fraction(1))[place]
+    if PROTOCOLS[place] != "Simple":
+        return Fraction(0)
+    if algorithm == "pat":
+        return Fraction("0.75") if each_alone and collective in (ALLGATHER, REDUCE_SCATTER) else Fraction(0)
+    runs = one_box if algorithm == "nvls" else not one_box
+    return Fraction(NVLS_EFFICIENCY[machine.generation]) if runs else Fraction(0)
+
+
+def _latency(machine: Machine, collective: Collective, algorithm: str, place: int) -> Fraction:
+    """Latencies of all steps, and of the call (383-435)."""
+    inside = Fraction(HARDWARE["nvlink"][algorithm][place])
+    # With one GPU for each box, latencies are fully exposed: those of the tree (386-388).
+    between = Fraction(HARDWARE["net"]["tree" if machine.per_box == 1 else algorithm][place])
+    total, doublings = Fraction(BASE[algorithm][place]), machine.boxes.bit_length() - 1
+    if algorithm == "ring" and collective.has_one_root:
+        return total + Fraction(HARDWARE["nvlink" if machine.boxes == 1 else "net"]["ring"][place])
+    if algorithm == "ring":
+        if machine.boxes > 1:
+            inside = max(inside, Fraction(NET_OVERHEAD * (3 if PROTOCOLS[place] == "Simple" else 1)))
+        far = (machine.boxes - 1) * (2 if collective.has_two_phases else 1)
+        return total + (_ring_steps(machine, collective) - far) * inside + far * between
+    if algorithm == "tree":
+        return total + 2 * ((machine.per_box - 1) * inside + doublings * between)
+    if algorithm == "nvls":
+        return inside
+    if algorithm == "nvls-tree":
+        return total + inside + 2 * doublings * between
+    return total + doublings * between / Fraction("3.5") + machine.ranks * Fraction("2.8")
+
+
+def _ring_steps(machine: Machine, collective: Collective) -> int:
+    """Messages that follow each other around the ring (289-291)."""
+    if collective.has_one_root:
+        return machine.ranks
+    return (machine.ranks - 1) * (2 if collective.has_two_phases else 1)
+
+
+def _correction(protocol: str, size: int) -> Fraction:
+    """Share of a tree's bandwidth at a size (639-642)."""
+    doublings = (size >> 6).bit_length() - 1
+    return Fraction(TREE_CORRECTION[protocol].split()[doublings]) if 0 <= doublings < 23 else Fraction(1)
+
+
+LARGE = 2**32  # bytes, where bandwidth decides
+
+PLANS: dict[str, Callable[..., Plan]] = {
+    "ring": plan_ring,
+    "tree": plan_double_binary_tree,
+    "nvls": plan_nvls,
+    "nvls-tree": lambda topology, _: plan_nvls_tree(topology),
+    "pat": plan_pat,
+}
+
+
+@register_planner("nccl", TREE_COLLECTIVES)
+def plan_nccl(
+    topology: Topology, collective: AnyCollective, *, size: int | str | None = None, root: int | str | None = None
+) -> Plan:
+    """Plan rings, trees, NVLS or PAT, whichever NCCL's tuning chooses for the size.
+
+    The size is by default one so large that bandwidth decides.
+
+    The ``provenance`` says which algorithm and protocol it is, and the µs of NCCL's model.
+    """
+    as_topology(topology)
+    known = as_collective(collective, TREE_COLLECTIVES, "NCCL's planner does not implement")
+    num_bytes = LARGE if size is None else as_bytes(size)
+    machine = machine_of(topology)
+    found = list[tuple[Choice, Plan]]()
+    refusals = list[str]()
+    for algorithm in ALGORITHMS[known]:
+        try:
+            made = _plan(algorithm, topology, known, root)
+        except UnsupportedError as error:
+            refusals.append(str(error))
+            continue
+        timed = choices(machine, known, algorithm, made.algbw, _channels(made), num_bytes)
+        found += [(choice, made) for choice in timed]
+    if not found:
+        raise UnsupportedError(f"NCCL's algorithms do not suit {topology}: {refusals[0]}")
+    best, made = min(found, key=lambda pair: pair[0].time)
+    notes: dict[str, float | str] = {
+        "algorithm": best.algorithm,
+        "protocol": best.protocol,
+        "generation": machine.generation,
+        "nccl_us": round(float(best.time), 3),
+    }
+    options: dict[str, int | str] = {}
+    if size is not None:
+        options["size"] = num_bytes
+        notes["planned_for"] = f"{num_bytes} bytes, NCCL's {best.algorithm} with {best.protocol}"
+    return replace(made, planner="nccl", options=options, provenance={**made.provenance, **notes})
+
+
+def machine_of(topology: Topology) -> Machine:
+    """Describe the hardware as NCCL's model sees it; ranks that only meet outside their group are boxes."""
+    problem = tree_problem(topology, "broadcast", ())
+    hops = Hops(problem)
+    boxes = find_boxes(hops)
+    first = boxes[0][0]
+    inside = {
+        route.links[0] for rank in hops.nearest(first)[1] if rank in boxes[0] for route in hops.routes(first, rank)
+    }
+    if len(boxes) > 1 and inside & {route.links[0] for route in hops.routes(first, boxes[1][0])}:
+        boxes, inside = tuple((rank,) for rank in range(topology.num_ranks)), set()
+    speed = int(problem.capacities[np.array(sorted(inside), dtype=np.int64)].sum()) * topology.arrays.unit
+    generation = max((name for name, least in GENERATIONS.items() if least <= speed), key=GENERATIONS.__getitem__)
+    return Machine(topology.num_ranks, len(boxes), generation)
+
+
+def _plan(algorithm: str, topology: Topology, collective: Collective, root: int | str | None) -> Plan:
+    options: dict[str, Any] = {} if root is None else {"root": root}
+    return PLANS[algorithm](topology, collective, **options)
+
+
+def _channels(plan: Plan) -> int:
+    """Rings or trees among which the data is divided."""
+    return plan.trees.forests[-1].trees_per_root if plan.schedule.pipelined else 1

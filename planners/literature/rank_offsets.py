@@ -1,0 +1,172 @@
+"""Algorithms in steps that depend on the numbers of ranks only: recursive doubling, recursive halving, Bruck, PAT.
+
+In each of them the shard of rank s reaches the rank at offset x from s by one hop for each nonzero digit of x, and so
+along the same tree for each s; docs/explanation/algorithms.md has what they take.
+
+- *Recursive doubling* (Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005): the lowest bit first.  An allreduce
+  exchanges and adds whole vectors (section 4.4 there), unless ranks have to pass them on.
+- *Recursive halving and doubling* in steps (Rabenseifner, ICCS 2004): the highest bit first.
+- *Bruck* (Bruck et al., IEEE TPDS 8(11), 1997): digits of any radix, on any number of ranks.
+- *PAT*, parallel aggregated trees (Jeaugey, 2025, arXiv 2506.20252; `PatAGAlgorithm` in src/include/collectives.h of
+  NCCL at 5067397): the highest bit first, on any number of ranks.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...schedules import StepExchange, StepSchedule
+from ...schedules.collective import EVERY_ROOT, AnyCollective
+from ...schedules.steps.expansions import DirectSends
+from ...support.arrays import IntArray
+from ...support.validation import as_whole
+from ...topologies import Topology
+from ...topologies.network.topology import as_topology
+from ..plans.plan import Plan
+from ..plans.registry import register_planner
+from ..trees.problem import TreeProblem
+from .step_plans import MAX_RANKS, exchange_along, plan_in_steps, schedule_along
+
+
+class Hop(NamedTuple):
+    """The last hop to the rank at an offset: its step, and the offset that it comes from."""
+
+    step: int
+    offset: int
+    before: int
+
+
+Ends = Callable[[IntArray, int], IntArray]
+"""The ranks at an offset from others."""
+
+
+@register_planner("recursive-doubling", EVERY_ROOT)
+def plan_doubling(topology: Topology, collective: AnyCollective) -> Plan:
+    """Plan exchanges in steps with the rank that differs in one bit, the lowest first."""
+    return _plan_bits(topology, collective, "recursive-doubling", lowest_first=True, at_once=_whole_doubling)
+
+
+@register_planner("recursive-halving-doubling-steps", EVERY_ROOT)
+def plan_halving_doubling(topology: Topology, collective: AnyCollective) -> Plan:
+    """Plan recursive halving and doubling by one port, in steps, the highest bit first."""
+    return _plan_bits(topology, collective, "recursive-halving-doubling-steps", lowest_first=False)
+
+
+@register_planner("bruck", EVERY_ROOT)
+def plan_bruck(topology: Topology, collective: AnyCollective, *, radix: int | None = None) -> Plan:
+    """Plan sends at distances of one digit in any radix, the lowest first (Bruck).
+
+    The radix is 2 by default.
+    """
+    base = 2 if radix is None else as_whole(radix, "radix", least=2, most=MAX_RANKS)
+    hops = bruck_hops(_ranks(topology), base)
+    options = {} if radix is None else {"radix": base}
+    return plan_in_steps(topology, collective, "bruck", lambda problem: _schedule(problem, hops, _below), options)
+
+
+@register_planner("pat", EVERY_ROOT)
+def plan_pat(topology: Topology, collective: AnyCollective, *, aggregation: int | None = None) -> Plan:
+    """Plan parallel aggregated trees, the farthest ranks first, as NCCL's PAT.
+
+    `aggregation` is the number of its trees, a power of two, at most half of the ranks rounded up.
+    """
+    ranks = _ranks(topology)
+    most = max(1, _power_of_two(ranks) // 2)
+    trees = most if aggregation is None else as_whole(aggregation, "aggregation", most=most)
+    if trees & (trees - 1):
+        raise UnsupportedError(f"aggregation is {trees}; expected a power of two up to {most}")
+    hops = pat_hops(ranks, trees)
+    options = {} if aggregation is None else {"aggregation": trees}
+    return plan_in_steps(topology, collective, "pat", lambda problem: _schedule(problem, hops, _below), options)
+
+
+def bit_hops(ranks: int, lowest_first: bool) -> list[Hop]:
+    """Hops of recursive doubling, by offsets that are combined by exclusive or."""
+    bits = ranks.bit_length() - 1
+    hops = list[Hop]()
+    for offset in range(1, ranks):
+        bit = offset.bit_length() - 1 if lowest_first else _lowest_bit(offset)
+        hops.append(Hop(bit if lowest_first else bits - 1 - bit, offset, offset ^ (1 << bit)))
+    return hops
+
+
+def bruck_hops(ranks: int, radix: int) -> list[Hop]:
+    """Hops of Bruck's algorithm: the highest digit last."""
+    hops, step, power = list[Hop](), 0, 1
+    while power < ranks:
+        hops += [Hop(step, offset, offset % power) for offset in range(power, min(power * radix, ranks))]
+        step, power = step + 1, power * radix
+    return hops
+
+
+def pat_hops(ranks: int, trees: int) -> list[Hop]:
+    """Hops of PAT: to the roots of the trees, and then through all of them depth first."""
+    apart = _power_of_two(ranks) // trees
+    bits, first = apart.bit_length() - 1, trees.bit_length() - 1
+    order = _depth_first(bits)
+    hops = list[Hop]()
+    for offset in range(1, ranks):
+        bit, inside = _lowest_bit(offset), offset % apart
+        step = first + order[inside] if inside else first - 1 - (bit - bits)
+        hops.append(Hop(step, offset, offset - (1 << bit)))
+    return hops
+
+
+def _depth_first(bits: int) -> dict[int, int]:
+    """Order 1, ..., 2^bits - 1 depth first, large subtrees first; the parent of a number lacks its lowest bit."""
+    places, waiting = dict[int, int](), [1 << bit for bit in range(bits)]
+    while waiting:
+        offset = waiting.pop()
+        places[offset] = len(places)
+        waiting += [offset + (1 << bit) for bit in range(_lowest_bit(offset))]
+    return places
+
+
+def _lowest_bit(number: int) -> int:
+    return (number & -number).bit_length() - 1
+
+
+def _power_of_two(number: int) -> int:
+    """Return the least power of two that is not less."""
+    return 1 << (number - 1).bit_length()
+
+
+def _whole_doubling(problem: TreeProblem) -> StepExchange | None:
+    """Exchange whole vectors with ranks that differ in one bit."""
+    ranks = np.arange(problem.topology.num_ranks)
+    zeros, bits = np.zeros_like(ranks), range(len(ranks).bit_length() - 1)
+    parts = [DirectSends(zeros + bit, ranks, zeros, zeros + 1, ranks, ranks ^ (1 << bit)) for bit in bits]
+    return exchange_along(problem, DirectSends.joined(parts))
+
+
+def _plan_bits(topology: Topology, collective: AnyCollective, planner: str, lowest_first: bool, **options: Any) -> Plan:
+    ranks = _ranks(topology)
+    if ranks & (ranks - 1):
+        raise UnsupportedError(f"{planner} needs a power of two ranks; {topology} has {ranks}")
+    hops = bit_hops(ranks, lowest_first)
+    return plan_in_steps(
+        topology, collective, planner, lambda problem: _schedule(problem, hops, np.bitwise_xor), **options
+    )
+
+
+def _ranks(topology: Topology) -> int:
+    as_topology(topology)
+    return topology.num_ranks
+
+
+def _below(ranks: IntArray, offset: int) -> IntArray:
+    """Ranks that are `offset` lower, as in the papers."""
+    return (ranks - offset) % len(ranks)
+
+
+def _schedule(problem: TreeProblem, hops: list[Hop], ends: Ends) -> StepSchedule:
+    """Let each shard take the hops."""
+    sources = np.arange(problem.topology.num_ranks)
+    zeros = np.zeros_like(sources)
+    parts = [
+        DirectSends(zeros + hop.step, sources, zeros, zeros + 1, ends(sources, hop.before), ends(sources, hop.offset))
+        for hop in hops
+    ]
+    return schedule_along(problem, 1, DirectSends.joined(parts))

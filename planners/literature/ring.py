@@ -1,0 +1,225 @@
+"""Ring algorithm (Patarasuk and Yuan, JPDC 69(2), 2009), as NCCL and RCCL run it, and the search for its rings.
+
+In an allgather each shard follows each ring from its root to the rank before it; reduce-scatter is the reverse,
+allreduce both, and broadcast one shard alone.  Nearly all shards cross every cut, wherever they come from: that is what
+a ring loses where a few boxes have fast networks inside (ForestColl, Figure 2).
+
+As in NCCL, rings visit the boxes one after the other and the GPUs of a box without leaving it, and enter and leave
+boxes through different NICs.  Rings are added one at a time, by a depth-first walk with limited patience that keeps the
+busiest link as little busy as possible; then each is looked for again.  Where that falls short of the best result
+possible, it is repeated in other orders.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...errors import TopologyError, UnsupportedError
+from ...schedules import TREE_COLLECTIVES, Forest
+from ...schedules.collective import AnyCollective
+from ...support.seed import current_seed
+from ...support.validation import as_whole, shown
+from ...topologies import Topology
+from ..plans.plan import Plan
+from ..plans.registry import register_planner
+from ..trees.forest import bottleneck
+from ..trees.problem import TreeProblem, tree_problem
+from .fixed_pattern import Hops, LinkLoads, find_boxes, forest_along, plan_baseline
+from .ring_walk import Preference, Ring, RingContext, next_ring
+
+MAX_CHANNELS = 32  # rings at most; NCCL has such a limit too
+IMPROVEMENTS = 2  # how often each ring is looked for again
+REGULAR = (Preference(True, "next"), Preference(False, "next"), Preference(True, "zigzag"))
+EFFORT = 400  # how often random orders are tried, times the number of ranks
+MAX_ATTEMPTS = 20
+PATIENCE = 8  # attempts in a row without a better result after which there are no more
+
+
+def ring_along(hops: Hops, ranks: Sequence[int], uses: LinkLoads) -> Ring:
+    """Make the ring of a given order, or raise `UnsupportedError` where a hop is impossible."""
+    pairs = zip(ranks, [*ranks[1:], ranks[0]], strict=True)
+    return Ring(tuple(ranks), tuple(uses.take(hops.needed(tail, head)) for tail, head in pairs))
+
+
+def find_rings(
+    hops: Hops, boxes: Sequence[Sequence[int]], channels: int | None = None, ideal: Fraction = Fraction(0)
+) -> list[Ring]:
+    """Find rings that visit the boxes in their order."""
+    everyone = [[rank for box in boxes for rank in box]]
+    for groups, nearest in ((boxes, True), (boxes, False), (everyone, False)):
+        near = RingContext(hops, groups, nearest)
+        if rings := _best_rings(near, hops, channels, ideal):
+            return rings
+    raise UnsupportedError(
+        f"no ring through {len(everyone[0])} ranks of {hops.problem.topology} was found whose neighbors are "
+        "connected directly or through switches only; use another planner, or give the order of a known ring"
+    )
+
+
+def sharing_time(hops: Hops, rings: Sequence[Ring]) -> Fraction:
+    """Time per unit of data of the busiest link, in units of capacity, with equal shares of the rings."""
+    uses = LinkLoads(hops.problem.capacities)
+    for ring in rings:
+        uses.add(ring.links)
+    return Fraction(uses.peak(), uses.common * len(rings))
+
+
+def _best_rings(near: RingContext, hops: Hops, channels: int | None, ideal: Fraction) -> list[Ring]:
+    """Try regular orders, then random ones until they stop improving."""
+    best, time, idle = list[Ring](), Fraction(0), 0
+    counts = [channels] if channels else range(1, _useful(near) + 1)
+    ideal = max(ideal, near.ideal(counts, LinkLoads(hops.problem.capacities)))
+    for attempt in range(min(MAX_ATTEMPTS, 3 + EFFORT // len(near.order))):
+        preference = (
+            REGULAR[attempt]
+            if attempt < len(REGULAR)
+            else Preference(attempt % 2 == 0, random.Random(current_seed() * MAX_ATTEMPTS + attempt))
+        )
+        idle += 1
+        for rings in _candidates(near, hops, channels, preference):
+            taken = sharing_time(hops, rings)
+            if not best or taken < time:
+                best, time, idle = rings, taken, 0
+            if time == ideal:
+                return best
+        if not best or idle == PATIENCE:
+            break
+    return best
+
+
+def _candidates(near: RingContext, hops: Hops, channels: int | None, preference: Preference) -> Iterator[list[Ring]]:
+    """Yield rings found greedily, the best prefix of them, and each after improvement."""
+    uses, found = LinkLoads(hops.problem.capacities), list[Ring]()
+    for number in range(channels or _useful(near)):
+        if (ring := next_ring(near, uses, number, preference)) is None:
+            break
+        found.append(ring)
+        uses.add(ring.links)
+    if not found:
+        return
+    if channels:
+        found = [found[number % len(found)] for number in range(channels)]
+    else:
+        few = min(range(1, len(found) + 1), key=lambda count: sharing_time(hops, found[:count]))
+        yield found[:few]
+        yield _improved(near, hops, found[:few], preference)
+        if few == len(found):
+            return
+    yield found
+    yield _improved(near, hops, found, preference)
+
+
+def _useful(near: RingContext) -> int:
+    """One ring per GPU of a box, so that each one's NIC has a ring; in a single box, one per link of a rank."""
+    return min(MAX_CHANNELS, max(map(len, near.boxes)) if len(near.boxes) > 1 else near.links_per_rank)
+
+
+def _improved(near: RingContext, hops: Hops, rings: Sequence[Ring], preference: Preference) -> list[Ring]:
+    """Search for each ring again, given all others."""
+    rings, uses = list(rings), LinkLoads(hops.problem.capacities)
+    for ring in rings:
+        uses.add(ring.links)
+    for _ in range(IMPROVEMENTS):
+        before = list(rings)
+        for number, ring in enumerate(rings):
+            if uses.peak(ring.links) < uses.peak():
+                continue
+            uses.add(ring.links, -1)
+            better = next_ring(near, uses, number, preference, _peak_with(uses, ring))
+            rings[number] = better or ring
+            uses.add(rings[number].links)
+            if not better:
+                return rings
+        if rings == before:
+            break
+    return rings
+
+
+def _peak_with(uses: LinkLoads, ring: Ring) -> int:
+    """Time of the ring's busiest link if it is added."""
+    uses.add(ring.links)
+    peak = uses.peak(ring.links)
+    uses.add(ring.links, -1)
+    return peak
+
+
+@register_planner("ring", TREE_COLLECTIVES)
+def plan_ring(
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    channels: int | None = None,
+    order: str | Sequence[int | str] | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+) -> Plan:
+    """Plan rings through all boxes, as NCCL and RCCL run them."""
+    options: dict[str, int | str] = {}
+    ranks: list[int] = []
+    if order is not None:
+        if channels is not None:
+            raise UnsupportedError("order describes one ring; leave channels out")
+        ranks = _checked_order(topology, order)
+        options["order"] = ",".join(map(str, ranks))
+    if channels is not None:
+        options["channels"] = as_whole(channels, "channels", most=MAX_CHANNELS)
+
+    def build(problem: TreeProblem) -> Forest:
+        return _forest(problem, _along(problem, ranks) if ranks else _search(problem, channels))
+
+    return plan_baseline(topology, collective, "ring", build, root=root, weights=weights, options=options)
+
+
+def _search(problem: TreeProblem, channels: int | None) -> list[Ring]:
+    """Search for rings box by box; as rings cross every cut, the bottleneck cut bounds their rate."""
+    hops, ranks = Hops(problem), problem.topology.num_ranks
+    narrowest = bottleneck(tree_problem(problem.topology, problem.direction, (1, *[0] * (ranks - 1))))
+    return find_rings(hops, find_boxes(hops), channels, Fraction(narrowest.supply, narrowest.capacity))
+
+
+def _along(problem: TreeProblem, ranks: list[int]) -> list[Ring]:
+    """The ring of a given order, and its reverse if that is possible and better."""
+    hops, uses = Hops(problem), LinkLoads(problem.capacities)
+    # With reductions the network is turned around, and data still runs in the order given.
+    ring = ring_along(hops, ranks if problem.direction == "broadcast" else ranks[::-1], uses)
+    try:
+        both = [ring, ring_along(hops, ring.ranks[::-1], uses)]
+    except UnsupportedError:
+        return [ring]
+    return min([ring], both, key=lambda rings: sharing_time(hops, rings))
+
+
+def _forest(problem: TreeProblem, rings: list[Ring]) -> Forest:
+    """One path per shard and ring, from the shard's root all the way round."""
+    count, ranks = len(rings), problem.topology.num_ranks
+    hops = np.empty((count, ranks), dtype=np.int32)
+    for number, ring in enumerate(rings):
+        hops[number, np.roll(ring.ranks, -1)] = number * ranks + np.arange(ranks)
+    roots = np.flatnonzero(problem.root_weights)
+    return forest_along(
+        problem,
+        count,
+        np.repeat(roots, count),
+        np.repeat(problem.root_weights[roots], count),
+        np.tile(hops, (len(roots), 1)),
+        [route for ring in rings for route in ring.routes],
+    )
+
+
+def _checked_order(topology: Topology, order: str | Sequence[int | str]) -> list[int]:
+    entries: Any = [part.strip() for part in order.split(",")] if isinstance(order, str) else order
+    if isinstance(entries, np.ndarray) and entries.ndim == 1:
+        entries = entries.tolist()
+    if not isinstance(entries, (list, tuple)):
+        raise UnsupportedError(f"order is {shown(order)}; expected the ranks one after the other, such as '0,2,1,3'")
+    numbers = [int(entry) if isinstance(entry, str) and entry.isdecimal() else entry for entry in entries]
+    try:
+        chosen = topology.restrict(numbers).compute_nodes
+    except TopologyError as error:
+        raise UnsupportedError(f"order does not name ranks: {error}") from None
+    if len(chosen) != topology.num_ranks:
+        raise UnsupportedError(f"order has {len(chosen)} ranks; expected all {topology.num_ranks}, each once")
+    return [topology.node_index[name] for name in chosen]

@@ -1,0 +1,232 @@
+"""Synthesis of allgathers in few steps on small networks, by integer programming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from ...errors import CertificateError, UnsupportedError
+from ...formulations import synthesis
+from ...formulations.modelling.inputs import hop_distances
+from ...formulations.modelling.pyomo_model import total
+from ...schedules import ALLGATHER, Bound, StepSchedule, rate_of_loads
+from ...solvers.highs.options import HighsOptions
+from ...solvers.highs.session import solve
+from ...solvers.highs.solution import PrimalStatus
+from ...support import progress
+from ...support.validation import shown
+from ...topologies import Topology
+from ...topologies.network.topology import as_topology
+from ..bounds.bound import bound
+from ..trees.problem import tree_problem
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TIME_LIMIT = 60.0  # seconds for each integer program, if nobody says otherwise
+TOLERANCE = 1e-6  # how far above a whole number of ticks HiGHS's bound may lie and still mean that number
+FURTHER_STEPS = 3
+MAX_RANKS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesis:
+    """Result of `synthesise`: an allgather in steps, its rate, and a bound on better ones.
+
+    Attributes
+    ----------
+    topology : Topology
+        The network that it is for.
+    schedule : StepSchedule
+        What every rank sends in every step.
+    inverse_rate : Fraction
+        ns per byte of shard, latency left out: what the schedule's own loads add up to.
+    bound : Bound
+        What no schedule can beat, with any number of steps and chunks.
+    limit : Fraction
+        What no schedule with as many chunks can beat in the steps allowed, in ns per byte of shard.  Where this is more
+        than what `bound` says it rests on HiGHS's branch and bound, unlike all else here.
+    """
+
+    topology: Topology
+    schedule: StepSchedule
+    inverse_rate: Fraction
+    bound: Bound
+    limit: Fraction
+
+    @property
+    def proved(self) -> bool:
+        """Whether no schedule with as many chunks and at most as many steps is faster."""
+        return self.inverse_rate <= self.limit
+
+    @property
+    def algbw(self) -> Fraction:
+        """Algorithm bandwidth in GB/s as in nccl-tests: bytes in all over time, latency left out."""
+        return self.topology.num_ranks / self.inverse_rate
+
+    @property
+    def gap(self) -> Fraction:
+        """Exact share of the bound that is missed; 0 means that no schedule has a larger bandwidth."""
+        return 1 - self.bound.inverse_rate / self.inverse_rate
+
+    def verify(self) -> None:
+        """Check the schedule, its rate and the bound; `CertificateError` if anything is not as claimed."""
+        self.bound.verify()
+        if self.bound.collective is not ALLGATHER or self.bound.topology.digest != self.topology.digest:
+            raise CertificateError(f"the bound is for {self.bound.collective} on {self.bound.topology}")
+        reached = rate_of_loads(self.schedule.verified_loads(self.topology), self.schedule, self.topology)
+        if reached != self.inverse_rate:
+            raise CertificateError(f"the schedule takes {reached} ns per byte of shard; {self.inverse_rate} is claimed")
+        if reached < self.limit:
+            raise CertificateError(
+                f"the schedule takes {reached} ns per byte of shard, which beats its limit {self.limit}"
+            )
+
+    def __str__(self) -> str:
+        quality = "least for its steps and chunks" if self.proved else "not proved to be the least"
+        return (
+            f"allgather on {self.topology.name}: {self.schedule.num_steps} steps, "
+            f"{self.schedule.chunks_per_shard} chunks per shard, {float(self.algbw):.2f} GB/s, {quality}"
+        )
+
+
+def synthesise(
+    topology: Topology, *, steps: int | None = None, chunks: int = 1, time_limit: float | None = TIME_LIMIT
+) -> Synthesis:
+    """Find the allgather with the least bandwidth time within a number of steps, and verify it.
+
+    Switches pass data through within a step, over one way for each pair of ranks.  Raises `UnsupportedError` if an
+    option is not of its form; `NoAnswerError` if the time was over before any schedule was found.
+
+    Parameters
+    ----------
+    topology : Topology
+        Small: a few dozen links, or 16 ranks on switches; every rank reaches every other.
+    steps : int, optional
+        At least the diameter, which is the default: the fewest steps, and of those schedules the fastest.
+    chunks : int
+        Chunks per shard.  More allow a better balance and take longer to search.
+    time_limit : float, optional
+        Seconds, or None for as long as it takes.  When they are over, the best schedule found so far is the answer;
+        `Synthesis.limit` says what is left to gain.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> found = synthesise(ring(4, bandwidth=25), chunks=2)
+    >>> found.schedule.num_steps, found.inverse_rate, found.gap
+    (2, Fraction(3, 50), Fraction(0, 1))
+    """
+    ways = ways_between(topology)
+    steps = int(hop_distances(topology, ways).max()) if steps is None else steps
+    return search(synthesis.build(topology, steps=steps, chunks=chunks, ways=ways), time_limit)
+
+
+def ways_between(topology: Topology) -> synthesis.Ways:
+    """Choose a way for each pair of ranks that reach each other past no rank."""
+    from .fixed_pattern import Hops, LinkLoads
+
+    if as_topology(topology).num_ranks > MAX_RANKS:
+        raise UnsupportedError(f"integer programs are for up to {MAX_RANKS} ranks here; {topology} has more")
+    problem = tree_problem(topology, "broadcast", ())
+    hops, loads, names = Hops(problem), LinkLoads(problem.capacities), topology.nodes
+    ranks = topology.num_ranks
+    pairs = [(tail, head) for tail in range(ranks) for head in hops.distances(tail) if tail != head < ranks]
+    chosen = (tuple(names[node] for node in loads.take(hops.routes(*pair)).nodes) for pair in pairs)
+    return {(way[0], way[-1]): way for way in chosen}
+
+
+def search(
+    model: synthesis.SynthesisModel, time_limit: float | None, start: Mapping[str, Any] | None = None
+) -> Synthesis:
+    """Solve the program, which no better than the bound of all schedules can be, and verify the schedule."""
+    topology, cut = model.topology, bound(model.topology, ALLGATHER)
+    least = ceil(cut.inverse_rate / model.tick)
+    model.constrain("least", total(model.variables.duration.values()) >= least)
+    solution = solve(model, HighsOptions(time_limit=time_limit), start=start)
+    # HiGHS reads a start only once there is time.
+    answer = start if start and solution.status.primal is not PrimalStatus.FEASIBLE else solution.values
+    schedule = synthesis.as_schedule(model, answer["send"])
+    reached = rate_of_loads(schedule.verified_loads(topology), schedule, topology)
+    ticks = ceil(solution.bound - TOLERANCE) if solution.bound > 0 else 0
+    found = Synthesis(topology, schedule, reached, cut, max(ticks * model.tick, cut.inverse_rate))
+    found.verify()
+    return found
+
+
+def synthesis_frontier(
+    topology: Topology,
+    *,
+    steps: Iterable[int] | None = None,
+    chunks: Iterable[int] = (1,),
+    time_limit: float | None = TIME_LIMIT,
+) -> pd.DataFrame:
+    """Trade steps for bandwidth: the fastest allgather for several numbers of steps and chunks.
+
+    Parameters
+    ----------
+    topology : Topology
+        As for `synthesise`.
+    steps : iterable of int, optional
+        Most steps that a schedule may take; from the diameter to three more by default, until the bound is met.
+    chunks : iterable of int
+        Numbers of chunks per shard to try with each.
+    time_limit : float, optional
+        Seconds for each schedule, as for `synthesise`.
+
+    Returns
+    -------
+    DataFrame
+        One row per schedule: ``steps`` and ``chunks`` that it takes, ``inverse_rate`` (Fraction, ns per byte of shard),
+        ``algbw`` (Fraction, GB/s), ``gap`` (Fraction), ``proved``; ``pareto`` marks rows that no other beats in steps
+        and rate at once, nor equals in both with fewer chunks; ``synthesis`` is the `Synthesis`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> synthesis_frontier(ring(4), chunks=[1, 2])[["steps", "chunks", "inverse_rate", "pareto"]].values.tolist()
+    [[2, 1, Fraction(2, 1), False], [2, 2, Fraction(3, 2), True]]
+    """
+    import pandas as pd
+
+    diameter = int(hop_distances(topology, ways_between(topology)).max())
+    usual = range(diameter, diameter + FURTHER_STEPS + 1)
+    counts, lengths = _listed(chunks, "chunks"), _listed(usual if steps is None else steps, "steps")
+    if not counts or not lengths:
+        raise UnsupportedError(f"{'steps' if counts else 'chunks'} is empty; name at least one number")
+    found: list[Synthesis] = []
+    for length in progress.iterate(lengths, len(lengths)):
+        found += [synthesise(topology, steps=length, chunks=count, time_limit=time_limit) for count in counts]
+        if steps is None and min(each.gap for each in found) == 0:
+            break
+    return pd.DataFrame(
+        {
+            "steps": [each.schedule.num_steps for each in found],
+            "chunks": [each.schedule.chunks_per_shard for each in found],
+            "inverse_rate": [each.inverse_rate for each in found],
+            "algbw": [each.algbw for each in found],
+            "gap": [each.gap for each in found],
+            "proved": [each.proved for each in found],
+            "pareto": _pareto(found),
+            "synthesis": found,
+        }
+    )
+
+
+def _listed(numbers: Iterable[int], what: str) -> list[int]:
+    if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
+        raise UnsupportedError(f"{what} is {shown(numbers)}; expected a list of whole numbers")
+    return list(numbers)
+
+
+def _pareto(found: list[Synthesis]) -> list[bool]:
+    """Mark Pareto-optimal rows in steps and rate; of equals, the one with the fewest chunks."""
+    marks, least = [False] * len(found), None
+    figures = [(each.schedule.num_steps, each.inverse_rate, each.schedule.chunks_per_shard) for each in found]
+    for place in sorted(range(len(found)), key=figures.__getitem__):
+        if least is None or found[place].inverse_rate < least:
+            marks[place], least = True, found[place].inverse_rate
+    return marks

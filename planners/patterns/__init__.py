@@ -1,1 +1,0 @@
-"""Fixed patterns: rings, binary trees, halving-doubling, MultiTree, Blink, FAST on boxes."""

@@ -1,1 +1,0 @@
-"""Algorithms of the literature and of libraries by their names, to compare with: most of them in steps."""

@@ -1,0 +1,374 @@
+"""Comparison of planners and bounds: rate, gap to the best bound, and run time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
+from ...schedules import (
+    ALLREDUCE,
+    COLLECTIVES,
+    EVERY_SCHEDULE,
+    PAIR_COLLECTIVES,
+    TREE_COLLECTIVES,
+    Bound,
+    Collective,
+    as_bytes,
+)
+from ...schedules.collective import AnyCollective, as_collective
+from ...schedules.timing.predict import MANY_EVENTS, Predictor
+from ...support import progress
+from ...support.kernels import timed_compilation
+from ...support.validation import shown
+from ...topologies import RuntimeCosts, Topology
+from ...topologies.files import NetworkLike, refuse_options
+from ...topologies.files import topology as as_network
+from ...topologies.network.link_costs import CostsName, as_costs
+from ...topologies.network.topology import as_topology
+from ..bounds.bound import bound
+from ..plans.plan import Plan
+from ..plans.registry import PLANNERS, Planner, plan, unknown_name
+from ..plans.stages import Trace
+from ..trees.problem import check_abilities, check_reachable, shard_weights
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Kind = Literal["bound", "plan"]
+Status = Literal["ok", "not applicable", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of one planner or one bound."""
+
+    kind: Kind  # whether `answer` is an upper bound or an achieved plan
+    name: str  # a key of `BOUNDS` or of `PLANNERS`
+    answer: Bound | Plan | None  # None where there is none
+    status: Status  # planners that do not suit a topology are not applicable; failures indicate a defect
+    reason: str  # why there is no answer; of a bound that is not about all schedules, what it is about
+    seconds: float  # wall time of planning, with what imports it took, without the compilation of kernels
+    compile_seconds: float = 0.0  # of that compilation, which only the first run of all needs
+    times: Mapping[int | str, float] = field(default_factory=dict)  # predicted µs by size, of the plan for that size
+
+    @property
+    def bound(self) -> Bound | None:
+        """The bound that this result is, or that its plan has."""
+        return self.answer.bound if isinstance(self.answer, Plan) else self.answer
+
+
+def iter_outcomes(
+    topology: Topology,
+    collective: AnyCollective,
+    *,
+    planners: Sequence[str] | None = None,
+    bounds: Sequence[str] | None = None,
+    sizes: Sequence[int | str] | None = None,
+    costs: RuntimeCosts | CostsName | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
+) -> Iterator[Outcome]:
+    """Yield the result of each bound and planner, in order; see `compare`."""
+    as_topology(topology)
+    collective = as_collective(collective, COLLECTIVES.values(), "there is no planner or bound for")
+    shard_weights(topology, collective, root, weights)
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):
+        raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
+    for size in sizes or ():
+        as_bytes(size)
+    if costs is not None:
+        topology = topology.changed(costs=as_costs(costs, topology))
+    given = (("root", root), ("weights", weights), ("traffic", traffic))
+    shards: dict[str, Any] = {name: value for name, value in given if value is not None}
+    tasks: list[tuple[Kind, str]] = [
+        ("bound", name) for name in _names(bounds, "bounds", BOUNDS, _pattern_filter(collective))
+    ]
+    everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
+    usual = _pattern_filter(collective)
+    chosen = _names(planners, "planners", everyone, lambda name: usual(name) or (name == "auto" and bool(sizes)))
+    tasks += [("plan", name) for name in chosen]
+    if not tasks:
+        raise UnsupportedError("there is nothing to compare; name a planner or a bound")
+    calls = [(topology, collective, *task, shards, tuple(sizes or ())) for task in tasks]
+    return (outcome(*call) for call in progress.iterate(calls, len(calls)))
+
+
+def check_feasible(
+    topology: Topology,
+    collective: Collective,
+    *,
+    root: int | str | None = None,
+    traffic: Any = None,
+    weights: Sequence[object] | None = None,
+) -> None:
+    """Raise `BoundError` if ranks cannot reach each other; parameters as `compare`."""
+    if collective.in_pairs:
+        from ..pairs.flows import check_pairs_reachable
+        from ..pairs.multicommodity import checked_traffic
+
+        check_pairs_reachable(topology, checked_traffic(topology, collective, traffic, root))
+    else:
+        check_reachable(topology, collective, root=root, weights=weights)
+
+
+def outcome(
+    topology: Topology,
+    collective: Collective,
+    kind: Kind,
+    name: str,
+    shards: dict[str, Any],
+    sizes: Sequence[int | str] = (),
+) -> Outcome:
+    """Run one planner, or compute one bound."""
+    answer: Bound | Plan | None = None
+    times: dict[int | str, float] = {}
+    status: Status = "ok"
+    reason = ""
+    start = time.perf_counter()
+    with timed_compilation() as compilation:
+        try:
+            with Trace().stage(f"{kind} by {name}"):
+                if kind == "plan":
+                    answer, times = made, _ = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
+                    reason = str(made.provenance.get("search", ""))
+                else:
+                    answer = found = BOUNDS[name](topology, collective, shards)
+                    reason = "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
+        except (UnsupportedError, BoundError, CapacityOverflowError) as error:
+            status, reason = "not applicable", str(error)
+        except ColloptError as error:
+            status, reason = "failed", str(error)
+        except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
+            status, reason = "failed", _internal_error(error)
+    seconds = time.perf_counter() - start - compilation.seconds
+    return Outcome(kind, name, answer, status, reason, seconds, compilation.seconds, times)
+
+
+def _plan_and_times(
+    topology: Topology, collective: Collective, planner: Planner, shards: dict[str, Any], sizes: Sequence[int | str]
+) -> tuple[Plan, dict[int | str, float]]:
+    """Plan, and predict the time for each size; those that plan for sizes do so for each."""
+    if "size" not in planner.keywords:
+        made = plan(topology, collective, planner=planner, **shards)
+        predictor = _predictor(made)
+        return made, {size: float(predictor.time(as_bytes(size))) for size in sizes}
+    sized = {size: plan(topology, collective, planner=planner, size=size, **shards) for size in sizes}
+    times = {size: float(_predictor(each).time(as_bytes(size))) for size, each in sized.items()}
+    if len(sized) == 1:
+        return next(iter(sized.values())), times
+    return plan(topology, collective, planner=planner, **shards), times
+
+
+def _predictor(made: Plan) -> Predictor:
+    return Predictor(made.schedule, made.topology, as_costs(None, made.topology), MANY_EVENTS)
+
+
+def _internal_error(error: Exception) -> str:
+    """Describe an unexpected exception in one line."""
+    message = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _pattern_filter(collective: Collective) -> Callable[[str], bool]:
+    """Return a predicate: whether a planner or bound, by name, is for collectives with this pattern."""
+    kind = PAIR_COLLECTIVES if collective.in_pairs else TREE_COLLECTIVES
+
+    def has_pattern(name: str) -> bool:
+        if name in PLANNERS:
+            return name != "auto" and any(map(PLANNERS[name].plans, kind))
+        return not collective.in_pairs
+
+    return has_pattern
+
+
+def _names(names: Sequence[str] | None, what: str, known: Iterable[str], is_usual: Callable[[str], bool]) -> list[str]:
+    """Check the given names, or return the default ones, without repeats."""
+    if names is None:
+        return [name for name in known if is_usual(name)]
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise UnsupportedError(f"{what} is {shown(names)}; expected a list of names: {', '.join(known)}")
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            raise unknown_name(what.removesuffix("s"), name, known)
+    return list(dict.fromkeys(names))
+
+
+LARGEST_PROGRAM = 10_000  # columns beyond which the linear program is not solved just for comparison
+TIME_LIMIT = 30  # seconds that the linear program may take
+
+
+def _forestcoll_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
+    as_collective(collective, TREE_COLLECTIVES, "cuts of shards do not bound")
+    found: Bound = bound(topology, collective, **shards)
+    return found
+
+
+def _multicommodity_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
+    if not collective.in_pairs:
+        about = " and ".join(map(str, PAIR_COLLECTIVES))
+        raise UnsupportedError(f"flows between pairs bound {about}, not {collective}")
+    found: Bound = bound(topology, collective, **shards)
+    return found
+
+
+def _strength_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:  # noqa: ARG001
+    from ..trees.strength import strength_bound
+
+    if collective is not ALLREDUCE:
+        raise UnsupportedError(f"the network strength bounds allreduce, not {collective}")
+    return strength_bound(topology)
+
+
+def _linear_program_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
+    from ...solvers import HighsOptions
+    from ..bounds.lp_bounds import lp_bound
+
+    as_collective(collective, TREE_COLLECTIVES, "the LP over trees does not bound")
+    columns = topology.num_ranks * topology.num_links * len(collective.phases)
+    if columns > LARGEST_PROGRAM:
+        raise UnsupportedError(
+            f"the linear program has about {columns} columns; expected up to {LARGEST_PROGRAM} for a comparison: "
+            "call collopt.planners.lp_bound to solve it all the same"
+        )
+    return lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
+
+
+def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
+    from ..trees.steiner import steiner_bound
+
+    as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
+    check_abilities(topology)
+    return steiner_bound(topology, collective, **shards)
+
+
+BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], Bound]] = {
+    "forestcoll": _forestcoll_bound,
+    "strength": _strength_bound,
+    "linear-program": _linear_program_bound,
+    "steiner": _steiner_bound,
+    "multicommodity": _multicommodity_bound,
+}
+"""Ways to bound the speed of a collective."""
+
+
+def compare(
+    topology: NetworkLike,
+    collective: AnyCollective,
+    *,
+    planners: Sequence[str] | None = None,
+    bounds: Sequence[str] | None = None,
+    sizes: Sequence[int | str] | None = None,
+    costs: RuntimeCosts | CostsName | None = None,
+    root: int | str | None = None,
+    weights: Sequence[object] | None = None,
+    traffic: Any = None,
+    **unknown: Any,
+) -> pd.DataFrame:
+    """Plan a collective with several planners, and compare the results with the bounds.
+
+    Parameters
+    ----------
+    topology, collective
+        As for `collopt.bound`.
+    planners : sequence of str, optional
+        Keys of `PLANNERS`; by default all that are about such collectives, ``"auto"`` only with `sizes`.
+    bounds : sequence of str, optional
+        Keys of `BOUNDS`, ways to bound the speed of any schedule; by default all that are about such collectives.
+    sizes : sequence of int or str, optional
+        Bytes in all, such as ``"1M"``, to predict times for, by simulation where that takes less than a second.
+        Planners that plan for a size, ``"auto"`` among them, do so for each of these; their rows show the plan for a
+        single size, or else the one for large data.
+    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
+        Costs of the software; by default those that the topology states.
+    root, weights, traffic
+        As for `collopt.bound`.
+    **unknown
+        Refused; options of a network belong to `collopt.topology`.
+
+    Returns
+    -------
+    DataFrame
+        One row per bound and per planner; what a row has not is None, nan or NA, by the kind of the column.
+
+        - ``kind``: ``"bound"`` or ``"plan"``; ``planner``: the name.
+        - ``status``: ``"ok"``, ``"not applicable"`` or ``"failed"``; ``reason``: why, if not ok.
+        - ``algbw``, ``algbw_exact``: GB/s that no schedule exceeds, or that the plan achieves.
+        - ``bound``, ``bound_exact``: the lowest bound of all, the same in every row.
+        - ``gap``: share of it that the plan misses, 0 only if none.
+        - ``tree_bound``, ``tree_bound_exact``, ``tree_gap``: the same for trees, where bounds of these alone count too.
+        - ``num_trees``, ``max_height``: trees of the plan, and hops from root to leaf of the highest.
+        - ``num_steps``: steps of a plan that has these instead of trees.
+        - ``us_<size>``: predicted µs, for each of `sizes`.
+        - ``seconds``: wall time of planning and verifying, with what imports it took.
+        - ``compile_seconds``: what the compilation of kernels took besides, of the first run of all.
+        - ``plan``: the `Plan`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> table = compare(dgx_a100(boxes=2), "allgather", planners=["forestcoll", "ring"], bounds=["forestcoll"])
+    >>> print(table[["kind", "planner", "algbw_exact", "gap"]].to_string(index=False))
+     kind    planner algbw_exact      gap
+    bound forestcoll      1040/3      NaN
+     plan forestcoll      1040/3 0.000000
+     plan       ring       640/3 0.384615
+    """
+    refuse_options(compare, topology, unknown)
+    found = iter_outcomes(
+        as_network(topology),
+        collective,
+        planners=planners,
+        bounds=bounds,
+        sizes=sizes,
+        costs=costs,
+        root=root,
+        weights=weights,
+        traffic=traffic,
+    )
+    return outcome_table(list(found), sizes or ())
+
+
+def outcome_table(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.DataFrame:
+    """Return the table of `compare`."""
+    import pandas as pd
+
+    limits = [(entry.bound.scope, entry.bound.algbw) for entry in found if entry.bound is not None]
+    lowest = min((algbw for scope, algbw in limits if scope == EVERY_SCHEDULE), default=None)
+    # A bound of fewer than all schedules is about trees.
+    by_trees = min((algbw for _, algbw in limits), default=None)
+    frame = pd.DataFrame([_row(entry, lowest, by_trees, sizes) for entry in found])
+    return frame.astype(dict.fromkeys(("num_trees", "max_height", "num_steps"), "Int64"))
+
+
+def _row(
+    entry: Outcome, lowest: Fraction | None, by_trees: Fraction | None, sizes: Sequence[int | str]
+) -> dict[str, object]:
+    answer = entry.answer
+    made = answer if isinstance(answer, Plan) else None
+    of_trees = made if made is not None and made.schedule.num_trees else None
+    return {
+        "kind": entry.kind,
+        "planner": entry.name,
+        "status": entry.status,
+        "reason": entry.reason,
+        "algbw": None if answer is None else float(answer.algbw),
+        "algbw_exact": None if answer is None else answer.algbw,
+        "bound": None if lowest is None else float(lowest),
+        "bound_exact": lowest,
+        "gap": None if made is None or lowest is None else float(1 - made.algbw / lowest),
+        "tree_bound": None if by_trees is None else float(by_trees),
+        "tree_bound_exact": by_trees,
+        "tree_gap": None if of_trees is None or by_trees is None else float(1 - of_trees.algbw / by_trees),
+        "num_trees": None if of_trees is None else of_trees.trees.num_trees,
+        "max_height": None if of_trees is None else of_trees.heights.highest,
+        "num_steps": None if made is None else made.schedule.num_steps or None,
+        **{f"us_{size}": entry.times.get(size) for size in sizes},
+        "seconds": entry.seconds,
+        "compile_seconds": entry.compile_seconds,
+        "plan": made,
+    }

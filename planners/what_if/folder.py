@@ -1,0 +1,316 @@
+"""`PlanFolder`: plans for a network and its failures in files, with an index to pick from.
+
+Plans are carried to networks that differ in the names of nodes only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from importlib.metadata import version
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import FileFormatError, NoAnswerError, TopologyError, UnsupportedError
+from ...schedules import Bound
+from ...schedules.collective import as_collective
+from ...support.array_text import decode_integers, encode_integers
+from ...support.arrays import IntArray
+from ...support.json_files import read_json
+from ...support.reading import name_of
+from ...support.validation import as_path, shown
+from ...support.writing import write_whole
+from ...topologies import Topology, read_topology, write_topology
+from ...topologies.network.failures import Failure, Fault
+from ...topologies.network.links import as_root
+from ..plans.files import load_plan
+from ..plans.plan import Plan, document_text, proved_plan
+from ..plans.registry import as_planner, plan
+from ..plans.stages import Trace
+
+if TYPE_CHECKING:
+    from .schema import CaseEntry
+
+
+def carried_plan(plan: Plan, topology: Topology, names: Mapping[str, str]) -> Plan:
+    """Carry a plan to a network, and verify it there; `names` has the new name of every node that the plan has."""
+    image = np.array([topology.node_index[names[node]] for node in plan.topology.nodes])
+    ranks = image[: topology.num_ranks]
+    old = plan.bound
+    # Of an all-to-all(v) weights are about pairs.
+    weights = old.weights if len(old.weights) != len(ranks) else tuple(_by_rank(old.weights, ranks))
+    witness: Any = old.witness
+    renamed = {each.name: _renamed(getattr(witness, each.name), names) for each in fields(witness)}
+    renamed |= {name: tuple(_by_rank(renamed[name], ranks)) for name in witness.by_rank if renamed[name]}
+    bound = Bound(topology, plan.collective, old.inverse_rate, replace(witness, **renamed), weights)
+    schedule = plan.schedule.renumbered(image)
+    return proved_plan(topology, plan.collective, schedule, plan.planner, plan.options, Trace(), bound)
+
+
+def _by_rank(values: Any, ranks: IntArray) -> list[Any]:
+    """Sort what is given for every rank by their new numbers."""
+    return [values[rank] for rank in np.argsort(ranks).tolist()]
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Rename nodes wherever they are in a witness, whose only texts they are."""
+    if isinstance(value, str):
+        return names[value]
+    if isinstance(value, frozenset | tuple):
+        parts = [_renamed(each, names) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if hasattr(value, "__dataclass_fields__"):
+        return replace(value, **{each.name: _renamed(getattr(value, each.name), names) for each in fields(value)})
+    return value
+
+
+INDEX, TOPOLOGY = "index.json", "topology.json"
+PAUSES = 20  # times as long as writing the index took, until it is written again
+
+
+class PlanFolder:
+    """Plans for one network, intact and after failures, of which one is picked when something fails.
+
+    A plan for one failure stands for all that are alike by symmetry: it is carried over when one of them is picked, and
+    verified on the network that is left.  `survive` writes such folders.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder; `FileFormatError` if its files are none of these or do not fit together.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from collopt.planners import survive
+    >>> from collopt.topologies import dgx_a100
+    >>> with TemporaryDirectory() as path:
+    ...     _ = survive(dgx_a100(boxes=2), "allgather", folder=path, failures=["nic"], baselines=[], jobs=1)
+    ...     plan = PlanFolder(path).pick("box1/nic3")
+    >>> print(plan.topology.name, plan.algbw, plan.gap)
+    dgx-a100-2boxes without box1/nic3 320 0
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        from pydantic import ValidationError
+
+        from ...topologies.network.schema import first_error
+        from ...topologies.symmetry.failure_orbits import Symmetries
+        from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument
+
+        self.path: Path | None = as_path(path)
+        data, where = read_json(self.path / INDEX, INDEX_FORMAT, INDEX_VERSION), name_of(self.path / INDEX)
+        try:
+            index = IndexDocument.model_validate(data)
+        except ValidationError as error:
+            raise FileFormatError(f"{where}: {first_error(error)}") from None
+        self.topology = read_topology(self.path / TOPOLOGY)
+        if self.topology.digest != index.topology_digest:
+            raise FileFormatError(
+                f"{where} is for a network with digest {shown(index.topology_digest[:12])}, but {TOPOLOGY} has "
+                f"{self.topology.digest[:12]}; the folder was changed, plan again"
+            )
+        nodes = len(self.topology.nodes)
+        shape, what = (index.num_generators, nodes), f"{where}: field generators"
+        generators = decode_integers(index.generators, shape, what, least=0, most=nodes - 1)
+        try:
+            self._start(index.options.model_dump())
+            as_planner(index.options.planner)
+            for case in index.cases:
+                failure = failure_of(case)
+                key = as_collective(case.collective).name, Failure.read(self.topology, failure)
+                if key in self._cases or key != (case.collective, failure):
+                    raise TopologyError(f"{case.collective} without {failure} is there twice, or has other names")
+                self._cases[key] = case
+            self.symmetries = Symmetries(self.topology, list(generators), self.root)
+        except (TopologyError, UnsupportedError) as error:
+            raise FileFormatError(f"{where}: {error}; the folder was changed, plan again") from None
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str] | None, topology: Topology, options: Mapping[str, str | None]
+    ) -> PlanFolder:
+        """Open a folder of this network with these options, or make a new one; without a path, one in memory only."""
+        from ...topologies.symmetry.failure_orbits import Symmetries
+
+        if path is not None and (as_path(path) / INDEX).exists():
+            found = cls(path)
+            if (found.topology.digest, dict(found.options)) != (topology.digest, dict(options)):
+                given = ", ".join(f"{name} {value}" for name, value in found.options.items())
+                raise UnsupportedError(
+                    f"{found.path} has plans for {found.topology}, {given}; give another folder, or the same request"
+                )
+            return found
+        made = cls.__new__(cls)
+        made.topology = topology
+        made._start(options)
+        made.symmetries = Symmetries(topology, fixed=made.root)
+        made.path = None
+        if path is not None:
+            made.path = as_path(path)
+            try:
+                made.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UnsupportedError(f"{made.path} cannot be a folder: {error.strerror}; give another") from None
+            # A run that was killed at the start left hidden files, or the topology.
+            others = [each for each in made.path.iterdir() if not each.name.startswith(".")]
+            if any(each.name != TOPOLOGY or read_topology(each).digest != topology.digest for each in others):
+                raise UnsupportedError(f"{made.path} holds other files; give a new folder, or one that survive wrote")
+            write_topology(topology, made.path / TOPOLOGY)
+            made.save()
+        return made
+
+    def _start(self, options: Mapping[str, str | None]) -> None:
+        ranks, root = self.topology.compute_nodes, options["root"]
+        self.options, self.root = options, None if root is None else as_root(ranks, root)
+        self._due = 0.0  # time at which the index is written anew
+        self._cases: dict[tuple[str, Failure], CaseEntry] = {}
+        self._plans: dict[tuple[str, Failure], Plan] = {}
+
+    @property
+    def cases(self) -> tuple[CaseEntry, ...]:
+        """All cases, in the order in which they were first planned."""
+        return tuple(self._cases.values())
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """Names of the collectives that have plans."""
+        return tuple(dict.fromkeys(case.collective for case in self.cases))
+
+    def case_of(self, collective: str, failure: Failure) -> CaseEntry | None:
+        """Return the case of exactly this failure."""
+        return self._cases.get((collective, failure))
+
+    def is_complete(self, case: CaseEntry | None, baselines: Iterable[str]) -> bool:
+        """Whether a case was compared with these baselines, and its plan, which is verified, is there."""
+        if case is None or not case.baselines.keys() >= set(baselines):
+            return False
+        lost = self.path is None or case.file is None or not (self.path / case.file).exists()
+        return case.status != "ok" or (not lost and self._loaded(case) is not None)
+
+    def add(self, case: CaseEntry, made: Plan | None) -> None:
+        """Add a case, or replace it: first the file of its plan is written, then the index, each of them whole.
+
+        The index waits until `save` while that takes more than a share of the time since it was last written.
+        """
+        key = case.collective, failure_of(case)
+        if old := self._cases.get(key):
+            case = case.model_copy(update={"baselines": {**old.baselines, **case.baselines}})
+        self._cases[key] = case
+        if made is not None:
+            self._plans[key] = made
+            if self.path is not None:
+                self._cases[key] = case = case.model_copy(update={"file": self._file_of(key)})
+                write_whole(self.path / str(case.file), document_text(made.to_json()))
+        if time.monotonic() >= self._due:
+            self.save()
+
+    def pick(self, failures: str | Failure | Iterable[str | Failure] = (), collective: object = None) -> Plan:
+        """Return the verified plan for what is left of the network.
+
+        Schedules in steps or stages cannot be carried over: of those, one like the planned one is planned anew.  Raises
+        `TopologyError` for failures that are not understood; `NoAnswerError` if ranks are disconnected then, or no
+        plan was made for this; `FileFormatError` or `CertificateError` if a file was changed.
+
+        Parameters
+        ----------
+        failures : str, Failure or iterable of these
+            What has failed at the same time, as `Failure.read` reads it; nothing for the intact network.
+        collective : str or Collective, optional
+            Which collective, if there are plans for several.
+        """
+        known = self.collectives
+        name = known[0] if collective is None and len(known) == 1 else str(collective)
+        if name not in known:
+            given = "no collective is named" if collective is None else f"the collective is {shown(collective)}"
+            raise UnsupportedError(f"{given}; expected one of the folder's, {', '.join(known) or 'which has none yet'}")
+        failure = Failure.read(self.topology, failures)
+        if (name, failure) not in self._plans:
+            self._plans[name, failure] = self._found(name, failure)
+        return self._plans[name, failure]
+
+    def _found(self, collective: str, failure: Failure) -> Plan:
+        """Load the plan for a failure, or carry that for one like it over."""
+        known = {self.symmetries.row(failure_of(case)): case for case in self.cases if case.collective == collective}
+        found = self.symmetries.known_image(failure, known)
+        if found is None:
+            raise NoAnswerError(
+                f"there is no plan for {collective} without {failure}; run collopt survive with --pairs '{failure}'"
+            )
+        case, mapping = found
+        like = failure_of(case)
+        if case.file is None:
+            raise NoAnswerError(f"there is no plan for {collective} without {failure}: {case.reason or 'run again'}")
+        made = self._loaded(case)
+        if like == failure:
+            return made
+        nodes, left = self.topology.nodes, failure.applied(self.topology)
+        names = {node: nodes[image] for node, image in zip(nodes, mapping.tolist(), strict=True)}
+        try:
+            return carried_plan(made, left, names)
+        except UnsupportedError:
+            options: dict[str, Any] = {} if self.root is None else {"root": self.options["root"]}
+            return plan(left, made.collective, planner=self.options["planner"], **options)
+
+    def _loaded(self, case: CaseEntry) -> Plan:
+        """Return the verified plan of a case, which is as the index says."""
+        failure = failure_of(case)
+        if known := self._plans.get((case.collective, failure)):
+            return known
+        assert self.path is not None
+        assert case.file is not None
+        found, planner = load_plan(self.path / case.file, failure.applied(self.topology)), self.options["planner"]
+        root = found.schedule.problem(found.collective).get("root")
+        stated = {
+            "collective": (case.collective, str(found.collective)),
+            "planner": (planner, planner if planner == "auto" else found.planner),
+            "root": (self.options["root"], None if root is None else found.topology.compute_nodes[root]),
+            "algbw": (case.algbw, found.algbw),
+            "bound": (case.bound, found.bound.algbw),
+        }
+        for what, (expected, has) in stated.items():
+            if expected != has:
+                raise FileFormatError(
+                    f"{name_of(self.path / case.file)} has {what} {has}, but {INDEX} says {expected}; the folder was "
+                    "changed, plan again"
+                )
+        self._plans[case.collective, failure] = found
+        return found
+
+    def _file_of(self, key: tuple[str, Failure]) -> str:
+        """Name the file of a case by its place, which it keeps when it is replaced."""
+        later = sum(1 for _ in takewhile(lambda known: known != key, reversed(self._cases)))
+        return f"{key[0]}-{len(self._cases) - 1 - later}.json"
+
+    def save(self) -> None:
+        """Write the index with all cases."""
+        if self.path is None:
+            return
+        from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument, OptionsEntry
+
+        start = time.monotonic()
+        document = IndexDocument(
+            format=INDEX_FORMAT,
+            version=INDEX_VERSION,
+            made_by=f"collopt {version('collopt')}",
+            topology_digest=self.topology.digest,
+            options=OptionsEntry.model_validate(self.options),
+            num_generators=len(self.symmetries.generators),
+            generators=encode_integers([mapping.tolist() for mapping in self.symmetries.generators]),
+            cases=tuple(self.cases),
+        )
+        write_whole(
+            self.path / INDEX, json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
+        )
+        self._due = time.monotonic() + PAUSES * (time.monotonic() - start)
+
+
+def failure_of(case: CaseEntry) -> Failure:
+    """Return the failure that stands for a case."""
+    return Failure(tuple(Fault(fault.nodes, fault.factor) for fault in case.failure))

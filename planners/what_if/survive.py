@@ -1,0 +1,275 @@
+"""What failures cost: bound, plan and loss of each case, beside what fixed patterns lose."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import BoundError, ColloptError, NoAnswerError, TopologyError, UnsupportedError
+from ...schedules import COLLECTIVES, Collective
+from ...schedules.collective import AnyCollective, as_collective
+from ...solvers.highs.options import as_here
+from ...support import progress
+from ...support.quantities import Exact
+from ...support.validation import as_list, as_options, as_whole, shown
+from ...topologies import Topology
+from ...topologies.network.failures import Failure
+from ...topologies.network.links import as_root
+from ...topologies.network.topology import as_topology
+from ...topologies.symmetry.failure_cases import FAILURE_KINDS, failure_cases
+from ..plans.plan import Plan
+from ..plans.registry import as_planner, plan
+from .compare import check_feasible
+from .folder import PlanFolder, failure_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .schema import CaseEntry, Status
+
+BASELINES = ("ring", "double-binary-tree")
+
+
+class _Task(NamedTuple):
+    """A case for one collective, as another process takes it."""
+
+    topology: Topology
+    collective: Collective
+    kind: str
+    members: int
+    failure: Failure
+    planner: str
+    root: str | None
+    baselines: tuple[str, ...]
+
+
+class _Answer(NamedTuple):
+    """What came of a task."""
+
+    status: Status
+    reason: str
+    ranks: int
+    plan: Plan | None
+    baselines: dict[str, Fraction | None]  # algbw
+    seconds: float  # of planning and verifying
+
+
+def survive(
+    topology: Topology,
+    collective: AnyCollective | Sequence[AnyCollective],
+    *,
+    failures: Iterable[str] = FAILURE_KINDS,
+    derate: Iterable[Exact] = (),
+    pairs: Iterable[str] = (),
+    planner: str = "auto",
+    root: int | str | None = None,
+    baselines: Iterable[str] = BASELINES,
+    folder: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+) -> pd.DataFrame:
+    """Plan for every failure of a network, and compare with the intact one.
+
+    Failures that are alike by a symmetry of the network are one case.  After the failure of a GPU the collective runs
+    on the ranks that are left.  Raises `TopologyError` for failures that are not understood, `UnsupportedError` for
+    other requests, and `NoAnswerError` if the executor dies; what was finished until then is in the folder.
+
+    Parameters
+    ----------
+    topology : Topology
+        The intact network, which connects all ranks.
+    collective : str, Collective or sequence of these
+        One or several.
+    failures, derate, pairs
+        Which cases: as `kinds`, `derate` and `pairs` of `failure_cases`.
+    planner : str
+        A key of `PLANNERS`.
+    root : int or str, optional
+        The root of a broadcast or reduce.
+    baselines : iterable of str
+        Planners of fixed patterns to compare with.
+    folder : path, optional
+        Where to write the plans as a `PlanFolder`, each as soon as it is found.  Cases that are there already are not
+        planned again, so that an interrupted run resumes.
+    jobs : int, optional
+        Processes to plan in, by default as many as there are processors; with 1, in this one.
+    executor : concurrent.futures.Executor, optional
+        Where to plan instead of in processes of this machine.
+
+    Returns
+    -------
+    DataFrame
+        One row per collective and case, the intact network first.
+
+        - ``collective``; ``failure``: the one that stands for all of the case, as text; ``kind``; ``count``: how many.
+        - ``status``: ``"ok"``, ``"disconnected"`` or ``"failed"``; ``reason``: why there is no plan.
+        - ``ranks``: how many take part.
+        - ``algbw``, ``algbw_exact``, ``bound_exact``: GB/s of the plan, and what no schedule exceeds.
+        - ``gap_exact``: share of the bound that the plan misses; 0 means optimal.
+        - ``loss``, ``loss_exact``: share of the intact network's algbw that is lost; negative if fewer ranks gain.
+        - ``algbw_<name>`` and ``loss_<name>``, exact, of each of `baselines`; its loss is against itself.
+        - ``seconds``: of planning and verifying.  ``file``: of the plan in the folder.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_a100
+    >>> table = survive(dgx_a100(boxes=2), "allgather", failures=["nic", "gpu"], baselines=["ring"], jobs=1)
+    >>> print(table[["failure", "count", "algbw_exact", "loss_exact", "loss_ring"]].to_string(index=False))
+      failure  count algbw_exact loss_exact loss_ring
+       intact      1      1040/3          0         0
+    box0/nic0     16         320       1/13       1/8
+    box0/gpu0     16      2625/8    89/1664    31/256
+    """
+    import pandas as pd
+
+    as_topology(topology)
+    several = [collective] if isinstance(collective, str | Collective) else as_list(collective, "the collectives")
+    known = [as_collective(each, COLLECTIVES.values(), "there is no planner for") for each in several]
+    names = tuple(as_options(baselines, "the baselines"))
+    for name in (planner, *names):
+        as_planner(name)
+    rooted = None if root is None else topology.compute_nodes[as_root(topology.compute_nodes, root)]
+    for each in known:
+        check_feasible(topology, each, root=rooted)
+    home = PlanFolder.create(folder, topology, {"planner": planner, "root": rooted})
+    cases = failure_cases(topology, failures, derate=derate, pairs=pairs, symmetries=home.symmetries)
+    listed = [("intact", 1, Failure()), *((case.kind, len(case.members), case.failure) for case in cases)]
+    tasks = [_Task(topology, each, *case, planner, rooted, names) for each in known for case in listed]
+    missing = [task for task in tasks if not home.is_complete(home.case_of(str(task.collective), task.failure), names)]
+    with _running(executor, jobs, len(missing)) as chosen:
+        try:
+            for task, answer in progress.iterate(_answers(missing, chosen, home), len(missing)):
+                home.add(_entry(task, answer), answer.plan)
+        finally:
+            home.save()
+    found = {str(each): [home.case_of(str(each), failure) for _, _, failure in listed] for each in known}
+    return pd.DataFrame([_row(case, rows[0], names) for rows in found.values() for case in rows if case and rows[0]])
+
+
+@contextmanager
+def _running(executor: Executor | None, jobs: int | None, tasks: int) -> Iterator[Executor | None]:
+    """Return the executor, or start processes; None for this process."""
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
+    count = min(_processors() if jobs is None else as_whole(jobs, "jobs"), tasks)
+    if executor is not None or count < 2:
+        yield executor
+        return
+    # A fork would copy locks that other threads hold.
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as made:
+        try:
+            yield made
+        except BaseException:
+            made.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _processors() -> int:
+    """Count the processors that this process may use; macOS does not tell, so there it is all of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _answers(tasks: Sequence[_Task], executor: Executor | None, home: PlanFolder) -> Iterator[tuple[_Task, _Answer]]:
+    """Yield answers as they come."""
+    if executor is None:
+        yield from ((task, _answer(task)) for task in tasks)
+        return
+    work, done = as_here(_answer), 0
+    try:
+        futures = {executor.submit(work, task): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+            done += 1
+    except ColloptError:
+        raise
+    except Exception as error:
+        kept = (
+            "give a folder, which keeps them" if home.path is None else f"{home.path} keeps them: run again to resume"
+        )
+        if not done and isinstance(error, BrokenExecutor):
+            kept = 'in a script, call this under if __name__ == "__main__":, as processes run it again, or with jobs=1'
+        raise NoAnswerError(
+            f"the executor ended after {done} of {len(tasks)} cases ({type(error).__name__}: {error}); {kept}"
+        ) from error
+
+
+def _answer(task: _Task) -> _Answer:
+    """Plan for what is left of the network."""
+    start = time.perf_counter()
+    ranks, found, status, reason = 0, None, "ok", ""
+    rates: dict[str, Fraction | None] = dict.fromkeys(task.baselines)
+    options: dict[str, Any] = {} if task.root is None else {"root": task.root}
+    try:
+        left = task.failure.applied(task.topology)
+        ranks = left.num_ranks
+        found = plan(left, task.collective, planner=task.planner, **options)
+    except (BoundError, TopologyError) as error:
+        status, reason = "disconnected", str(error)
+    except ColloptError as error:
+        status, reason = "failed", str(error)
+    seconds = time.perf_counter() - start
+    if found is not None:
+        for name in task.baselines:
+            rates[name] = _rate(found.topology, task.collective, name, options)
+    return _Answer(status, reason, ranks, found, rates, seconds)  # type: ignore[arg-type]
+
+
+def _rate(topology: Topology, collective: Collective, planner: str, options: Mapping[str, Any]) -> Fraction | None:
+    """Return the algorithm bandwidth of a baseline; None where it does not run."""
+    try:
+        return plan(topology, collective, planner=planner, **options).algbw
+    except ColloptError:
+        return None
+
+
+def _entry(task: _Task, answer: _Answer) -> CaseEntry:
+    from .schema import CaseEntry, FaultEntry
+
+    made = answer.plan
+    return CaseEntry(
+        collective=str(task.collective),
+        failure=tuple(FaultEntry(nodes=nodes, factor=factor) for nodes, factor in task.failure.faults),
+        kind=task.kind,
+        count=task.members,
+        status=answer.status,
+        reason=answer.reason,
+        ranks=answer.ranks,
+        bound=None if made is None else made.bound.algbw,
+        algbw=None if made is None else made.algbw,
+        baselines=answer.baselines,
+        seconds=answer.seconds,
+    )
+
+
+def _row(case: CaseEntry, intact: CaseEntry, baselines: Iterable[str]) -> dict[str, object]:
+    """Return the row of a case."""
+    algbw, bound, loss = case.algbw, case.bound, _loss(case.algbw, intact.algbw)
+    row: dict[str, object] = {
+        "collective": case.collective,
+        "failure": str(failure_of(case)),
+        "kind": case.kind,
+        "count": case.count,
+        "status": case.status,
+        "reason": case.reason,
+        "ranks": case.ranks,
+        "algbw": None if algbw is None else float(algbw),
+        "algbw_exact": algbw,
+        "bound_exact": bound,
+        "gap_exact": _loss(algbw, bound),
+        "loss": None if loss is None else float(loss),
+        "loss_exact": loss,
+    }
+    for name in baselines:
+        rate = case.baselines[name]
+        row |= {f"algbw_{name}": rate, f"loss_{name}": _loss(rate, intact.baselines[name])}
+    return row | {"seconds": case.seconds, "file": case.file}
+
+
+def _loss(rate: Fraction | None, whole: Fraction | None) -> Fraction | None:
+    return None if rate is None or whole is None else 1 - rate / whole

@@ -1,0 +1,260 @@
+"""The portfolio of `auto`: the fastest plan for a size, and what an effort leaves out."""
+
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import collopt
+from collopt.errors import BoundError, UnsupportedError
+from collopt.planners import PLANNERS, Planner
+from collopt.planners.auto.race import least_rate
+from collopt.runtime import simulate
+from collopt.schedules import StepExchange, as_bytes
+from collopt.schedules.timing.predict import Predictor
+from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
+from strategies import eulerian_topologies
+
+COSTS = RuntimeCosts(alpha=2, send="0.2")
+SINGLE_PLANNERS = sorted(set(PLANNERS) - {"auto", "milp"})
+"""All that take part, and those whose plans others make; the clock ends `milp`."""
+EFFORTS: tuple[str | float, ...] = ("low", 0.2, "default")
+IRREGULAR = collopt.Topology.from_links([("a", "b", 2), ("b", "c", 1), ("c", "a", 4)], compute="abc")
+
+
+@pytest.mark.parametrize(
+    ("network", "sends", "gain"), [(dgx_a100(boxes=2), 15, 5), (dgx_h100(boxes=4), 17, 5), (mi300x(boxes=4), 17, 9)]
+)
+@pytest.mark.parametrize("size", ["1K", "64K"])
+def test_small_data_takes_few_messages(network: collopt.Topology, sends: int, gain: int, size: str) -> None:
+    """Few for each rank, so 5 times faster than the plan for large data, and within half of the bound."""
+    plan = collopt.plan(network, "allgather", size=size, costs=COSTS)
+    plan.verify()
+    assert plan.schedule.messages.max() <= sends
+    today = simulate(collopt.plan(network, "allgather"), size, costs=COSTS).time
+    found = simulate(plan, size).time
+    assert float(found) == plan.provenance["predicted_us"]
+    assert today > gain * found
+    limit = collopt.bound(network, "allgather", size=size, costs=COSTS)
+    assert limit.time <= found <= Fraction(3, 2) * limit.time
+
+
+@pytest.mark.parametrize(
+    ("network", "ratios"),
+    [(dgx_a100(boxes=2), (1.06, 1.53)), (dgx_h100(boxes=4), (1.32, 1.67)), (mi300x(boxes=4), (1.37, 1.79))],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_small_allreduces_pay_latencies_once(network: collopt.Topology, ratios: tuple[float, float]) -> None:
+    """Whole vectors are exchanged in one or two steps, where two phases took 1.8 to 2.8 times the bound."""
+    for size, ratio in zip(("1K", "64K"), ratios, strict=True):
+        plan = collopt.plan(network, "allreduce", planner="few-steps", size=size, costs=COSTS)
+        assert isinstance(plan.schedule, StepExchange)
+        assert plan.num_steps <= 2
+        least = collopt.bound(network, "allreduce", size=size, costs=COSTS).time
+        assert 1 <= simulate(plan, size).time / least <= ratio
+
+
+@pytest.mark.parametrize(("network", "ratio"), [(dgx_a100(boxes=2), "1.01"), (mi250(boxes=2), "1.065")])
+def test_a_few_trees_per_root_beat_one_and_many(network: collopt.Topology, ratio: str) -> None:
+    """Between what rounding to one tree loses and what many trees take to fill their pipelines."""
+    plan = collopt.plan(network, "allgather", size="256M", costs=COSTS)
+    assert 1 < plan.options["trees_per_root"] < 10
+    for count in (1, None):
+        other = collopt.plan(network, "allgather", planner="forestcoll", trees_per_root=count, costs=COSTS)
+        assert simulate(plan, "256M").time < simulate(other, "256M").time
+    least = collopt.bound(network, "allgather", size="256M", costs=COSTS).time
+    assert least <= simulate(plan, "256M").time <= Fraction(ratio) * least
+
+
+def test_costs_go_with_the_plan(tmp_path: Path) -> None:
+    """Into its file, and from there into its times; the network is the same."""
+    network = dgx_a100(boxes=2)
+    plan = collopt.plan(network, "allgather", size="64K", costs=COSTS)
+    plan.verify(network)
+    plan.save(tmp_path / "plan.json")
+    loaded = collopt.load_plan(tmp_path / "plan.json")
+    assert loaded.topology.costs == COSTS
+    assert loaded.estimate("64K") == plan.estimate("64K")
+
+
+def test_plans_for_the_bandwidths_that_data_reaches() -> None:
+    """NVLink at a tenth: less of the data is to take it, as no plan for line rates knows."""
+    network = dgx_a100(boxes=2)
+    costs = RuntimeCosts(efficiency={"gpu-nvswitch": "1/10"})
+    exact = collopt.plan(network, "allgather", costs=costs)
+    plan = collopt.plan(network, "allgather", size="1G", costs=costs)
+    plan.verify(network)
+    assert plan.simulate("1G", slices=16) < 0.99 * exact.simulate("1G", slices=16)
+
+
+def test_few_steps_by_family() -> None:
+    """Named, or the fastest for much data."""
+    network = dgx_h100(boxes=2)
+    direct = collopt.plan(network, "allgather", planner="few-steps", family="direct")
+    assert direct.num_steps == 1
+    assert direct.options == {"family": "direct"}
+    best = collopt.plan(network, "allgather", planner="few-steps")
+    assert best.algbw >= direct.algbw
+    with pytest.raises(UnsupportedError, match="direct"):
+        collopt.plan(network, "allgather", planner="few-steps", family="dirct")
+    with pytest.raises(UnsupportedError, match="bfb"):
+        collopt.plan(ring(5), "allgather", planner="few-steps")
+
+
+def test_other_options_reach_the_planners() -> None:
+    """Unequal shards leave out what cannot plan for them."""
+    plan = collopt.plan(ring(4, latency=1), "allgather", size="1K", weights=[1, 2, 3, 4])
+    assert plan.bound.weights == (1, 2, 3, 4)
+    with pytest.raises(UnsupportedError, match="size"):
+        collopt.plan(ring(4), "allgather", size="much")
+    with pytest.raises(UnsupportedError, match="costs"):
+        collopt.plan(ring(4), "allgather", size="1K", costs="cheap")
+
+
+@given(eulerian_topologies(max_ranks=6, max_switches=2), st.sampled_from(sorted(PLANNERS)), st.data())
+def test_plans_take_no_less_than_their_hops_and_their_busiest_link(
+    network: collopt.Topology, name: str, data: st.DataObject
+) -> None:
+    """So a plan is not left out unless it is slower; steps that overlap and heights of both phases count once."""
+    collective = data.draw(st.sampled_from(["allgather", "reduce_scatter", "allreduce"]))
+    try:
+        made = collopt.plan(network, collective, planner=name)
+    except (UnsupportedError, BoundError):
+        return
+    alone = RuntimeCosts(alpha=1000)
+    assert Predictor(made.schedule, network, alone).time(1) >= 1000 * made.schedule.least_hops
+    rate = least_rate(made)
+    assert Predictor(made.schedule, network, RuntimeCosts()).time(10**6) >= Fraction(10**6, 1000) / rate
+
+
+def test_trees_that_branch_at_few_switches_are_tried() -> None:
+    """They are 10 % faster than other planners where some ranks have links beside a switch that copies and adds."""
+    ranks = [f"gpu{number}" for number in range(5)]
+    links = [(rank, "switch", 100) for rank in ranks] + [(rank, after, 25) for rank, after in pairwise(ranks[:4])]
+    able: dict[str, Any] = {"switches": ["switch"], "multicast": ["switch"], "aggregation": ["switch"]}
+    network = collopt.Topology.from_links(links, compute=ranks, bidirectional=True, **able)
+    plan = collopt.plan(network, "allreduce", size="1M", costs=COSTS)
+    assert plan.planner == "steiner"
+    for name in ("forestcoll", "strength", "allreduce-lp", "blink"):
+        other = collopt.plan(network, "allreduce", planner=name, costs=COSTS)
+        assert simulate(other, "1M").time > Fraction("1.1") * simulate(plan, "1M").time
+    alone = collopt.plan(network, "allreduce", size="1M", costs=COSTS, in_network=False)
+    assert alone.planner != "steiner"
+
+
+def test_plans_only_what_may_be_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kilobyte on two DGX A100 takes one step, which no trees beat; 256M needs trees, but not all numbers of them."""
+    counts: list[int] = []
+    planned = Planner.__call__
+
+    def count(planner: Planner, *given: Any, **options: Any) -> collopt.Plan:
+        if planner.name == "forestcoll":
+            counts.append(options.get("trees_per_root", 0))
+        return planned(planner, *given, **options)
+
+    monkeypatch.setattr(Planner, "__call__", count)
+    collopt.plan(dgx_a100(boxes=2), "allgather", size="1K", costs=COSTS)
+    assert counts == []
+    collopt.plan(dgx_a100(boxes=2), "allgather", size="256M", costs=COSTS)
+    assert counts[0] == 0
+    assert 8 in counts
+    assert not {1, 2, 3, 4, 6} & set(counts)  # whose rates alone make them slower
+
+
+def test_ranks_that_nothing_links_are_refused() -> None:
+    """A box whose only switch failed has no hop whose latency could be the least, and no kinds of links."""
+    alone = dgx_a100().without_node("box0/nvswitch")
+    with pytest.raises(BoundError, match="there is no path from rank 'box0/gpu0' to rank 'box0/gpu1'"):
+        collopt.plan(alone, "allgather", size="1M")
+    with pytest.raises(UnsupportedError, match="no symmetries of dgx-a100 without box0/nvswitch were found"):
+        collopt.plan(alone, "allgather", planner="symmetric")
+
+
+@pytest.mark.parametrize("num_ranks", [20, 40])
+@pytest.mark.parametrize(("planner", "size"), [("strength", "1K"), ("blink", "64K")])
+def test_trees_of_few_roots_are_tried_on_irregular_networks(num_ranks: int, planner: str, size: str) -> None:
+    """On a tree of links of three bandwidths, sums that climb to one rank take fewer messages than a tree for each."""
+    links = [(f"r{rank}", f"r{(rank - 1) // 2}", (1, 5, 25)[rank % 3], 1) for rank in range(1, num_ranks)]
+    ranks = [f"r{rank}" for rank in range(num_ranks)]
+    network = collopt.Topology.from_links(links, compute=ranks, bidirectional=True)
+    plan = collopt.plan(network, "allreduce", size=size, costs=COSTS)
+    assert plan.planner == planner
+    trees = collopt.plan(network, "allreduce", planner="forestcoll")
+    assert plan.provenance["predicted_us"] < 0.9 * simulate(trees, size, costs=COSTS).time
+
+
+@pytest.mark.parametrize(
+    ("network", "collective", "size", "planners", "ratio"),
+    [
+        (dgx_a100(boxes=2), "allgather", "1M", {"few-steps", "forestcoll"}, "1.35"),
+        (dgx_h100(boxes=4), "allgather", "1M", {"few-steps"}, "1.35"),
+        (mi300x(boxes=4), "allgather", "1M", {"few-steps"}, "1.35"),
+        (mi250(boxes=2), "allgather", "1M", {"multitree"}, 2),
+        (mi250(boxes=2), "allreduce", "1M", {"multitree"}, "2.4"),
+        (torus(4, 4, bandwidth=25, latency="0.5"), "allgather", "1M", {"symmetric"}, "1.4"),
+        (fat_tree(4), "broadcast", "1K", {"bine"}, 4),
+        (fat_tree(4), "reduce", "1K", {"bine"}, 4),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_each_kind_of_network_gets_a_plan_that_suits_it(
+    network: collopt.Topology, collective: str, size: str, planners: set[str], ratio: str | int
+) -> None:
+    """Rails and boxes, low trees where ranks relay, symmetric trees on tori, and short chains from one root."""
+    root = {"root": 0} if collective in ("broadcast", "reduce") else {}
+    plan = collopt.plan(network, collective, size=size, costs=COSTS, **root)
+    plan.verify()
+    assert plan.planner in planners
+    least = collopt.bound(network, collective, size=size, costs=COSTS, **root).time
+    assert least <= simulate(plan, size).time <= Fraction(ratio) * least
+
+
+@given(eulerian_topologies(max_ranks=6, max_switches=2), st.sampled_from(SINGLE_PLANNERS), st.data())
+def test_a_high_effort_loses_at_most_a_hundredth_to_any_planner(
+    network: collopt.Topology, name: str, data: st.DataObject
+) -> None:
+    """In every collective of trees, at every size."""
+    collective = data.draw(st.sampled_from(["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce"]))
+    size = data.draw(st.sampled_from(["100", "4K", "64K", "1M", "64M"]))
+    root = {"root": 0} if collective in ("broadcast", "reduce") else {}
+    try:
+        other = collopt.plan(network, collective, planner=name, costs=COSTS, **root)
+    except (UnsupportedError, BoundError):
+        return
+    plan = collopt.plan(network, collective, size=size, effort="high", costs=COSTS, **root)
+    time = Predictor(other.schedule, other.topology, COSTS).time(as_bytes(size))
+    assert plan.provenance["predicted_us"] <= 1.0101 * float(time)
+
+
+@pytest.mark.parametrize("effort", ["much", "", 0, -1, float("nan"), float("inf"), True, [1]])
+def test_efforts_are_names_or_seconds_above_0(effort: Any) -> None:
+    """Anything else is refused by its name."""
+    with pytest.raises(UnsupportedError, match=r"^effort is "):
+        collopt.plan(ring(3), "allgather", effort=effort)
+
+
+def test_more_effort_runs_more_planners_and_is_no_slower() -> None:
+    """What is left out has a reason, and an effort in seconds lies between those with names."""
+    network = mi250(boxes=2)
+    plans = [
+        collopt.plan(network, "allgather", size="64M", costs=COSTS, effort=each) for each in ("low", 0.2, "default")
+    ]
+    counts = [plan.provenance["portfolio"].count(",") for plan in plans]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1]
+    times = [plan.provenance["predicted_us"] for plan in plans]
+    assert times == sorted(times, reverse=True)
+    assert "beyond the effort: " in plans[0].provenance["left_out"]
+    assert all(plan.planner in plan.provenance["portfolio"] for plan in plans)
+
+
+def test_symmetric_trees_stand_in_for_exact_ones_beyond_the_effort() -> None:
+    """Where they reach the bound; elsewhere the exact planner is run whatever it costs."""
+    torus_plan, ring_plan = (collopt.plan(each, "allgather", effort=1e-9) for each in (torus(4, 4), IRREGULAR))
+    assert (torus_plan.planner, torus_plan.gap) == ("symmetric", 0)
+    assert torus_plan.provenance["left_out"] == "beyond the effort: forestcoll"
+    assert (ring_plan.planner, ring_plan.gap) == ("forestcoll", 0)
