@@ -17,7 +17,7 @@ import pytest
 import typer
 
 import collopt
-from cli_calls import call, netfile, process, refusal
+from cli_calls import call, process, refusal
 from collopt.cli import main
 from collopt.cli.app import app
 from collopt.cli.terminal.output import emit, note
@@ -173,15 +173,6 @@ def test_closed_standard_error_is_none(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(sys, "stderr", None)
     assert main(["topologies", "rung"]) == 2
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.slow
-def test_output_in_ascii_is_possible(tmp_path: Path) -> None:
-    """Names of nodes come escaped where the terminal cannot show them."""
-    pair = collopt.Topology.from_links([("α", "β", 1), ("β", "α", 1)], compute=["α", "β"], name="π")
-    answer = process("bound", netfile(tmp_path, pair), "allgather", PYTHONIOENCODING="ascii")
-    assert answer.status == 0
-    assert answer.out.startswith("allgather on \\u03c0, 2 ranks\n")
 
 
 def on_terminal(*words: str, **environment: str) -> str:

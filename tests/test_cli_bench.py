@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import collopt
-from cli_calls import Answer, call, netfile, refusal
+from cli_calls import Answer, call, netfile
 from collopt.cli.commands import bench as live_table
 from collopt.cli.commands.bench import LiveTable
 from collopt.planners.plans.stages import on_stage
@@ -91,19 +91,6 @@ def test_plans_on_the_spot_and_prints_json(capsys: pytest.CaptureFixture[str], t
     assert data["out_of_bounds"] == {"count": 0, "okay": "true"}
 
 
-def test_shares_of_what_is_planned_can_be_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Traffic of an all-to-allv, and weights, which leave the backend out."""
-    traffic = tmp_path / "traffic.csv"
-    traffic.write_text("0,1\n3,0\n")
-    words = ["--topology", "ring", "--nodes", 2, "-b", 64, "-e", 64, "-n", 1, "-w", 0]
-    answer = call(capsys, "bench", *words, "--collective", "all_to_allv", "--traffic", traffic)
-    assert (answer.status, answer.err) == (0, "")
-    assert [row[0] for row in rows_of(answer.out)] == ["64", "64"]
-    answer = call(capsys, "bench", *words, "--collective", "reduce_scatter", "--weights", "1,3")
-    assert (answer.status, answer.err) == (0, "")
-    assert [row[-1] for row in rows_of(answer.out)] == ["forestcoll"]
-
-
 def test_wrong_data_fail_the_check(
     capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
 ) -> None:
@@ -170,24 +157,6 @@ def test_two_processes_measure_and_the_first_one_prints(plan_file: Path) -> None
 
 
 @pytest.mark.slow
-def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
-    """Before anything is measured."""
-    for answer in launched(plan_file, [*SHORT, "-c", 1], [*SHORT, "-c", 2]):
-        assert refusal(answer, status=1) == (
-            "the ranks disagree about validation: 1, 2; start all with the same plans and options"
-        )
-
-
-@pytest.mark.slow
-def test_a_plan_for_another_number_of_processes_is_refused(tmp_path: Path) -> None:
-    """On every rank; status 2, as nothing was checked."""
-    path = tmp_path / "three.json"
-    collopt.plan(ring(3), "allgather").save(path)
-    for answer in launched(path, [], []):
-        assert refusal(answer) == "2 processes were started, the plan is for 3 ranks"
-
-
-@pytest.mark.slow
 def test_torchrun_starts_the_ranks(plan_file: Path) -> None:
     """The real one."""
     result = subprocess.run(
@@ -231,14 +200,6 @@ def test_rows_are_printed_when_they_come(capsys: pytest.CaptureFixture[str]) -> 
     table.finish(report(3), {"mine": collopt.plan(ring(2, bandwidth=25), "allreduce")})
     whole = "".join(printed) + capsys.readouterr().out
     assert whole == f"{report(3)}\n# Planned bus bandwidth: 50 mine on ring-2\n"
-
-
-def test_what_was_not_printed_before_comes_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever measures need not tell."""
-    with LiveTable("measuring", prints=True) as table:
-        pass
-    table.finish(report(3), {})
-    assert capsys.readouterr().out == f"{report(3)}\n"
 
 
 def test_programs_hear_nothing_in_between(capsys: pytest.CaptureFixture[str]) -> None:

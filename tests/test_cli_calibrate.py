@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_calls import call, netfile, refusal
-from collopt.runtime import read_nccl_tests
 from collopt.topologies import RuntimeCosts, read_topology
-from forked_programs import forked
 
 HEADER = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 
@@ -89,21 +87,6 @@ def test_a_run_of_all_ranks_is_about_all_links(capsys: pytest.CaptureFixture[str
     answer = call(capsys, "calibrate", file, "--topology", netfile(tmp_path), "--collective", "all_gather", "--json")
     (row,) = (row for row in answer.data["costs"] if row["cost"] == "efficiency")
     assert row["value"] == pytest.approx(0.5, rel=0.02)
-
-
-@pytest.mark.slow
-def test_a_benchmark_on_this_machine_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """What `collopt bench` measures over gloo, as text and as JSON; its times mean nothing here."""
-    words = ("--topology", "ring", "--nodes", 2, "--collective", "allgather", "-b", "1K", "-e", "64K", "-f", 4, "-n", 2)
-    for form in ([], ["--json"]):
-        answer = forked("-m", "collopt", "bench", *words, *form)
-        assert answer.status == 0
-        file = tmp_path / "times"
-        file.write_text(answer.out, encoding="utf-8")
-        found = read_nccl_tests(file)
-        assert (str(found.collective), found.num_ranks, found.names) == ("allgather", 2, ("gloo", "forestcoll"))
-        assert len(found.rows) == 2 * 2 * 4
-        assert call(capsys, "calibrate", file, "--by", "gloo").status == 0
 
 
 def test_a_time_far_from_the_line_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -35,16 +35,6 @@ def test_people_see_bounds_then_candidates_with_the_best_marked(capsys: pytest.C
     ]
 
 
-def test_reduce_scatters_have_columns_where_they_cost_something_else(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exactly, too; and in files for programs always."""
-    lines = call(capsys, "find", 9, "--degree", 2, "--no-all-to-all").out.splitlines()
-    assert lines[5].split() == ["T_L", "T_B", "exact", "reduce-scatter", "allreduce", "1M", "topology"]
-    assert lines[6].split()[:9] == ["1", "3", "α", "1.1111", "10/9", "3", "α", "1.5556", "14/9"]
-    data = call(capsys, "find", 9, "--degree", 2, "--json").data
-    assert [row["reduce_scatter_factor_exact"] for row in data["candidates"]] == ["14/9", "10/9", "8/9"]
-    assert data["unmeasured"] == 0
-
-
 def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
     """One figure where the two are equal; nothing beats what meets all bounds."""
     answer = call(capsys, "find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)
@@ -58,12 +48,6 @@ def test_more_links_than_neighbors_are_told(capsys: pytest.CaptureFixture[str]) 
     note = "collopt: note: a node has at most 3 neighbors, so links are parallel; --degree 3 needs none\n"
     assert call(capsys, "find", 4, "--degree", 4, "--no-all-to-all").err.endswith(note)
     assert "parallel" not in call(capsys, "find", 4, "--degree", 3, "--no-all-to-all").err
-
-
-def test_links_of_nodes_to_themselves_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """They are ports that a node need not have; `DBJ(5, 1)` is the complete graph with one at each node."""
-    note = "collopt: note: links of nodes to themselves carry nothing and may be left out: DBJ(5, 1)\n"
-    assert call(capsys, "find", 5, "--degree", 5, "--bidirectional").err.endswith(note)
 
 
 def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,15 +66,6 @@ def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(capsys
     assert "expected COLLECTIVE:SIZE[:COUNT]" in refusal(call(capsys, "find", 32, "--call", "allreduce"))
     with pytest.raises(UnsupportedError, match="there are no calls"):
         found.best_mix({"allreduce": {}})
-
-
-def test_an_all_to_all_on_the_pick_is_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """By flows of the rate that the finder states, which nothing beats."""
-    target = tmp_path / "plan.json"
-    answer = call(capsys, "find", 8, "--call", "all_to_all:1M", "--plan", target)
-    assert "wrote the all_to_all plan for K(4, 4)" in answer.err
-    plan = load_plan(target)
-    assert (str(plan.collective), plan.gap) == ("all_to_all", 0)
 
 
 def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:

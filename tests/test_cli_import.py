@@ -68,13 +68,6 @@ def test_json_has_the_same(capsys: pytest.CaptureFixture[str], profile: Path) ->
     assert figures["link_classes"] == [{"name": "gpu-nvswitch", "links": 8, "bandwidth_gbps": 50.0}]
 
 
-def test_cards_of_a_single_box_are_not_left_out_silently(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
-    """They lead nowhere; the note says how they would be used."""
-    told = call(capsys, "import", profile).err
-    assert "note: a single box has no network, so its network cards (2) are left out; give" in told
-    assert "network cards (2)" not in call(capsys, "import", profile, "--boxes", "2", "--fabric", "full").err
-
-
 def test_a_file_may_come_from_standard_input(profile: Path, tmp_path: Path) -> None:
     """From a pipe, as from another machine."""
     command = [sys.executable, "-m", "collopt", "import", "-", "-o", str(tmp_path / "lab.json")]

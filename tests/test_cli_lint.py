@@ -94,15 +94,6 @@ def test_plans_of_mscclpp_need_no_name_of_a_runtime(
     assert "--runtime is missing" in refusal(call(capsys, "lint", tmp_path))
 
 
-def test_mscclpp_plans_are_linted_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """As the runtime of that name."""
-    collopt.plan(ring(4, bandwidth=25), "allgather").to_mscclpp_json(tmp_path / "ag.json", max_bytes=2**20)
-    answer = call(capsys, "lint", tmp_path / "ag.json", "--runtime", "mscclpp")
-    assert (answer.status, answer.err) == (0, "")
-    assert answer.out.startswith(f"{tmp_path / 'ag.json'}: accepted by mscclpp 0.9.0\n")
-    assert "allgather on 4 ranks, out of place, from 128 to 1048576 bytes" in answer.out
-
-
 def test_names_of_files_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], xml: Path) -> None:
     """A folder may hold files of anybody."""
     xml.rename(xml.with_name("a\x1b[31m\n.xml"))

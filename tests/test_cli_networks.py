@@ -35,18 +35,6 @@ def test_names_with_options(name: str, options: NetworkOptions, expected: Topolo
     assert find_network(name, options) == expected
 
 
-def test_options_may_stand_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before, between and after the other words."""
-    words = [
-        ["--boxes", "2", "--json", "mi250", "allgather"],
-        ["mi250", "--boxes", "2", "allgather", "--json"],
-        ["mi250", "allgather", "--json", "--boxes=2"],
-    ]
-    first, second, third = (call(capsys, "bound", *each) for each in words)
-    assert first.data["inverse_rate"] == "15/166"
-    assert first == second == third
-
-
 @pytest.mark.parametrize("path", ["net.json", "./net", "net", "folder/net"])
 def test_a_path_is_told_by_its_look_or_by_being_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
@@ -56,12 +44,6 @@ def test_a_path_is_told_by_its_look_or_by_being_there(
     (tmp_path / "folder").mkdir()
     netfile(tmp_path).rename(path)
     assert find_network(path, NetworkOptions()) == ring(4, bandwidth=25)
-
-
-def test_a_file_takes_ranks_and_nothing_else(tmp_path: Path) -> None:
-    """Other ranks of the file's network."""
-    path = netfile(tmp_path)
-    assert find_network(str(path), NetworkOptions(ranks="0-2")).compute_nodes == ("gpu0", "gpu1", "gpu2")
 
 
 def test_a_catalogue_name_comes_before_a_file(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import subprocess
@@ -17,7 +16,6 @@ import collopt
 from cli_calls import call, netfile, refusal, uneven_torus
 from collopt.planners import load_plan
 from collopt.runtime import interpret_file, read_mscclpp, read_xml
-from collopt.topologies import Topology, ring
 from switched_forests import switched_boxes
 
 RING = ("ring", "--nodes", 4, "--set", "bandwidth=25", "allgather")
@@ -71,13 +69,6 @@ def test_tells_the_steps_of_a_plan_that_has_steps(capsys: pytest.CaptureFixture[
     assert "6 steps, 3 chunks per shard, 144 sends (3 reduce-scatter, 3 allgather)" in both
 
 
-def test_counts_the_links_that_are_busiest_in_some_step(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The slow pair takes longest in the first step; in the second it spares itself, and four others decide."""
-    network = netfile(tmp_path, ring(4, bandwidth=10).derate("gpu0", "gpu1", "1/2"))
-    answer = call(capsys, "plan", network, "allgather", "--planner", "bfb")
-    assert "busiest links   6 of 8, each in at least one step" in answer.out
-
-
 def test_figures_of_steps_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """With chunks as asked, for each part of an allreduce; nothing of trees is among them."""
     path = tmp_path / "plan.json"
@@ -125,22 +116,6 @@ def test_auto_plans_for_a_size(capsys: pytest.CaptureFixture[str], uneven: Path)
     assert "for 64K bytes (not calibrated), the fastest of" in call(capsys, *words).out
     refused = call(capsys, "plan", uneven, "allgather", "--costs", "fused")
     assert (refused.status, "--size" in refused.err) == (2, True)
-
-
-@pytest.mark.parametrize("collective", ["allgather", "allreduce"])
-def test_where_no_size_can_be_planned_for_the_output_says_so(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, collective: str
-) -> None:
-    """Twelve links into each rank are more sets of links than can be looked at, from Python as from here."""
-    rows = [(tail, head, 1, tail + head) for tail in range(13) for head in range(13) if tail != head]
-    network = Topology.from_links(rows, compute=range(13), name="wide")
-    fallback = collopt.plan(network, collective, planner="bfb", size="64K")
-    reason = "large sizes, because a rank has more than 10 incoming links"
-    assert fallback.provenance["planned_for"] == reason
-    assert fallback.algbw == collopt.plan(network, collective, planner="bfb").algbw
-    words = ("plan", netfile(tmp_path, network), collective, "--planner", "bfb", "--size", "64K")
-    assert call(capsys, *words).out.rstrip().endswith(f"synchronous steps; planned for {reason}")
-    assert call(capsys, *words, "--json").data["planned_for"] == reason
 
 
 def test_says_where_an_allreduce_adds_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -200,17 +175,6 @@ def test_writes_msccl_xml_as_asked(capsys: pytest.CaptureFixture[str], tmp_path:
     assert 'proto="LL128"' in header
     assert '"4096"' in header
     assert '"8192"' in header
-
-
-def test_instances_are_for_both_kinds_of_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Each divides its chunks; without a file there is nothing to divide."""
-    chunks = []
-    for options in ([], ["--instances", 3]):
-        files = "--xml", tmp_path / "ring.xml", "--mscclpp", tmp_path / "ring.json"
-        assert call(capsys, "plan", *RING, *files, *options).status == 0
-        chunks += [read_xml(files[1]).chunks_per_loop, read_mscclpp(files[3]).gpus[0].output_chunks]
-    assert chunks[2:] == [3 * number for number in chunks[:2]]
-    assert "give --xml FILE or --mscclpp FILE" in refusal(call(capsys, "plan", *RING, "--instances", 3))
 
 
 def test_writes_code_that_registers_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -309,17 +273,6 @@ def test_more_thread_blocks_are_advised_to_people(
     monkeypatch.setattr("collopt.cli.terminal.progress._shown", lambda _: nullcontext())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert ("also try --instances 4" in call(capsys, *ring).err) == advised
-
-
-def test_sizes_and_channels_are_for_both_kinds_of_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Each has a form of its own for them."""
-    path = tmp_path / "ag.json"
-    words = ["--min-bytes", 4096, "--max-bytes", 2**20, "--channels", 2, "--max-thread-blocks", 50]
-    assert call(capsys, "plan", *RING, "--mscclpp", path, *words).status == 0
-    written = json.loads(path.read_text(encoding="utf-8"))
-    assert (written["min_message_size"], written["max_message_size"]) == (4096, 2**20)
-    assert call(capsys, "plan", *RING, "--xml", tmp_path / "ag.xml", *words).status == 0
-    assert 'minBytes="4096" maxBytes="1048576"' in (tmp_path / "ag.xml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])

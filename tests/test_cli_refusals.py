@@ -186,7 +186,6 @@ plan net.json allgather -o -                             -> --output ./-.json
 plan net.json allgather --runtime rccl                   -> --runtime --xml FILE
 plan net.json allgather --max-thread-blocks 3            -> --max-thread-blocks --xml FILE --mscclpp FILE
 plan net.json allgather --instances 0                    -> --instances --xml FILE
-plan net.json allgather --channels 0 --xml x             -> channels 0
 plan net.json allgather --channels 1000 --xml x          -> channels 1000
 plan net.json allgather --in-place                       -> --in-place --xml FILE
 plan mi250 all_to_all --in-place --mscclpp x             -> --in-place all_to_all
@@ -217,7 +216,6 @@ groups net.json --mesh 2x2 --axis 2:allgather            -> [2] 0..1
 groups net.json --mesh 4x1 --axis 1:allgather            -> 1 rank
 groups net.json --mesh 2x2 --axis 1:allgather --axis 1:allgather -> --axis 1 twice
 groups net.json missing.json                             -> missing.json exist
-find 5 --degree 3 --bidirectional                        -> 5 nodes 3 even degree
 find 16 --call all_to_all:1M --size 1K                   -> --size --call
 find 16 --call all_to_all:1M --collective allgather      -> --collective --call
 find 16 --call all_to_all:1M --no-all-to-all             -> --no-all-to-all all_to_all
@@ -457,22 +455,14 @@ def with_bandwidth(text: str) -> str:
         ("", "empty"),
         (json.dumps(PAIR)[:-9], "line 1"),
         ("<system/>", "version of <system> is ''"),
-        ("\0\udcff", "binary"),
         (json.dumps(PAIR | {"version": 3}), "version 3"),
         (json.dumps(PAIR | {"format": "collopt-plan"}), "collopt verify "),
-        (json.dumps(PAIR | {"format": "nccl"}), "'nccl'"),
         (json.dumps(PAIR | {"kind": "mesh"}), "field kind"),
         (json.dumps(PAIR | {"compute": "ab"}), "field compute"),
-        (json.dumps(PAIR | {"compute": ["a", "a"]}), "'a' is listed twice"),
-        (json.dumps(PAIR | {"compute": ["a"], "switches": [{"name": "b"}]}), "2 compute nodes"),
-        (json.dumps(PAIR | {"links": [["a", "a", 25, 0]]}), "('a', 'a')"),
         (json.dumps(PAIR | {"links": [["a", "c", 25, 0]]}), "'c'"),
         (json.dumps(PAIR | {"links": [["a", "b", 25, 0]]}), "'b' to rank 'a'"),
         (with_bandwidth("NaN"), "NaN"),
-        (with_bandwidth('"nan"'), "bandwidth of link ('a', 'b') is 'nan'"),
         (with_bandwidth("0"), "bandwidth of link ('a', 'b') is 0"),
-        (with_bandwidth("-25"), "bandwidth of link ('a', 'b') is -25"),
-        (with_bandwidth("1e30"), "1e+09 GB/s"),
         (with_bandwidth("1e999999"), "bandwidth of link ('a', 'b')"),
     ],
 )

@@ -116,12 +116,6 @@ def test_curves_compare_planners_and_models(here: Path, capsys: pytest.CaptureFi
     assert "1G" not in words(here / "few.svg").splitlines()
 
 
-def test_options_of_shards_reach_the_planner(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A broadcast has one root."""
-    call(capsys, "show", "ring", "broadcast", "--nodes", 4, "--root", 2, "--figure", "trees", "-o", "root.svg")
-    assert "broadcast on ring-4: trees of gpu2" in words(here / "root.svg")
-
-
 def test_a_table_shows_its_frontier(table_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As `collopt find --csv` prints it."""
     assert call(capsys, "show", table_file).err == "wrote found-pareto.svg\n"

@@ -117,14 +117,6 @@ def test_a_plan_that_was_tampered_with_fails_the_check(
     assert message in refusal(call(capsys, "verify", changed(plan_file, **fields)), status=1)
 
 
-def test_a_changed_tree_fails_the_check(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """One more copy of the first tree, and every other claim as it was."""
-    content = json.loads(plan_file.read_text(encoding="utf-8"))
-    content["schedule"]["trees"][0][1] += 1  # root, weight, routes
-    plan_file.write_text(json.dumps(content), encoding="utf-8")
-    assert "weigh 14 together; expected 13" in refusal(call(capsys, "verify", plan_file), status=1)
-
-
 def test_json_has_the_reason_why_a_check_failed(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
     """On standard output, beside the line on standard error."""
     answer = call(capsys, "verify", changed(plan_file, inverse_rate="1/65"), "--json")
@@ -135,17 +127,3 @@ def test_json_has_the_reason_why_a_check_failed(capsys: pytest.CaptureFixture[st
         "reason": "the plan claims 1/x = 1/65; its busiest link gives 3/65",
     }
     assert answer.err == f"collopt: error: {answer.data['reason']}\n"
-
-
-def test_a_changed_network_in_the_file_is_no_plan_at_all(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """Its digest tells."""
-    other = json.loads(netfile(plan_file.parent, ring(16)).read_text(encoding="utf-8"))
-    assert "field topology has digest" in refusal(call(capsys, "verify", changed(plan_file, topology=other)))
-
-
-def test_a_plan_file_that_was_cut_short_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """Wherever the cut is."""
-    content = plan_file.read_bytes()
-    for share in (0.1, 0.5, 0.9, 0.999):
-        plan_file.write_bytes(content[: int(len(content) * share)])
-        assert "is it cut short" in refusal(call(capsys, "verify", plan_file))
