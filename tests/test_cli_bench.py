@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import collopt
-from cli_calls import Answer, call, netfile
+from cli_calls import Answer, Cli, netfile
 from collopt.cli.commands import bench as live_table
 from collopt.cli.commands.bench import LiveTable
 from collopt.planners.plans.stages import on_stage
@@ -57,9 +57,9 @@ def rows_of(printed: str) -> list[list[str]]:
     return [line.split() for line in printed.splitlines() if not line.startswith("#")]
 
 
-def test_prints_the_table_of_nccl_tests(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+def test_prints_the_table_of_nccl_tests(cli: Cli, plan_file: Path) -> None:
     """A sweep of three sizes, by the plan and by gloo."""
-    answer = call(capsys, "bench", plan_file, *SHORT)
+    answer = cli("bench", plan_file, *SHORT)
     assert (answer.status, answer.err) == (0, "")
     rows = rows_of(answer.out)
     assert [(row[0], row[1], row[-1]) for row in rows] == [
@@ -71,13 +71,12 @@ def test_prints_the_table_of_nccl_tests(capsys: pytest.CaptureFixture[str], plan
     assert answer.out.endswith(f"# Planned bus bandwidth: 50 {plan_file} on ring-2\n")
 
 
-def test_plans_on_the_spot_and_prints_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_plans_on_the_spot_and_prints_json(cli: Cli, tmp_path: Path) -> None:
     """For a network that is described, by two planners, beside a file; nothing but JSON."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(3, bandwidth=25), "broadcast", root=1).save(path)
     net = netfile(tmp_path, ring(3, bandwidth=25))
-    answer = call(
-        capsys, "bench", path, "--topology", net, "--collective", "broadcast", "-r", 1, "--planner", "forestcoll",
+    answer = cli("bench", path, "--topology", net, "--collective", "broadcast", "-r", 1, "--planner", "forestcoll",
         "--planner", "blink", "-b", 100, "-e", 200, "-i", 100, "-n", 1, "-w", 0, "-d", "uint8", "--json",
     )  # fmt: skip
     assert (answer.status, answer.err) == (0, "")
@@ -91,23 +90,19 @@ def test_plans_on_the_spot_and_prints_json(capsys: pytest.CaptureFixture[str], t
     assert data["out_of_bounds"] == {"count": 0, "okay": "true"}
 
 
-def test_wrong_data_fail_the_check(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
-) -> None:
+def test_wrong_data_fail_the_check(cli: Cli, plan_file: Path, calls: list[dict[str, Any]]) -> None:
     """The table is still printed; status 1, and a line that says whose they are."""
-    answer = call(capsys, "bench", plan_file)
+    answer = cli("bench", plan_file)
     assert answer.status == 1
     assert "# Out of bounds values : 5 FAILED" in answer.out
     assert answer.err == (
         f"collopt: error: 5 elements computed by {plan_file} are wrong; rule out faulty hardware, and report this\n"
     )
-    answer = call(capsys, "bench", plan_file, "--json")
+    answer = cli("bench", plan_file, "--json")
     assert (answer.status, answer.data["out_of_bounds"]) == (1, {"count": 5, "okay": "false"})
 
 
-def test_every_option_reaches_the_measurement(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
-) -> None:
+def test_every_option_reaches_the_measurement(cli: Cli, plan_file: Path, calls: list[dict[str, Any]]) -> None:
     """Under the names that the library has for them, with the defaults of nccl-tests."""
     usual = {
         "plans": [str(plan_file)],
@@ -125,12 +120,11 @@ def test_every_option_reaches_the_measurement(
         "timeout_s": 600.0,
         "seed": 0,
     }
-    call(capsys, "bench", plan_file)
-    call(
-        capsys, "bench", plan_file, "-b", "8", "-e", "1.5K", "-f", 3, "-n", 7, "-w", 0, "-c", 2, "-d", "half",
+    cli("bench", plan_file)
+    cli("bench", plan_file, "-b", "8", "-e", "1.5K", "-f", 3, "-n", 7, "-w", 0, "-c", 2, "-d", "half",
         "-o", "max", "--backend", "nccl", "--slices", 4, "--timeout", 9, "--seed", 5,
     )  # fmt: skip
-    call(capsys, "bench", plan_file, "--minbytes", 8, "--maxbytes", 9, "--stepbytes", 1, "--iters", 2,
+    cli("bench", plan_file, "--minbytes", 8, "--maxbytes", 9, "--stepbytes", 1, "--iters", 2,
          "--warmup_iters", 3, "--check", 4, "--datatype", "int8", "--op", "min")  # fmt: skip
     short = {"minbytes": 8, "maxbytes": 1536, "stepfactor": 3, "iters": 7, "warmup_iters": 0, "check": 2,
              "datatype": "half", "op": "max", "backend": "nccl", "slices": 4, "timeout_s": 9.0, "seed": 5}  # fmt: skip
@@ -215,9 +209,7 @@ def test_programs_hear_nothing_in_between(capsys: pytest.CaptureFixture[str]) ->
     assert counts == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
-def test_a_terminal_is_left_to_a_row_while_it_is_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_is_left_to_a_row_while_it_is_printed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bar stands where the row is to be written, so it makes room, and counts on from there."""
     events: list[object] = []
 

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 import collopt
-from cli_calls import call, netfile, uneven_torus
+from cli_calls import Cli, netfile, uneven_torus
 from collopt.planners import PLANNERS
 from collopt.planners.what_if.compare import BOUNDS
 
@@ -15,9 +13,9 @@ OF_TREES = [name for known in (BOUNDS, PLANNERS) for name in known if name not i
 """Bounds and planners of collectives that trees carry out."""
 
 
-def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_see_bounds_then_plans_the_fastest_first(cli: Cli) -> None:
     """And last, why the others do not suit."""
-    answer = call(capsys, "compare", *A100, "--size", "1M", "--size", "1G")
+    answer = cli("compare", *A100, "--size", "1M", "--size", "1G")
     assert (answer.status, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[0] == "allgather on dgx-a100-2boxes, 16 ranks"
@@ -48,15 +46,15 @@ def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFi
     )
 
 
-def test_the_gap_of_trees_has_a_column_where_their_bound_is_lower(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_gap_of_trees_has_a_column_where_their_bound_is_lower(cli: Cli) -> None:
     """Of a box whose switch loops copies back, as its plan says."""
-    answer = call(capsys, "compare", "dgx-h100", "allreduce", "--planner", "strength", "--planner", "ring")
+    answer = cli("compare", "dgx-h100", "allreduce", "--planner", "strength", "--planner", "ring")
     header, *rows = [line for line in answer.out.splitlines() if line.startswith(("planner", "strength", "ring"))]
     assert "gap, all schedules  gap, trees  trees" in header
     assert [row.split()[2:-4] for row in rows] == [["11.11", "%", "optimal"], ["42.86", "%", "35.71", "%"]]
 
 
-def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_one_size_is_planned_for_and_several_are_predicted(cli: Cli, tmp_path: Path) -> None:
     """With one, the row is that of the plan for it; with more, that of the plan without, and times are for each."""
     words = (
         "compare",
@@ -68,10 +66,10 @@ def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.Captur
         "ring",
         "--json",
     )
-    one = {row["planner"]: row for row in call(capsys, *words, "--size", "64K").data}
+    one = {row["planner"]: row for row in cli(*words, "--size", "64K").data}
     sized = collopt.plan(uneven_torus(), "allgather", planner="bfb", size="64K")
     assert (one["bfb"]["us_64K"], one["bfb"]["algbw_exact"]) == (sized.simulate("64K"), str(sized.algbw))
-    several = {row["planner"]: row for row in call(capsys, *words, "--size", "64K", "--size", "1M").data}
+    several = {row["planner"]: row for row in cli(*words, "--size", "64K", "--size", "1M").data}
     unsized = collopt.plan(uneven_torus(), "allgather", planner="bfb")
     assert several["bfb"]["us_64K"] == sized.simulate("64K") < unsized.simulate("64K")
     larger = collopt.plan(uneven_torus(), "allgather", planner="bfb", size="1M")
@@ -79,9 +77,9 @@ def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.Captur
     assert several["bfb"]["algbw_exact"] == str(unsized.algbw)
 
 
-def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_row(cli: Cli) -> None:
     """Exact numbers as text; null where there is nothing."""
-    rows = call(capsys, "compare", *A100, "--size", "1M", "--json").data
+    rows = cli("compare", *A100, "--size", "1M", "--json").data
     assert [row["planner"] for row in rows] == [*OF_TREES, "auto"]
     found = {row["planner"]: row for row in rows if row["kind"] == "plan"}
     assert found["auto"]["us_1M"] == min(row["us_1M"] for row in found.values() if row["status"] == "ok")
@@ -94,17 +92,17 @@ def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert "plan" not in found["ring"]
 
 
-def test_it_fails_where_no_planner_has_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_fails_where_no_planner_has_a_plan(cli: Cli) -> None:
     """The table is there all the same, and the reason is on standard error."""
-    answer = call(capsys, "compare", "ring", "--nodes", 4, "allgather", "--planner", "strength")
+    answer = cli("compare", "ring", "--nodes", 4, "allgather", "--planner", "strength")
     assert answer.status == 2
     assert "bound by forestcoll" in answer.out
     assert answer.err.startswith("collopt: error: strength has no plan: the planner 'strength' does not cover")
 
 
-def test_a_size_given_twice_is_one_column(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_size_given_twice_is_one_column(cli: Cli) -> None:
     """There is nothing to see in another."""
     sizes = ("--size", "1K", "--size", "1K", "--size", "1024")
     words = ("compare", "ring", "--nodes", 4, "allgather", "--planner", "ring", *sizes, "--csv")
-    header = call(capsys, *words).out.splitlines()[0].split(",")
+    header = cli(*words).out.splitlines()[0].split(",")
     assert [name for name in header if name.startswith("us_")] == ["us_1K"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call
+from cli_calls import Cli
 from collopt.cli.terminal.runtime_files import write_fitting
 from collopt.errors import TooLargeError
 from collopt.planners import Plan
@@ -81,10 +81,10 @@ def test_where_nothing_fits_the_best_plan_is_refused(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
-def test_files_and_the_plan_are_those_of_the_smaller_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_files_and_the_plan_are_those_of_the_smaller_one(cli: Cli, tmp_path: Path) -> None:
     """All of them, so that what runs is what was saved; they are right, and a note says what they cost."""
     plan, xml = tmp_path / "plan.json", tmp_path / "plan.xml"
-    answer = call(capsys, "plan", *BOXES, "-o", plan, "--xml", xml, *FEW_BLOCKS)
+    answer = cli("plan", *BOXES, "-o", plan, "--xml", xml, *FEW_BLOCKS)
     assert answer.status == 0
     note, *_ = answer.err.splitlines()
     assert note.startswith("collopt: note: the best plan (332 trees) does not fit: ")
@@ -94,18 +94,18 @@ def test_files_and_the_plan_are_those_of_the_smaller_one(capsys: pytest.CaptureF
     saved = collopt.load_plan(plan)
     assert saved.options == {"trees_per_root": 5}
     interpret_file(xml)
-    assert call(capsys, "plan", *BOXES, "--trees-per-root", 5, "--xml", tmp_path / "same.xml",
+    assert cli("plan", *BOXES, "--trees-per-root", 5, "--xml", tmp_path / "same.xml",
                 *FEW_BLOCKS).status == 0  # fmt: skip
     assert (tmp_path / "same.xml").read_bytes() == xml.read_bytes()
 
 
 @pytest.mark.parametrize("words", [("ring", "--nodes", 20, "allgather"), ("mi250", "all_to_all")])
 def test_no_file_stays_of_a_plan_that_another_runtime_refuses(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[object, ...]
+    cli: Cli, tmp_path: Path, words: tuple[object, ...]
 ) -> None:
     """XML would fit, MSCCL++ takes none: then there is the best plan alone, as without files."""
     plan, xml, mscclpp = (tmp_path / name for name in ("plan.json", "a.xml", "b.json"))
-    answer = call(capsys, "plan", *words, "-o", plan, "--xml", xml, "--mscclpp", mscclpp, "--max-thread-blocks", 1)
+    answer = cli("plan", *words, "-o", plan, "--xml", xml, "--mscclpp", mscclpp, "--max-thread-blocks", 1)
     assert (answer.status, answer.out) == (2, "")
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
     assert collopt.load_plan(plan).gap == 0

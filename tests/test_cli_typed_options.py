@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, refusal
+from cli_calls import Cli, refusal
 from collopt.cli.terminal.networks import EXAMPLES, FLAGS, as_typed
 from collopt.topologies.importing.read import ImportOptions
 
@@ -64,18 +64,18 @@ def test_every_option_of_a_file_is_known_here() -> None:
     assert EXAMPLES.keys() | (FLAGS.keys() - {"n", "shape"}) == set(ImportOptions.__annotations__) - {"name"}
 
 
-def test_what_is_asked_for_can_be_typed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_what_is_asked_for_can_be_typed(cli: Cli, tmp_path: Path) -> None:
     """Following the messages of a file that says little ends in a plan."""
     machine = tmp_path / "machine.xml"
     machine.write_text(MACHINE, encoding="utf-8")
     words: list[str] = ["--boxes", "2"]
-    message = refusal(call(capsys, "bound", machine, "allgather", *words))
+    message = refusal(cli("bound", machine, "allgather", *words))
     for _ in range(5):
         found = re.findall(r"--set \w+=\w+", message)
         words += (
             ["--fabric", "rail"] if "give --fabric" in message else [word for each in found for word in each.split()]
         )
-        answer = call(capsys, "bound", machine, "allgather", *words)
+        answer = cli("bound", machine, "allgather", *words)
         if answer.status == 0:
             break
         message = answer.err
