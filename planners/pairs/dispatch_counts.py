@@ -133,7 +133,7 @@ def count_dispatch(
     >>> counts.by_server.tolist()
     [[0, 2], [0, 0]]
     """
-    from ...solvers.fast.routing_counts import destination_masks
+    from ...solvers.fast.dispatch import destination_masks
 
     n, m = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server", most=MAX_GPUS)
     if len(indices) != n * m:
