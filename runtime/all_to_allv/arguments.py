@@ -22,6 +22,11 @@ BACKEND_DEVICES = {"nccl": "cuda", "gloo": "cpu"}
 """Device type that a backend requires; other backends serve several."""
 MAX_LANES = 32  # of a NIC: each may have messages of its own in a batch
 
+CALL = "the all-to-all"
+MATRIX = "whether traffic is given, and what"
+NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "max_scratch_bytes", "stages")
+DIGESTED = ("the element type", "the kind of device", "the model", "the rates of NICs", "gpus_per_server", MATRIX)
+
 
 class AllToAllCall(NamedTuple):
     """The arguments of one rank's call; `group` is never None."""
@@ -180,12 +185,6 @@ def _splits(name: str, tensor: Any, split_sizes: Any, ranks: int) -> list[int]:
     if sum(splits) != rows:
         raise UnsupportedError(f"{name}_split_sizes add up to {sum(splits)}; expected {rows}, the rows of {name}")
     return splits
-
-
-CALL = "the all-to-all"
-MATRIX = "whether traffic is given, and what"
-NAMES = ("servers", "gpus_per_server", "max_stage_bytes", "max_scratch_bytes", "stages")
-DIGESTED = ("the element type", "the kind of device", "the model", "the rates of NICs", "gpus_per_server", MATRIX)
 
 
 class Terms(NamedTuple):

@@ -15,6 +15,9 @@ from ...schedules.stages.step_loads import local_shares, part_of
 from ...support.arrays import IntArray
 from ...support.kernels import kernel, runtime_kernel
 
+PEER, IS_SEND, MEMORY, PLACE, LENGTH, STEP, BATCH = range(7)  # Columns of messages
+ORIGIN, FINAL, FIRST, BYTES = range(4)  # Columns of segments and pieces
+
 
 def as_int64(number: int) -> int:
     """Return a constant as int64, not as a literal, for each of which numba would compile a function again."""
@@ -23,8 +26,6 @@ def as_int64(number: int) -> int:
 
 INPUT, OUTPUT, SCRATCH, LANDED = map(as_int64, (0, 1, 2, 4))  # Memories of a rank; while writing, areas from SCRATCH on
 RECV, SEND = map(as_int64, range(2))  # Messages to this rank, and from it
-PEER, IS_SEND, MEMORY, PLACE, LENGTH, STEP, BATCH = range(7)  # Columns of messages
-ORIGIN, FINAL, FIRST, BYTES = range(4)  # Columns of segments and pieces
 
 
 class Rank(NamedTuple):

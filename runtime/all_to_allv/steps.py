@@ -34,29 +34,20 @@ class Exchange(NamedTuple):
     nics: tuple[tuple[Fraction, ...], ...] = ()
 
 
-class Message(NamedTuple):
-    """A send to, or receive from, another rank; memories are 0 (the input), 1 (the output) and 2 (scratch)."""
-
-    peer: int
-    is_send: int
-    memory: int
-    place: int
-    length: int
-
-
 class RankSteps(NamedTuple):
     """One rank's messages in order."""
 
-    messages: IntArray  # int64 (messages, 5): rows of `Message`
+    messages: IntArray  # int64 (messages, 5): peer, 1 for a send, memory (input, output, scratch), place and length
     batches: IntArray  # int64 (batches + 1,): batch b has the messages from ``batches[b]`` to ``batches[b + 1]``
     steps: IntArray  # int64 (batches,): the step of each batch,
     num_steps: int  # of so many
     scratch: int  # Bytes
     own: tuple[int, int, int]  # Where the rank's bytes for itself are in the input and the output, and their number
 
-    def batch(self, number: int) -> list[Message]:
+    def batch(self, number: int) -> list[list[int]]:
         """Return the messages of one batch."""
-        return [Message._make(row) for row in self.messages[slice(*self.batches[number : number + 2])].tolist()]
+        rows: list[list[int]] = self.messages[slice(*self.batches[number : number + 2])].tolist()
+        return rows
 
 
 @lru_cache(maxsize=32)

@@ -41,6 +41,11 @@ Terms = TypeVar("Terms")
 _connected: WeakSet[Any] = WeakSet()
 _agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
 
+WAIT_S = 1.0  # For the notes of others, whose timeouts end about when this rank's does
+POLL_S = 0.02
+STORE_TIMEOUT_S = 3.0  # For all of it: the store's own process may be the one that hangs
+_failures: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
+
 
 def wait(work: Any, timeout: float | None) -> None:
     """Wait for one torch work; with NCCL the current stream waits instead of the process."""
@@ -226,13 +231,6 @@ def compare(
             is_told = at < len(names)
             values = f": {one} on rank 0, {two} on rank {other}" if is_told else f", such as ranks 0 and {other}"
             raise UnsupportedError(f"the ranks disagree about {name}{values}; all have to make the same call")
-
-
-WAIT_S = 1.0  # For the notes of others, whose timeouts end about when this rank's does
-POLL_S = 0.02
-STORE_TIMEOUT_S = 3.0  # For all of it: the store's own process may be the one that hangs
-
-_failures: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
 
 
 def leave_note(group: Any, note: str) -> None:

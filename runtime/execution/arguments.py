@@ -22,6 +22,21 @@ from .rank_rounds import checked_rounds, shard_elements, works_in_place
 if TYPE_CHECKING:
     import torch
 
+_processes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # In which process a group was first used
+OPERATIONS = ("sum", "prod", "min", "max", "avg")
+INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = ("complex64", "complex128")
+FUNCTIONS = {"sum": "add", "prod": "mul", "min": "minimum", "max": "maximum", "avg": "add"}
+"""Functions of torch; an average is a sum that is divided at the end."""
+TYPES = {
+    "sum": (*INTEGERS, *FLOATS, *COMPLEX),
+    "prod": (*INTEGERS, *FLOATS, *COMPLEX),
+    "min": (*INTEGERS, *FLOATS),
+    "max": (*INTEGERS, *FLOATS),
+    "avg": (*FLOATS, *COMPLEX),
+}
+
 
 @dataclass(frozen=True)
 class Call:
@@ -255,9 +270,6 @@ def _elements_per_unit(call: Call, rank: int) -> int | None:
     return int(call.output.numel()) // outputs if outputs else None
 
 
-_processes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # In which process a group was first used
-
-
 def check_process(group: Any) -> None:
     """Refuse a group of a parent process, after a fork."""
     if (process := _processes.setdefault(group, os.getpid())) != os.getpid():
@@ -285,24 +297,6 @@ def check_same_kind(output: torch.Tensor, source: torch.Tensor) -> None:
         raise UnsupportedError(f"output is {output.dtype} and input is {source.dtype}; expected the same type")
     if output.device != source.device:
         raise UnsupportedError(f"output is on {output.device} and input is on {source.device}; expected one device")
-
-
-OPERATIONS = ("sum", "prod", "min", "max", "avg")
-
-INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-COMPLEX = ("complex64", "complex128")
-
-FUNCTIONS = {"sum": "add", "prod": "mul", "min": "minimum", "max": "maximum", "avg": "add"}
-"""Functions of torch; an average is a sum that is divided at the end."""
-
-TYPES = {
-    "sum": (*INTEGERS, *FLOATS, *COMPLEX),
-    "prod": (*INTEGERS, *FLOATS, *COMPLEX),
-    "min": (*INTEGERS, *FLOATS),
-    "max": (*INTEGERS, *FLOATS),
-    "avg": (*FLOATS, *COMPLEX),
-}
 
 
 def check_operation(op: str, dtype: Any, layout: Layout) -> None:

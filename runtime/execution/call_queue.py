@@ -39,6 +39,16 @@ logger = logging.getLogger("collopt.runtime")
 Job = Callable[[], object]
 Result = TypeVar("Result")
 
+_queues: WeakSet[CallQueue] = WeakSet()
+_ending: WeakSet[Thread] = WeakSet()
+_finalizers: list[Finalize] = []
+MAX_SECONDS = 1e9  # Threads cannot wait for much longer
+POLL_S = 0.001  # How often a wait with a limit looks at the GPU
+TAG = 8209  # Any number that other code is unlikely to use
+UNUSED_TAG = 8210  # Tag of a message that is never sent
+_group_queues: WeakKeyDictionary[Any, CallQueue] = WeakKeyDictionary()
+_streams: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+
 
 def _nothing() -> None:
     """Do nothing."""
@@ -154,11 +164,6 @@ class CallQueue:
         self.submit(_nothing).result()
 
 
-_queues: WeakSet[CallQueue] = WeakSet()
-_ending: WeakSet[Thread] = WeakSet()
-_finalizers: list[Finalize] = []
-
-
 def _end(runner: _Runner, thread: Thread) -> None:
     """Let the thread of a queue that is no more come to its end, perhaps by this thread itself."""
     join_at_exit(thread)
@@ -218,11 +223,6 @@ def _late(queues: list[CallQueue], until: float) -> list[CallQueue]:
     """Return queues with jobs that are incomplete, or hold their data, at a time of the monotonic clock."""
     last: dict[Future[None], CallQueue] = {queue.submit(_nothing): queue for queue in queues}
     return [last[call] for call in wait(last, max(0.0, until - time.monotonic())).not_done]
-
-
-MAX_SECONDS = 1e9  # Threads cannot wait for much longer
-
-POLL_S = 0.001  # How often a wait with a limit looks at the GPU
 
 
 class AsyncWork:
@@ -303,13 +303,6 @@ def _transfer(done: Future[None], future: Any, outputs: list[Any]) -> None:
         future.set_exception(error)
     else:
         future.set_result(outputs)
-
-
-TAG = 8209  # Any number that other code is unlikely to use
-UNUSED_TAG = 8210  # Tag of a message that is never sent
-
-_group_queues: WeakKeyDictionary[Any, CallQueue] = WeakKeyDictionary()
-_streams: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def run_now(group: Any, job: Callable[[], None]) -> None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 Pair = tuple[int, int]
 BEYOND = 2**31 - 1  # A row that no memory has
 
+OPERATIONS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "avg": "add"}
+"""Functions of jax.numpy; an average is a sum that is divided at the end."""
+
 
 class Rows(NamedTuple):
     """Rows of each rank's memory, as a place in the numbers that it has.
@@ -204,10 +207,6 @@ def edge_coloring(edges: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int
             for side in (0, 1):
                 ends[side][edge[side], color] = edge[1 - side]
     return colors
-
-
-OPERATIONS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "avg": "add"}
-"""Functions of jax.numpy; an average is a sum that is divided at the end."""
 
 
 def jax_function(

@@ -23,6 +23,10 @@ from .workload import Workload, fill_incorrect
 
 __all__ = ["RunReport", "run_local"]
 
+ELEMENT_BYTES = {
+    "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int16": 2, "int32": 4, "int64": 8, "int8": 1, "uint8": 1,
+}  # fmt: skip
+
 
 class _Job(NamedTuple):
     program: Program
@@ -143,11 +147,6 @@ def _measure(job: _Job, device: Any) -> _Measurement:
 def _finish(torch: Any, device: Any) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-ELEMENT_BYTES = {
-    "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int16": 2, "int32": 4, "int64": 8, "int8": 1, "uint8": 1,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)

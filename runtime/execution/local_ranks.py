@@ -44,6 +44,9 @@ FAILURE_WAIT_S = 0.3
 IMPORTABLE = "; define functions such as the traffic of a collective in a module that they can import"
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+_calls_begun: list[Any] = []
+_listener: ContextVar[Listener | None] = ContextVar("collopt_rank_listener", default=None)
+
 
 class _Failure(NamedTuple):
     """A failure on one rank; a rank that died comes before one that raised."""
@@ -255,9 +258,6 @@ def _exit_reason(code: int | None) -> str:
     return f"the process ended with exit status {code} before it was done"
 
 
-_calls_begun: list[Any] = []
-
-
 def count_call() -> None:
     """Count a call of a plan that begins on this rank, so that the supervisor can tell who is late."""
     for counter in _calls_begun:
@@ -284,8 +284,6 @@ def _describe(error: Exception) -> str:
 
 
 Listener = Callable[[Any], object]
-
-_listener: ContextVar[Listener | None] = ContextVar("collopt_rank_listener", default=None)
 
 
 @contextmanager

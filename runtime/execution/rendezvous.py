@@ -21,6 +21,10 @@ PROGRAMS = ("the plan", "the plans")  # Terms whose values, digests, would tell 
 
 Part = TypeVar("Part")
 
+REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torch.distributed needs to bring ranks together; torchrun sets all of them."""
+LAST_PORT = 65535
+
 
 class Rendezvous(NamedTuple):
     """How the ranks find each other."""
@@ -176,11 +180,6 @@ def _check_backend(backend: str, local_ranks: int) -> None:
             f"{local_ranks} local ranks need as many GPUs for nccl, there are {gpus}; use gloo, or let ranks share "
             f"GPUs, for tests, with {SHARING}=1"
         )
-
-
-REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What torch.distributed needs to bring ranks together; torchrun sets all of them."""
-LAST_PORT = 65535
 
 
 class Launch(NamedTuple):

@@ -23,12 +23,13 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ..lowering.flow_transfers import ScratchAllocator
-from ..programs.checks import check_counts
 from ..programs.ordering import Order, Site, global_order
 from ..programs.program import ChunkRange, Program
 
 MAX_OPERATIONS = 64
 """Sends and receives of one rank in one batch; NCCL has been seen to hang with some hundreds (pytorch#174288)."""
+
+STAGES = 2**20  # More than the contributions to one chunk, which are at most as many as ranks
 
 
 class Message(NamedTuple):
@@ -65,7 +66,6 @@ class Round:
 
 def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OPERATIONS) -> tuple[Round, ...]:
     """Cut a checked program into rounds."""
-    check_counts({"slices": slices, "max_operations": max_operations})
     order = global_order(program)
     contents = _ChunkTracker(program)
     # A receive is placed together with its send.
@@ -236,8 +236,6 @@ def _continues(one: Message, other: Message) -> bool:
 
 
 AccessTimes = npt.NDArray[np.int64]
-
-STAGES = 2**20  # More than the contributions to one chunk, which are at most as many as ranks
 
 
 class RoundPlanner:

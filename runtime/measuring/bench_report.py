@@ -20,6 +20,12 @@ DATATYPES = {
 """torch's names of element types by those of nccl-tests."""
 MAX_SIZES = 10**4
 
+JSON_VERSION = 1
+SIZE_COLUMNS = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
+TIME_COLUMNS = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
+COLUMNS = (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)
+COLUMN_GAP = "  "
+
 
 @dataclass(frozen=True)
 class Extent:
@@ -62,13 +68,6 @@ def extents(layout: Layout, sizes: tuple[int, ...], element_bytes: int) -> tuple
             f"go up to {-(-unit * element_bytes // ranks)} bytes at least"
         )
     return tuple(Extent(time * unit * element_bytes // ranks, time * unit // parts, time * unit) for time in times)
-
-
-JSON_VERSION = 1
-SIZE_COLUMNS = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
-TIME_COLUMNS = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
-COLUMNS = (*SIZE_COLUMNS, *TIME_COLUMNS, *TIME_COLUMNS)
-COLUMN_GAP = "  "
 
 
 class Device(NamedTuple):

@@ -24,6 +24,10 @@ TOLERANCE = 1e-9
 ALGORITHMS = ("ring", "hierarchical-ring", "double-binary-tree", "nvls", "nvls-tree", "collnet", "auto")
 """What libraries run, and the fastest plan."""
 
+MAX_DIGITS = 4  # Measured times have no more
+CALIBRATED = ", calibrated"  # At the end of names
+MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
+
 
 def at_line_rate(inverse: Estimate | None) -> bool:
     """Whether an inverse efficiency is at its bound of 1."""
@@ -80,11 +84,6 @@ def _as_fast(topology: Topology, collective: Collective | str | None, rate: floa
             if candidate.schedule.pipelined and candidate.algbw >= rate * (1 - TOLERANCE):
                 rates[candidate.planner] = candidate.algbw
     return ", ".join(f"{name} {float(algbw):.4g}" for name, algbw in sorted(rates.items(), key=lambda entry: entry[1]))
-
-
-MAX_DIGITS = 4  # Measured times have no more
-CALIBRATED = ", calibrated"  # At the end of names
-MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
 
 
 class Measurement(NamedTuple):

@@ -23,6 +23,18 @@ REWEIGHTINGS = 60
 RESAMPLES, RESAMPLED_REWEIGHTINGS, SEED = 400, 8, 0
 PERCENTILES = (2.5, 97.5)
 
+BYTES_PER_MB = 1_000_000
+BYTES_PER_US = 1000  # At 1 GB/s
+LINEARISATIONS = 10
+DECIMALS = 4  # Of the costs near which the terms are taken
+NOT_TOLD = "not identifiable from these sizes"
+MAY_BE_ZERO = "0 is in its 95 % interval"
+CANNOT_SEPARATE = (
+    "the measured sizes cannot separate latency from bandwidth; measure at least two that are far apart, such as "
+    "-b 1K -e 1G -f 4"
+)
+SAME_AS = {"launch": "not told apart from alpha", "reduction": "not told apart from the efficiency"}
+
 
 class RelativeFit(NamedTuple):
     """Values of unknowns that describe measured times."""
@@ -148,17 +160,6 @@ def _intervals(
     return low - rounding, high + rounding
 
 
-BYTES_PER_MB = 1_000_000
-BYTES_PER_US = 1000  # At 1 GB/s
-LINEARISATIONS = 10
-DECIMALS = 4  # Of the costs near which the terms are taken
-NOT_TOLD = "not identifiable from these sizes"
-MAY_BE_ZERO = "0 is in its 95 % interval"
-CANNOT_SEPARATE = (
-    "the measured sizes cannot separate latency from bandwidth; measure at least two that are far apart, such as "
-    "-b 1K -e 1G -f 4"
-)
-
 Kind = Literal["inverse", "alpha", "launch", "extra", "reduction"]
 
 
@@ -170,7 +171,6 @@ class Unknown(NamedTuple):
 
 
 ALPHA, LAUNCH, REDUCTION = Unknown("alpha"), Unknown("launch"), Unknown("reduction")
-SAME_AS = {"launch": "not told apart from alpha", "reduction": "not told apart from the efficiency"}
 
 
 class Estimate(NamedTuple):

@@ -31,6 +31,25 @@ MEASURED: dict[str, Collective | str] = {
 
 MAX_EXPONENT = 300  # Of numbers in files; more is no time
 
+MAX_BYTES = 64 * 2**20
+MAX_COLUMNS = 64
+READING_COLUMNS = ("time", "algbw", "busbw", "#wrong")
+DEFAULT_COLUMNS = ("size", "count", "type", "redop", "root", *READING_COLUMNS, *READING_COLUMNS)
+"""Columns of a table without the comment that names them."""
+TIME_COLUMNS = ("time", "cputime", "cpu_time")
+TIME_KEYS, WRONG_KEYS = ("time", "cpu_time"), ("nwrong", "wrong")  # In JSON
+MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
+"""Microseconds per unit of time."""
+_LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
+"""What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
+_STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
+_BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
+_RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
+_UNIT = re.compile(r"\([^()\s]{1,16}\)")
+_JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
+ROUNDING = 0.005
+"""Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
+
 
 class MeasuredRow(NamedTuple):
     """One measured time."""
@@ -118,25 +137,6 @@ def rounding_error(text: str) -> float:
     digits = len(mantissa.partition(".")[2])
     # The power as text, which rounds once.
     return float(f"5e{min(int(exponent or 0), MAX_EXPONENT) - digits - 1}")
-
-
-MAX_BYTES = 64 * 2**20
-MAX_COLUMNS = 64
-READING_COLUMNS = ("time", "algbw", "busbw", "#wrong")
-DEFAULT_COLUMNS = ("size", "count", "type", "redop", "root", *READING_COLUMNS, *READING_COLUMNS)
-"""Columns of a table without the comment that names them."""
-TIME_COLUMNS = ("time", "cputime", "cpu_time")
-TIME_KEYS, WRONG_KEYS = ("time", "cpu_time"), ("nwrong", "wrong")  # In JSON
-MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
-"""Microseconds per unit of time."""
-
-_LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
-"""What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
-_STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
-_BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
-_RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
-_UNIT = re.compile(r"\([^()\s]{1,16}\)")
-_JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
 
 
 class _Place(NamedTuple):
@@ -269,10 +269,6 @@ def _places(columns: tuple[str, ...]) -> tuple[_Place, ...]:
         _Place(time, columns.index("#wrong", time, end) if "#wrong" in columns[time:end] else None, place == 1)
         for place, (time, end) in enumerate(zip(times, ends, strict=True))
     )
-
-
-ROUNDING = 0.005
-"""Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
 
 
 class _PrintedNumber(float):

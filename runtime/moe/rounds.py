@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 OWN, ARRIVED = 0, 1
 """Areas of rows: own rows and arrived rows; 2 s + 2 and 2 s + 3 are the rows that it sends and gets in stage s."""
 
+NUMBER_BITS = 28
+MAX_TOKENS = 2**NUMBER_BITS
+MAX_RELAY_SERVERS = 8
+"""The bits above a number, but for the sign, tell so many chiefs."""
+
 
 class HopList(NamedTuple):
     """Rows of an area that a peer gets in one step, or that come from it for another area."""
@@ -85,12 +90,6 @@ def rank_hops(schedule: AllToAllvSchedule, rank: int, rows: IntArray, begins: In
     stages = schedule.partners, schedule.begins, schedule.ends
     streams = schedule.gpus_per_server, schedule.stream_starts, schedule.segments
     return RankHops(*hop_lists(rank, *streams, *stages, rows, begins, kinds))
-
-
-NUMBER_BITS = 28
-MAX_TOKENS = 2**NUMBER_BITS
-MAX_RELAY_SERVERS = 8
-"""The bits above a number, but for the sign, tell so many chiefs."""
 
 
 class OwnRows(NamedTuple):

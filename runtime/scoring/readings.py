@@ -47,6 +47,10 @@ from .send_lists import check_sends, read_sends, send_messages
 
 SUFFIX = re.compile(r"\.[0-9]{1,6}\.et\Z")
 
+REQUIRED = ("nchannels", "nchunksperloop", "ngpus", "coll")
+TRACES = "Chakra traces"
+UNSAID = "traces say how many bytes are sent, and not which"
+
 
 def trace_prefix(path: Path) -> Path | None:
     """Return the common prefix of a set of traces, given that or one of the files; None if it is no set."""
@@ -215,9 +219,6 @@ def _plan(file: Path, topology: Topology) -> Reading:
     return Reading(PLAN_KIND, plan.collective, data, problem=plan.schedule.problem(plan.collective), plan=plan)
 
 
-REQUIRED = ("nchannels", "nchunksperloop", "ngpus", "coll")
-
-
 def _algorithm(file: Path, topology: Topology) -> Reading:
     """An MSCCL algorithm, as any runtime would run it."""
     findings = Findings()
@@ -296,10 +297,6 @@ def _send_list(file: Path, topology: Topology, hints: Hints) -> Reading:
         data = DataCheck("wrong", str(error))
     problem = {} if sends.root is None else {"root": sends.root}
     return Reading(SENDS_KIND, sends.collective, data, send_messages(sends), problem, in_steps=True)
-
-
-TRACES = "Chakra traces"
-UNSAID = "traces say how many bytes are sent, and not which"
 
 
 def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:

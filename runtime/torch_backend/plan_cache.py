@@ -24,6 +24,8 @@ from ..execution.arguments import import_torch
 from ..execution.execute import program_of
 from .settings import FAILURE_VARIABLES, BackendSettings, told_failures
 
+FAILURE_CALLS = 16  # Calls from one comparison of the ranks' failures to the next
+
 
 class Request(NamedTuple):
     """A call to find a plan for; `num_bytes` are those of all shards."""
@@ -217,9 +219,6 @@ def _root_text(root: int | None) -> str:
 def _description(topology: Topology) -> str:
     """Name a network with its digest."""
     return f"{topology} (digest {topology.digest[:12]})"
-
-
-FAILURE_CALLS = 16  # Calls from one comparison of the ranks' failures to the next
 
 
 class FailureWatch:

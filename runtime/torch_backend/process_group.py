@@ -50,6 +50,8 @@ _logged: set[str] = set()
 _destroyed: list[Any] = []
 """Wrapped groups of destroyed groups that no model holds any more; Python destroys them when the next group is made."""
 
+BACKEND_NAMES = {"cpu": "gloo", "cuda": "nccl"}  # Wrapped backends by type of device
+
 
 def in_place(collective: Collective, options: Callable[[], Any]) -> Callable[..., Any]:
     """Return the method of a collective that changes its tensor: of all ranks, or of the root or the others."""
@@ -309,9 +311,6 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         for group in self._plan_groups.values():
             group.abort()
         self._wrapped.abort()
-
-
-BACKEND_NAMES = {"cpu": "gloo", "cuda": "nccl"}  # Wrapped backends by type of device
 
 
 def available_devices() -> tuple[str, ...]:

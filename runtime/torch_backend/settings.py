@@ -18,6 +18,9 @@ TOPOLOGY_VARIABLE = "COLLOPT_TOPOLOGY"
 FAILURE_VARIABLES = ("COLLOPT_FAILURES", "COLLOPT_FAILURES_FILE")
 """What has failed, and a file that says so, which may change while ranks run; `Failure` has the form."""
 
+AGREED = "fine"
+REFUSED_PREFIX = "refused: "
+
 
 def told_failures() -> str:
     """Return the failures that this rank is told of now, one in a line."""
@@ -117,10 +120,6 @@ def settings_of(options: object) -> BackendSettings:
     if settings.plans is not None and not Path(settings.plans).is_dir():
         raise UnsupportedError(f"plans is {shown(str(settings.plans))}; expected a folder with plan files in it")
     return settings
-
-
-AGREED = "fine"
-REFUSED_PREFIX = "refused: "
 
 
 def compare_digests(store: Any, rank: int, size: int, digest: str | ColloptError) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -25,7 +26,6 @@ from collopt.runtime import backend, execute
 from collopt.topologies import ring
 
 RANKS = 4
-SIZES = (7, 1, 10007)
 TYPES = (torch.int32, torch.int64, torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -61,12 +61,7 @@ def everything(rank: int, folder: str, plans: str) -> Answers:
     join(rank, f"{folder}/first")
     own = dist.new_group(backend="gloo")
     assert own is not None
-    agrees = {
-        f"{name} of {size} {dtype}": compared(call(size, dtype, rank), own)
-        for name, call in CALLS.items()
-        for size in SIZES
-        for dtype in (TYPES if size == SIZES[0] else TYPES[1:6:4])
-    }
+    agrees = comparisons(rank, own, [*((7, dtype) for dtype in TYPES), *product((1, 10007), TYPES[1:6:4])])
     planned = backend.usage().planned
     checks = specials(rank, own)
     unplanned = fallbacks(own)
@@ -88,12 +83,9 @@ def listen() -> list[str]:
     return said
 
 
-Call = Callable[[Any], torch.Tensor]
-
-
-def compared(call: Call, own: Any) -> bool:
+def compared(call: Callable[..., torch.Tensor], own: Any) -> bool:
     """Whether the default group and one with torch's own backend give the same bits."""
-    return torch.equal(call(None).view(-1).view(torch.uint8), call(own).view(-1).view(torch.uint8))
+    return torch.equal(call(group=None).view(-1).view(torch.uint8), call(group=own).view(-1).view(torch.uint8))
 
 
 def values(elements: int, dtype: torch.dtype, rank: int) -> torch.Tensor:
@@ -101,107 +93,87 @@ def values(elements: int, dtype: torch.dtype, rank: int) -> torch.Tensor:
     return ((torch.arange(elements) * 7 + 5 * rank) % 4).to(dtype)
 
 
-def all_reduce(size: int, dtype: torch.dtype, rank: int, op: Any = dist.ReduceOp.SUM) -> Call:
-    """Sums, or something else, everywhere."""
-
-    def call(group: Any) -> torch.Tensor:
-        dist.all_reduce(data := values(size, dtype, rank), op, group=group)
-        return data
-
-    return call
+def all_reduce(size: int, dtype: torch.dtype, rank: int, group: Any, op: Any = dist.ReduceOp.SUM) -> torch.Tensor:
+    """Reduce everywhere."""
+    dist.all_reduce(data := values(size, dtype, rank), op, group=group)
+    return data
 
 
-def broadcast(size: int, dtype: torch.dtype, rank: int) -> Call:
-    """From rank 2."""
-
-    def call(group: Any) -> torch.Tensor:
-        dist.broadcast(data := values(size, dtype, rank), 2, group=group)
-        return data
-
-    return call
+def broadcast(size: int, dtype: torch.dtype, rank: int, group: Any, root: int = 2) -> torch.Tensor:
+    """Send from a root to all."""
+    dist.broadcast(data := values(size, dtype, rank), root, group=group)
+    return data
 
 
-def reduce(size: int, dtype: torch.dtype, rank: int) -> Call:
-    """To rank 1; what the others are left with means nothing."""
-
-    def call(group: Any) -> torch.Tensor:
-        dist.reduce(data := values(size, dtype, rank), 1, group=group)
-        return data if rank == 1 else data[:0]
-
-    return call
+def reduce(size: int, dtype: torch.dtype, rank: int, group: Any) -> torch.Tensor:
+    """Reduce to rank 1; other ranks have no result."""
+    dist.reduce(data := values(size, dtype, rank), 1, group=group)
+    return data if rank == 1 else data[:0]
 
 
-def all_gather_into_tensor(size: int, dtype: torch.dtype, rank: int) -> Call:
-    """As one tensor."""
-
-    def call(group: Any) -> torch.Tensor:
-        output = torch.full((RANKS * size,), 99).to(dtype)
-        dist.all_gather_into_tensor(output, values(size, dtype, rank), group=group)
-        return output
-
-    return call
+def all_gather_into_tensor(size: int, dtype: torch.dtype, rank: int, group: Any) -> torch.Tensor:
+    """Gather into one tensor."""
+    output = torch.full((RANKS * size,), 99).to(dtype)
+    dist.all_gather_into_tensor(output, values(size, dtype, rank), group=group)
+    return output
 
 
-def all_gather(size: int, dtype: torch.dtype, rank: int) -> Call:
-    """As several tensors."""
-
-    def call(group: Any) -> torch.Tensor:
-        outputs = [torch.full((size,), 99).to(dtype) for _ in range(RANKS)]
-        dist.all_gather(outputs, values(size, dtype, rank), group=group)
-        return torch.cat(outputs)
-
-    return call
+def all_gather(size: int, dtype: torch.dtype, rank: int, group: Any) -> torch.Tensor:
+    """Gather into several tensors."""
+    outputs = [torch.full((size,), 99).to(dtype) for _ in range(RANKS)]
+    dist.all_gather(outputs, values(size, dtype, rank), group=group)
+    return torch.cat(outputs)
 
 
-def reduce_scatter_tensor(size: int, dtype: torch.dtype, rank: int) -> Call:
-    """From one tensor."""
-
-    def call(group: Any) -> torch.Tensor:
-        output = torch.full((size,), 99).to(dtype)
-        dist.reduce_scatter_tensor(output, values(RANKS * size, dtype, rank), group=group)
-        return output
-
-    return call
+def reduce_scatter_tensor(size: int, dtype: torch.dtype, rank: int, group: Any) -> torch.Tensor:
+    """Reduce and scatter one tensor."""
+    output = torch.full((size,), 99).to(dtype)
+    dist.reduce_scatter_tensor(output, values(RANKS * size, dtype, rank), group=group)
+    return output
 
 
-def reduce_scatter(size: int, dtype: torch.dtype, rank: int) -> Call:
-    """From several tensors."""
-
-    def call(group: Any) -> torch.Tensor:
-        output = torch.full((size,), 99).to(dtype)
-        dist.reduce_scatter(output, list(values(RANKS * size, dtype, rank).split(size)), group=group)
-        return output
-
-    return call
+def reduce_scatter(size: int, dtype: torch.dtype, rank: int, group: Any) -> torch.Tensor:
+    """Reduce and scatter several tensors."""
+    output = torch.full((size,), 99).to(dtype)
+    dist.reduce_scatter(output, list(values(RANKS * size, dtype, rank).split(size)), group=group)
+    return output
 
 
-def all_to_all_single(size: int, dtype: torch.dtype, rank: int) -> Call:
-    """Equal parts."""
-
-    def call(group: Any) -> torch.Tensor:
-        output = torch.full((RANKS * size,), 99).to(dtype)
-        dist.all_to_all_single(output, values(RANKS * size, dtype, rank), group=group)
-        return output
-
-    return call
+def all_to_all_single(size: int, dtype: torch.dtype, rank: int, group: Any) -> torch.Tensor:
+    """Exchange equal parts."""
+    output = torch.full((RANKS * size,), 99).to(dtype)
+    dist.all_to_all_single(output, values(RANKS * size, dtype, rank), group=group)
+    return output
 
 
-CALLS: dict[str, Callable[[int, torch.dtype, int], Call]] = {
-    "all_reduce": all_reduce,
-    "broadcast": broadcast,
-    "reduce": reduce,
-    "all_gather_into_tensor": all_gather_into_tensor,
-    "all_gather": all_gather,
-    "reduce_scatter_tensor": reduce_scatter_tensor,
-    "reduce_scatter": reduce_scatter,
-    "all_to_all_single": all_to_all_single,
-}
+def uneven(rank: int, group: Any) -> torch.Tensor:
+    """Exchange unequal parts: rank r gives every rank r rows."""
+    output = torch.zeros(6)
+    dist.all_to_all_single(output, torch.full((4 * rank,), float(rank)), [0, 1, 2, 3], [rank] * 4, group=group)
+    return output
+
+
+CALLS = (
+    all_reduce, broadcast, reduce, all_gather_into_tensor, all_gather, reduce_scatter_tensor, reduce_scatter,
+    all_to_all_single,
+)  # fmt: skip
+
+
+def comparisons(rank: int, own: Any, sizes_and_types: Iterable[tuple[int, torch.dtype]]) -> dict[str, bool]:
+    """Compare every collective on the default group with that on a group of torch's own backend."""
+    return {
+        f"{call.__name__} of {size} {dtype}": compared(partial(call, size, dtype, rank), own)
+        for size, dtype in sizes_and_types
+        for call in CALLS
+    }
 
 
 def specials(rank: int, own: Any) -> dict[str, bool]:
     """What else should work."""
     ops = {
-        f"all_reduce with {name}": compared(all_reduce(9, torch.float32, rank, getattr(dist.ReduceOp, name)), own)
+        f"all_reduce with {name}": compared(
+            partial(all_reduce, 9, torch.float32, rank, op=getattr(dist.ReduceOp, name)), own
+        )
         for name in ("PRODUCT", "MIN", "MAX")
     }
     before = backend.usage().planned
@@ -407,33 +379,12 @@ def fallbacks(own: Any) -> dict[str, bool]:
     before = backend.usage().planned
     results = {}
     for turn in ("once", "again"):
-        results[f"{turn}: bits"] = compared(all_reduce(9, torch.int32, rank, dist.ReduceOp.BOR), own)
-        results[f"{turn}: another root"] = compared(other_root(rank), own)
-        results[f"{turn}: uneven"] = compared(uneven(rank), own)
+        results[f"{turn}: bits"] = compared(partial(all_reduce, 9, torch.int32, rank, op=dist.ReduceOp.BOR), own)
+        results[f"{turn}: another root"] = compared(partial(broadcast, 9, torch.int32, rank, root=3), own)
+        results[f"{turn}: uneven"] = compared(partial(uneven, rank), own)
         results[f"{turn}: parts"] = scattered(rank)
     results["without plans"] = backend.usage().planned == before
     return results
-
-
-def other_root(rank: int) -> Call:
-    """A broadcast from a rank that there is no plan for."""
-
-    def call(group: Any) -> torch.Tensor:
-        dist.broadcast(data := values(9, torch.int32, rank), 3, group=group)
-        return data
-
-    return call
-
-
-def uneven(rank: int) -> Call:
-    """Rank r gives every rank r rows and so takes 0, 1, 2 and 3."""
-
-    def call(group: Any) -> torch.Tensor:
-        output = torch.zeros(6)
-        dist.all_to_all_single(output, torch.full((4 * rank,), float(rank)), [0, 1, 2, 3], [rank] * 4, group=group)
-        return output
-
-    return call
 
 
 def scattered(rank: int) -> bool:

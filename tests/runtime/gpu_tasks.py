@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from itertools import product
 from types import SimpleNamespace
 
 import backend_tasks
@@ -12,8 +13,8 @@ import torch
 import torch.distributed as dist
 from all_to_all_tasks import TYPES, matrices
 from async_tasks import started
-from backend_tasks import message_of
 from runtime_forests import random_schedule
+from runtime_tasks import message_of
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -109,12 +110,7 @@ def backend_calls(rank: int, folder: str, plans: str) -> tuple[dict[str, bool], 
     backend.configure(plans=plans)
     backend_tasks.join(rank, f"{folder}/first")
     own = dist.new_group(backend="nccl")
-    agrees = {
-        f"{name} of {size} {dtype}": backend_tasks.compared(call(size, dtype, rank), own)
-        for name, call in backend_tasks.CALLS.items()
-        for size in SIZES
-        for dtype in (torch.int64, torch.bfloat16)
-    }
+    agrees = backend_tasks.comparisons(rank, own, product(SIZES, (torch.int64, torch.bfloat16)))
     planned = backend.usage().planned
     for check in (
         backend_tasks.average,
@@ -127,7 +123,7 @@ def backend_calls(rank: int, folder: str, plans: str) -> tuple[dict[str, bool], 
     ):
         agrees[check.__name__] = check(rank)
     agrees["empty tensors"] = backend_tasks.nothing()
-    agrees["uneven"] = backend_tasks.compared(backend_tasks.uneven(rank), own)
+    agrees["uneven"] = backend_tasks.compared(partial(backend_tasks.uneven, rank), own)
     return agrees, planned
 
 

@@ -46,7 +46,7 @@ def wrong(results: list[dict[str, bool]], cases: int) -> list[str]:
 
 @pytest.mark.slow
 def test_agrees_with_torch_on_many_matrices() -> None:
-    """Bit for bit, whatever the splits and types, on 2 x 2, 1 x 4 and 4 x 1 GPUs: hundreds of them."""
+    """Hundreds of matrices of all types agree bit for bit on 2 x 2, 1 x 4 and 4 x 1 GPUs."""
     task = partial(all_to_all_tasks.many_matrices, seeds=25)
     results = run_ranks(task, all_to_all_tasks.RANKS, timeout_s=280, preload=PRELOAD)
     assert wrong(results, 25 * 3 * (2 * 4 + 6)) == []
@@ -54,14 +54,14 @@ def test_agrees_with_torch_on_many_matrices() -> None:
 
 @pytest.mark.slow
 def test_sixteen_ranks_agree_with_torch() -> None:
-    """Two hundred matrices in one run, as 4 x 4 and 2 x 8 GPUs."""
+    """Two hundred matrices agree, on 4 x 4 and 2 x 8 GPUs."""
     task = partial(all_to_all_tasks.sixteen_ranks, seeds=25)
     assert wrong(run_ranks(task, 16, timeout_s=280, preload=PRELOAD), 200) == []
 
 
 @pytest.mark.slow
 def test_what_ranks_send_is_near_the_optimum() -> None:
-    """Bytes of eight ranks, counted as they were sent; links are a thousandth as fast as those for cells of 50 MB."""
+    """Eight ranks send the bytes of the schedule; links are a thousandth as fast as those for cells of 50 MB."""
     reports = run_ranks(all_to_all_tasks.counted_exchanges, 8, timeout_s=280, preload=PRELOAD)
     cases = itertools.product(all_to_all_tasks.KINDS, all_to_all_tasks.NICS)
     for (kind, nics), *counted in zip(cases, *reports, strict=True):
@@ -94,12 +94,12 @@ def check_counts(
 
 
 def test_options_groups_and_odd_tensors_work(answers: list[all_to_all_tasks.Answers]) -> None:
-    """Equal splits, given traffic, small stages, long and empty rows, subgroups, what the environment says."""
+    """Ranks exchange right data by every option, in subgroups, and with long, empty or odd rows."""
     assert wrong([each.specials for each in answers], 20) == []
 
 
 def test_exchanges_go_on_beside_the_caller(answers: list[all_to_all_tasks.Answers]) -> None:
-    """Some at once, of two groups, with collectives and messages of these groups between them."""
+    """Several exchanges of two groups run at once, with collectives and messages of these groups between them."""
     assert wrong([each.beside for each in answers], 6) == []
 
 
@@ -149,6 +149,6 @@ def test_waiting_tells_of_a_rank_that_sends_nothing() -> None:
 
 
 def test_asks_for_an_initialised_group() -> None:
-    """And says how to get one."""
+    """The message names the function that makes a group."""
     with pytest.raises(UnsupportedError, match="init_process_group"):
         all_to_all_single(torch.zeros(2), torch.zeros(2))

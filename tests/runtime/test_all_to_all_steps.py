@@ -25,7 +25,7 @@ Memory = tuple[IntArray, IntArray, IntArray]
 
 
 def test_refuses_more_bytes_than_can_be_counted() -> None:
-    """Though the rows can."""
+    """The number of rows fits an int64, the number of bytes does not."""
     rows = np.full((4, 4), 2**57)
     with pytest.raises(UnsupportedError, match=r"adds up to 4611686018427387904 bytes; expected less than 2\^62"):
         rank_steps(Exchange(rows.tobytes(), 2, 2, 2), 0)
@@ -78,28 +78,30 @@ def _rank_program(
         batch = plan.batch(number)
         assert 0 < len(batch) <= 64
         assert 0 <= step < plan.num_steps
-        assert all(each.peer != rank for each in batch)
+        assert all(peer != rank for peer, *_ in batch)
         # All of them are under way at once, so none may touch what another does.
-        spans = sorted((each.memory, each.place, each.place + each.length) for each in batch)
+        spans = sorted((memory, place, place + length) for _, _, memory, place, length in batch)
         assert all(one[0] != two[0] or one[2] <= two[1] for one, two in pairwise(spans))
-        sent = [(each.peer, own[each.memory][each.place :][: each.length].copy()) for each in batch if each.is_send]
+        sent = [
+            (peer, own[memory][place:][:length].copy()) for peer, is_send, memory, place, length in batch if is_send
+        ]
         for peer, data in sent:
             queues.setdefault((rank, peer), []).append(data)
         yield "working"
-        for each in batch:
-            while not each.is_send and not queues.get((each.peer, rank)):
+        for peer, is_send, memory, place, length in batch:
+            while not is_send and not queues.get((peer, rank)):
                 yield "waiting"
-            if not each.is_send:
-                data = queues[each.peer, rank].pop(0)
-                assert len(data) == each.length > 0
-                own[each.memory][each.place : each.place + each.length] = data
+            if not is_send:
+                data = queues[peer, rank].pop(0)
+                assert len(data) == length > 0
+                own[memory][place : place + length] = data
                 yield "working"
         # As NCCL does, a send goes on until the other end has posted its receive.
         while any(data is other for peer, data in sent for other in queues[rank, peer]):
             yield "waiting"
-        for each in batch:  # What has been handed on is not needed again.
-            if each.is_send and each.memory == SCRATCH:
-                own[SCRATCH][each.place : each.place + each.length] = -1
+        for _, is_send, memory, place, length in batch:  # What has been handed on is not needed again.
+            if is_send and memory == SCRATCH:
+                own[SCRATCH][place : place + length] = -1
 
 
 @settings(max_examples=examples(40))
@@ -153,7 +155,7 @@ def test_batches_of_large_servers_are_cut() -> None:
 
 
 def test_nothing_is_packed() -> None:
-    """What is in one piece at both ends is one message; own bytes are sent from the input, and land in the output."""
+    """Contiguous bytes are one message, own bytes leave from the input, and final bytes land in the output."""
     rows = np.zeros((4, 4), dtype=np.int64)
     rows[0, 2:] = 6, 4
     giver, proxy, first, second = (rank_steps(Exchange(rows.tobytes(), 2, 2, 1), rank) for rank in range(4))

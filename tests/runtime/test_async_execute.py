@@ -65,7 +65,7 @@ def test_wrong_arguments_are_refused_by_the_call(answers: list[async_tasks.Answe
 
 
 def test_waiting_tells_of_a_rank_that_stays_away() -> None:
-    """Within the timeout of one call, however many there are; the log tells it once, too."""
+    """All outstanding calls fail within the timeout of one, and the log has the first failure."""
     *answers, (nothing, _, _) = run_ranks(async_tasks.absent_rank, RANKS, timeout_s=120, preload=PRELOAD)
     assert nothing == []
     for rank, ((early, *messages), said, seconds) in enumerate(answers):
@@ -123,5 +123,5 @@ def test_programs_end_in_the_ordinary_way_with_calls_that_nobody_waited_for(left
 
 
 def test_processes_of_multiprocessing_bring_their_calls_to_an_end_too() -> None:
-    """Though they leave without what atexit knows: rank 0 has its data from ranks whose task is over."""
+    """Rank 0 gets the data of ranks whose tasks are over, though these end without the functions of atexit."""
     assert run_ranks(async_tasks.leaving_early, RANKS, timeout_s=120, preload=PRELOAD) == [[6, 6, 6], [], [], []]

@@ -77,7 +77,7 @@ def test_a_model_trains_as_with_torch(answers: list[backend_tasks.Answers]) -> N
 def test_each_reason_is_said_once_by_the_first_rank(
     answers: list[backend_tasks.Answers], folders: dict[str, str]
 ) -> None:
-    """Though everything was called twice, on all ranks."""
+    """Every call was made twice on all ranks, and each reason is logged once."""
     first, second, *others = answers
     no_root = (
         f"{folders['good']} has no plan of it with root {{}}; those that can be run here are of all_to_all, allgather, "
@@ -160,7 +160,7 @@ def test_plans_for_other_numbers_of_ranks_are_of_no_use(
 
 @pytest.mark.slow
 def test_plans_are_made_when_they_are_needed(tmp_path: Path) -> None:
-    """From a topology file that the environment names, for any root."""
+    """The environment names a topology file, from which plans for any root are made."""
     write_topology(NETWORK, tmp_path / "ring.json")
     task = partial(backend_tasks.plan_when_needed, topology=str(tmp_path / "ring.json"))
     for data, planned, message in run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD):
@@ -192,14 +192,14 @@ def test_a_model_may_outlive_its_group() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not tell what a process has open")
 def test_groups_that_are_gone_leave_nothing_open() -> None:
-    """Beside the last one, which Python ends when the next begins."""
+    """Python closes the connections of a group when the next one begins."""
     task = partial(backend_tasks.begun_and_destroyed, turns=6)
     for opened in run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD):
         assert opened[-1] <= opened[1]
 
 
 def test_importing_the_backend_without_torch_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As everything else does that needs torch."""
+    """The error names the extra to install."""
     import importlib
     import sys
 

@@ -17,7 +17,7 @@ PRELOAD = ("torch", "torch.distributed", "backend_tasks", "failure_tasks")
 NETWORK = ring(4, bandwidth=25)
 
 
-@pytest.fixture(params=["survive", "plans"])
+@pytest.fixture(params=["survive", pytest.param("plans", marks=pytest.mark.slow)])
 def plans(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """A folder with plans for every lost link, or one with plans for the intact network only."""
     folder = tmp_path / request.param
@@ -31,7 +31,7 @@ def plans(tmp_path: Path, request: pytest.FixtureRequest) -> str:
 
 
 def test_plans_are_switched_between_two_calls(plans: str) -> None:
-    """Once all ranks are told; what cannot be run, and what only some are told, leaves the plans as they were."""
+    """Plans change once all ranks name a failure; failures of some ranks, and impossible ones, change nothing."""
     answers = run_ranks(partial(failure_tasks.lose_a_link, plans=plans), 4, timeout_s=250, preload=PRELOAD)
     lost, half = "gpu0--gpu1", "gpu0--gpu1 + gpu2--gpu3 x 1/2"
     for seen, _, unplanned in answers:
@@ -46,7 +46,7 @@ def test_plans_are_switched_between_two_calls(plans: str) -> None:
 
 
 def test_failures_may_be_told_from_the_start(tmp_path: Path) -> None:
-    """By a variable; a group of which only some ranks have one is refused on every rank at once."""
+    """An environment variable names a failure; if only some ranks have it, every rank refuses the group."""
     plan(NETWORK, "allgather").save(tmp_path / "allgather.json")
     plan(NETWORK, "allreduce").save(tmp_path / "allreduce.json")
     task = partial(failure_tasks.told_by_the_environment, plans=str(tmp_path))

@@ -24,7 +24,7 @@ def _unconfigured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_plan_with_the_least_predicted_time_is_taken(tmp_path: Path) -> None:
-    """A few hops for little data, the best use of the links for much."""
+    """Little data takes the plan with few hops, much data the plan with the best use of links."""
     topology = dgx_a100(boxes=2)
     made = {name: plan(topology, "allreduce", planner=name) for name in ("multitree", "forestcoll")}
     for name, each in made.items():
@@ -60,7 +60,7 @@ def test_plans_with_unequal_shards_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_comes_before_planning(tmp_path: Path) -> None:
-    """Only what no file is for is planned, once."""
+    """A collective without a file is planned, once."""
     topology = ring(4, bandwidth=25)
     plan(topology, "allgather", planner="blink").save(tmp_path / "slow.json")
     cache = PlanCache(BackendSettings(plans=tmp_path, topology=topology), 4)
@@ -72,7 +72,7 @@ def test_a_file_comes_before_planning(tmp_path: Path) -> None:
 
 
 def test_plans_of_what_the_backend_does_not_run_are_ignored(tmp_path: Path) -> None:
-    """With their file names, whether their collective is registered here or not."""
+    """The warning has their file names, whether their collective is registered here or not."""
     network = ring(4, bandwidth=25)
     plan(network, "broadcast", root=1).save(tmp_path / "a.json")
     plan(network, "all_to_allv", traffic=[[1] * 4] * 4).save(tmp_path / "b.json")
@@ -93,7 +93,7 @@ def test_plans_of_what_the_backend_does_not_run_are_ignored(tmp_path: Path) -> N
 
 
 def test_what_cannot_be_planned_is_a_reason() -> None:
-    """A collective that the topology has no plan for, and a group of another size."""
+    """A root that is no rank, and a group of another size, are reasons to fall back."""
     cache = PlanCache(BackendSettings(topology=ring(4, bandwidth=25)), 8)
     assert cache.find(Request(COLLECTIVES["allgather"], 100, None)) == (
         "the topology given has nothing that can be run on 8 ranks, only for 4"
@@ -112,7 +112,7 @@ def test_a_failure_that_takes_too_many_chunks_leaves_calls_to_the_wrapped_backen
 
 
 def test_what_is_configured_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And options of a group more than both."""
+    """Options of a group count more than both."""
     (tmp_path / "options").mkdir()
     monkeypatch.setenv("COLLOPT_PLANS", str(tmp_path))
     assert settings_of(None) == BackendSettings(plans=str(tmp_path))

@@ -21,7 +21,7 @@ PRELOAD = ("torch", "torch.distributed", "uneven_tasks", "collopt.runtime.all_to
 @pytest.mark.slow
 @pytest.mark.parametrize(("boxes", "gpus"), [(4, 2), (2, 8)])
 def test_parts_that_differ_agree_with_torch(boxes: int, gpus: int) -> None:
-    """On 8 and 16 ranks, in one tensor or a list, waited for or not; all of them planned."""
+    """On 8 and 16 ranks exchanges of one tensor or a list, waited for or not, run in FAST's stages."""
     ranks = boxes * gpus
     rank_steps(Exchange(np.ones((ranks, ranks), dtype=np.int64).tobytes(), boxes, gpus, 4), 0)
     task = partial(uneven_tasks.exchange, boxes=boxes, gpus=gpus)
@@ -36,7 +36,7 @@ def test_parts_that_differ_agree_with_torch(boxes: int, gpus: int) -> None:
 
 
 def test_boxes_are_runs_of_ranks() -> None:
-    """Their size is known if the network has several; otherwise it is said why not."""
+    """A network with several boxes gives their sizes, and another network the reason for having none."""
     cache = PlanCache(BackendSettings(topology=uneven_tasks.network(2, 4)), 8)
     assert cache.boxes == ((4, 4), ())
     assert "ring-8 has not several boxes" in str(PlanCache(BackendSettings(topology=ring(8, bandwidth=1)), 8).boxes)

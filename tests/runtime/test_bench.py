@@ -100,7 +100,7 @@ def test_operations_and_types_come_out_right(op: str, datatype: str) -> None:
     ],
 )
 def test_each_spoiled_element_is_counted(collective: str, op: str, datatype: str) -> None:
-    """Four of one rank, in each of two checks and in each place; the backend's are right."""
+    """Rank 1 spoils four elements in each of two checks and places, and the backend's data is right."""
     task = partial(bench_tasks.measure, collective=collective, op=op, datatype=datatype)
     for report in run_ranks(task, bench_tasks.RANKS, timeout_s=TIMEOUT_S):
         right, spoiled = report.rows
@@ -112,7 +112,7 @@ def test_each_spoiled_element_is_counted(collective: str, op: str, datatype: str
 
 
 def test_data_of_the_wrong_rank_are_wrong() -> None:
-    """Nearly all elements; a few numbers of two ranks are equal."""
+    """Nearly all elements differ; a few numbers of two ranks are equal."""
     (first, *others) = run_ranks(bench_tasks.swap_inputs, bench_tasks.RANKS, timeout_s=TIMEOUT_S)
     elements = bench_tasks.SIZE // 4 * bench_tasks.RANKS
     assert 0.99 * elements < first[0] <= elements
@@ -183,7 +183,7 @@ def test_invalid_options_are_refused(options: dict[str, object], message: str) -
 
 
 def test_more_than_memory_holds_is_told() -> None:
-    """By the option that mends it."""
+    """The message names the option to change."""
     with pytest.raises((UnsupportedError, ProgramError), match="give a smaller maxbytes"):
         measure_plans(
             {"ring": lower(ring_forest(2), "allgather")}, minbytes=10**17, maxbytes=10**17, timeout_s=TIMEOUT_S

@@ -45,7 +45,7 @@ def inputs(collective: str, **options: str) -> list[torch.Tensor]:
 
 
 def test_another_seed_means_other_data_and_every_rank_has_its_own() -> None:
-    """Also where the seed of one rank is the number of another."""
+    """Data differ even where the seed of one rank is the number of another."""
     asked = [replace(workload("allreduce", rank), seed=seed) for rank in range(3) for seed in range(3)]
     assert len({the_input(each).numpy().tobytes() for each in asked}) == len(asked)
     seeded = [replace(workload("allreduce", rank), seed=2) for rank in range(3)]
@@ -53,7 +53,7 @@ def test_another_seed_means_other_data_and_every_rank_has_its_own() -> None:
 
 
 def test_what_is_expected_is_what_the_collectives_mean() -> None:
-    """By their definitions, worked out from all inputs."""
+    """Expected outputs follow from all inputs by the definitions of the collectives."""
     gathered = torch.cat(inputs("allgather"))
     exchanged = [tensor.view(3, ELEMENTS) for tensor in inputs("all_to_all")]
     for rank in range(3):
@@ -70,7 +70,7 @@ def test_what_is_expected_is_what_the_collectives_mean() -> None:
 
 
 def test_unequal_parts_come_from_where_they_stand() -> None:
-    """An all-to-allv: what rank s has for r begins after what it has for those before r."""
+    """The part of rank s for rank r begins after its parts for ranks before r."""
     layout = Layout.of("all_to_allv", 3, 10, [0, 2, 1, 3, 1, 0, 0, 1, 2])
     asked = [Workload(layout, 3, rank, 10 * 999, "int64") for rank in range(3)]
     have = [the_input(each) for each in asked]
@@ -83,7 +83,7 @@ def test_unequal_parts_come_from_where_they_stand() -> None:
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce"])
 def test_together_the_smaller_tensor_is_its_part_of_the_larger(collective: str) -> None:
-    """As collectives in place have it."""
+    """Input and output share memory as collectives in place have it."""
     asked = workload(collective, 2)
     output, mine = asked.make_tensors(True, torch.device("cpu"))
     assert (len(output), len(mine)) == (asked.output_elements, asked.input_elements)
@@ -98,7 +98,7 @@ def test_together_the_smaller_tensor_is_its_part_of_the_larger(collective: str) 
 @pytest.mark.parametrize("dtype", DATATYPES.values())
 @pytest.mark.parametrize("ranks", [5, 300])
 def test_every_order_gives_the_same_bits(op: str, dtype: str, ranks: int) -> None:
-    """Added up in the type itself, forwards and in pairs, also with more ranks than int8 or bfloat16 can count."""
+    """Sums in the type itself are equal forwards and in pairs, also with more ranks than int8 can count."""
     function = {"sum": torch.add, "prod": torch.mul, "min": torch.minimum, "max": torch.maximum}[op]
     kind = getattr(torch, dtype)
     parts = []
@@ -119,7 +119,7 @@ def test_every_order_gives_the_same_bits(op: str, dtype: str, ranks: int) -> Non
 @pytest.mark.parametrize("op", ["sum", "prod"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bfloat16"])
 def test_a_contribution_that_is_missing_or_counted_twice_is_seen(op: str, dtype: str) -> None:
-    """Of any rank, somewhere in any few dozen elements."""
+    """A missing or doubled contribution of any rank changes more than a third of the elements."""
     function = {"sum": torch.add, "prod": torch.mul}[op]
     parts = [the_input(workload("allreduce", rank, op=op, dtype=dtype)) for rank in range(3)]
     asked = workload("allreduce", 0, op=op, dtype=dtype)
@@ -134,7 +134,7 @@ def test_a_contribution_that_is_missing_or_counted_twice_is_seen(op: str, dtype:
 
 @pytest.mark.parametrize("dtype", DATATYPES.values())
 def test_what_was_there_before_is_wrong_everywhere(dtype: str) -> None:
-    """So that nothing is right because nobody wrote it."""
+    """Every element differs from the expected one before a call, so no output is right by chance."""
     asked = workload("allreduce", 0, dtype=dtype, op="prod")
     expected = the_output(asked)
     output = torch.empty_like(expected)
@@ -144,7 +144,7 @@ def test_what_was_there_before_is_wrong_everywhere(dtype: str) -> None:
 
 
 def test_averages_may_be_rounded_in_any_way_and_no_further() -> None:
-    """Before the sum or after it."""
+    """Division before or after the sum is right, a relative error of 1e-5 is wrong."""
     asked = workload("allreduce", 0, op="avg", dtype="float32")
     parts = [the_input(workload("allreduce", rank, op="avg", dtype="float32")) for rank in range(3)]
     expected = the_output(asked)

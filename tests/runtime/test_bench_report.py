@@ -32,7 +32,7 @@ def report(rows: tuple[BenchRow, ...] = ROWS) -> BenchReport:
 
 
 def test_columns_are_those_of_nccl_tests_and_who_did_it() -> None:
-    """Names in one line, units in the next, both comments."""
+    """Names are in one comment, units in the next."""
     places, names, units = str(report()).splitlines()[4:7]
     assert places.split() == ["#", "out-of-place", "in-place"]
     four = ["time", "algbw", "busbw", "#wrong"]
@@ -62,7 +62,7 @@ def test_columns_are_aligned() -> None:
 
 
 def test_the_end_counts_wrong_elements_and_averages_busbw() -> None:
-    """Of each that was compared by itself."""
+    """Each plan and library has an average of its own."""
     ends = str(report()).splitlines()[-3:]
     assert ends[0] == "# Out of bounds values : 3 FAILED"
     average = (1.024 / 10 + 1.024 / 5 + 2.048 / 20 + 2.048 / 123456.789) * 3 / 4 / 4
@@ -72,7 +72,7 @@ def test_the_end_counts_wrong_elements_and_averages_busbw() -> None:
 
 
 def test_json_has_the_key_names_of_nccl_tests() -> None:
-    """Who did it is the name of the experiment; the root is a text, as there."""
+    """The experiment is the plan or library, and the root is a text, as there."""
     data = json.loads(json.dumps(report().to_json()))
     assert {"version", "start_time", "config", "devices", "results", "out_of_bounds", "average_bus_bandwidth",
             "end_time"} < set(data)  # fmt: skip

@@ -20,13 +20,13 @@ def test_a_sweep_goes_up_by_factors_or_steps() -> None:
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "all_to_all"])
 def test_sizes_with_parts_count_what_one_part_has(collective: str) -> None:
-    """As nccl-tests does; sizes that leave nothing for a part are left out."""
+    """Counts follow nccl-tests; sizes without an element for each part are left out."""
     (extent,) = extents(Layout.of(collective, 8, 64), (4, 8, 31, 32, 35), 4)
     assert (extent.size, extent.count, extent.elements) == (32, 1, 64 if collective == "all_to_all" else 8)
 
 
 def test_unequal_parts_count_on_average() -> None:
-    """Multiples of the traffic in lowest terms: here of 1 + 3 elements."""
+    """Sizes are multiples of the traffic in lowest terms, here of 1 + 3 elements."""
     layout = Layout.of("all_to_allv", 2, 8, [0, 2, 6, 0])
     assert [(each.size, each.count, each.elements) for each in extents(layout, (7, 8, 40), 4)] == [
         (8, 1, 4),
@@ -36,7 +36,7 @@ def test_unequal_parts_count_on_average() -> None:
 
 @pytest.mark.parametrize("collective", ["allreduce", "broadcast", "reduce"])
 def test_sizes_of_a_buffer_count_all_of_it(collective: str) -> None:
-    """Whatever the number of ranks."""
+    """The count does not depend on the number of ranks."""
     found = extents(Layout.of(collective, 8, 8, [8, *[0] * 7] if collective != "allreduce" else ()), (1, 8, 31), 4)
     assert [(extent.size, extent.count, extent.elements) for extent in found] == [(8, 2, 2), (28, 7, 7)]
 
@@ -47,7 +47,7 @@ def test_sizes_of_a_buffer_count_all_of_it(collective: str) -> None:
     st.sampled_from([1, 2, 4, 8]),
 )
 def test_sizes_are_whole_distinct_and_none_is_exceeded(ranks: int, sizes: list[int], width: int) -> None:
-    """Rounded down by less than one element per part."""
+    """Sizes are rounded down by less than one element per part."""
     unit = ranks * width
     if max(sizes) < unit:
         return

@@ -40,7 +40,7 @@ def two_ranks() -> MeasuredTimes:
 
 
 def test_classes_get_their_own_efficiencies() -> None:
-    """From times between two GPUs of a box, and between two boxes; latencies in excess are those of links."""
+    """Times inside a box and between two boxes give efficiencies; excess latency is that of links."""
     box = measured(lambda size: 4 + size / 240e3, source="box.txt")
     net = measured(lambda size: 12 + size / 22e3, source="net.txt")
     before = dgx_a100(boxes=2)
@@ -71,7 +71,7 @@ def test_classes_get_their_own_efficiencies() -> None:
 
 
 def test_two_ranks_and_all_ranks_tell_launch_from_alpha() -> None:
-    """And the classes of links, of which the ring's busiest are those to the NICs."""
+    """They also tell the classes of links, of which the ring's busiest are those to the NICs."""
     network = dgx_a100(boxes=2)
     ranks = measured(timed(network, COSTS, "allgather"), "allgather", 16, source="all.txt", noise=0.01, seed=1)
     found = calibrate(network, [Measurement(two_ranks(), BOX), ranks])
@@ -96,7 +96,7 @@ def test_two_ranks_and_all_ranks_tell_launch_from_alpha() -> None:
 
 
 def test_reductions_are_told_where_one_run_adds_and_another_does_not() -> None:
-    """And else left alone."""
+    """One run alone leaves the cost as it is."""
     network = dgx_a100(boxes=2)
     slow = RuntimeCosts(8, launch=20, reduction=4, efficiency=COSTS.efficiency)
     runs = [
@@ -119,7 +119,7 @@ def test_reductions_are_told_where_one_run_adds_and_another_does_not() -> None:
     ],
 )
 def test_calibrated_networks_predict_what_was_measured(network: Topology, collective: str, planner: str) -> None:
-    """Whatever the schedule; calibrated again, they stay as they are."""
+    """Estimates by any schedule are the measured times, and a second calibration changes nothing."""
     costs = RuntimeCosts(6, efficiency={each.kinds: "0.6" for each in link_classes(network)})
     times = measured(timed(network, costs, collective, planner), collective, network.num_ranks)
     found = calibrate(network, [times], planner=planner)
@@ -131,7 +131,7 @@ def test_calibrated_networks_predict_what_was_measured(network: Topology, collec
 
 
 def test_a_link_cannot_be_faster_than_it_is() -> None:
-    """Its times are kept out of the costs, and the contradiction is told."""
+    """The costs stay at line rate, and a note names the contradiction."""
     found = calibrate(complete(2, bandwidth=20, latency=1), [measured(lambda size: 6 + size / 25e3, noise=0.01)])
     assert found.topology.costs == RuntimeCosts(cost(found, "alpha").value, efficiency={"gpu-gpu": 1}, calibrated=True)
     assert found.topology.links[0].bandwidth == 20
@@ -175,7 +175,7 @@ def test_times_that_rings_cannot_have_name_the_planner_that_can() -> None:
 
 
 def test_residuals_say_where_the_model_is_above_the_times() -> None:
-    """By size, and as a figure: here one time is twice as long as all others say."""
+    """Residuals have sizes and a figure; here one time is twice as long as all others say."""
     times = measured(lambda size: 6 + size / 20e3 if size != 2**20 else 2 * (6 + size / 20e3))
     found = calibrate(complete(2, bandwidth=25), [times])
     (run,) = found.runs
@@ -188,7 +188,7 @@ def test_residuals_say_where_the_model_is_above_the_times() -> None:
 
 
 def test_an_alpha_that_may_be_zero_keeps_its_default() -> None:
-    """Which is that of the network, and else none."""
+    """The default is that of the network, or none; stated latencies that are too high are noted."""
     large = [row for row in measured(lambda size: 5 + size / 25e3, noise=0.02).rows if row.size >= 2**26]
     times = MeasuredTimes("times.txt", "sendrecv", 2, tuple(large))
     network = complete(2, bandwidth=30, latency=7)
@@ -206,7 +206,7 @@ def test_an_alpha_that_may_be_zero_keeps_its_default() -> None:
 
 
 def test_links_that_nobody_measured_stay_as_they_are() -> None:
-    """And their row says so."""
+    """Their row has the reason."""
     before = dgx_a100(boxes=2)
     found = calibrate(before, [Measurement(measured(lambda size: 4 + size / 240e3), BOX)])
     assert found.topology.link("box0/nic0", "ib") == before.link("box0/nic0", "ib")
@@ -229,7 +229,7 @@ def test_links_that_nobody_measured_stay_as_they_are() -> None:
     ],
 )
 def test_collectives_of_two_ranks_count_bytes_and_messages(collective: str, share: float, messages: int) -> None:
-    """Each as nccl-tests counts its size."""
+    """Each collective counts its size as nccl-tests does."""
     times = measured(lambda size: 6 * messages + size * share / 50e3, collective)
     costs = calibrate(complete(2, bandwidth=100), [times]).topology.costs
     assert costs == RuntimeCosts(6, efficiency={"gpu-gpu": "0.5"}, calibrated=True)
@@ -262,14 +262,14 @@ def rows(*sizes: int) -> MeasuredTimes:
     ],
 )
 def test_measurements_that_do_not_fit_are_refused(times: MeasuredTimes, classes: tuple[str, ...], message: str) -> None:
-    """Each with its reason."""
+    """The message names the file or the classes."""
     with pytest.raises(UnsupportedError) as caught:
         calibrate(dgx_a100(boxes=2), [Measurement(times, classes)])
     assert message in str(caught.value)
 
 
 def test_classes_are_measured_together_or_apart() -> None:
-    """Not overlapping, for which the costs would have no meaning."""
+    """Overlapping classes, missing measurements, unknown classes, noise and plans in steps are refused."""
     runs = [Measurement(measured(float), BOX), Measurement(measured(float), ("gpu-nvswitch", "gpu-nic"))]
     with pytest.raises(UnsupportedError, match="are both about gpu-nvswitch"):
         calibrate(dgx_a100(boxes=2), runs)

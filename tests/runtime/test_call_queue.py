@@ -41,7 +41,7 @@ def ended(thread: threading.Thread) -> bool:
 
 
 def test_jobs_run_one_after_the_other_in_the_order_of_the_calls() -> None:
-    """In a daemon, which cannot keep the interpreter from ending."""
+    """They run in a daemon, which cannot keep the interpreter from ending."""
     queue, seen, inside = CallQueue(), [], []
 
     def job(number: int) -> None:
@@ -57,7 +57,7 @@ def test_jobs_run_one_after_the_other_in_the_order_of_the_calls() -> None:
 
 
 def test_what_comes_after_a_failure_is_not_begun(caplog: pytest.LogCaptureFixture) -> None:
-    """The log tells of the first error alone, which nobody may wait for."""
+    """The log has the first error alone."""
     queue, seen = CallQueue(), []
     with caplog.at_level(logging.ERROR, "collopt.runtime"):
         first = queue.submit(failing("rank 3 is gone"))
@@ -73,7 +73,7 @@ def test_what_comes_after_a_failure_is_not_begun(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("is_over", [False, True])
 def test_what_a_callback_calls_comes_before_the_next_call(is_over: bool) -> None:
-    """If it is set before that one: in the thread that runs the calls, or in the caller's if the call was over."""
+    """A callback set before the next call runs in the calls' thread, or in the caller's if the call was over."""
     queue, seen, go = CallQueue(), [], threading.Event()
     first = AsyncWork(queue.submit(lambda: seen.append("first") if go.wait(LONG_S) else None), [])
     if is_over:
@@ -88,7 +88,7 @@ def test_what_a_callback_calls_comes_before_the_next_call(is_over: bool) -> None
 
 
 def test_a_callback_may_wait_for_later_calls() -> None:
-    """They run there, in their order and once; a failure among them is theirs."""
+    """Later calls run inside the wait, in order and once; a failure among them is theirs."""
     queue, seen, go = CallQueue(), [], threading.Event()
     later: list[AsyncWork] = []
 
@@ -120,7 +120,7 @@ def test_what_fails_when_the_data_is_there_fails_alone(caplog: pytest.LogCapture
 
 
 def test_questions_keep_their_turn(caplog: pytest.LogCaptureFixture) -> None:
-    """After earlier calls and their callbacks, in one thread with them; errors are told to who asks alone."""
+    """They come after earlier calls and callbacks in one thread, and their errors reach the asking caller alone."""
 
     class Group:
         """Stands for one."""
@@ -151,7 +151,7 @@ def test_questions_keep_their_turn(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_fork_has_no_use_for_calls_and_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was not over never will be there, and the end of the fork waits for nothing."""
+    """A fork cannot wait for unfinished calls, may not use groups, and does not wait at its end."""
 
     class Group:
         """Stands for one."""
@@ -184,14 +184,14 @@ def test_a_fork_has_no_use_for_calls_and_groups(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("results", [(), (torch.zeros(3), torch.zeros(1).expand(2, 5))])
 def test_outputs_without_a_place_for_each_element_are_refused(results: tuple[torch.Tensor, ...]) -> None:
-    """Before anything is sent: nothing else here is one of what it stands for."""
+    """The refusal comes before anything is sent."""
     output = torch.zeros(4) if results else torch.zeros(1).expand(2, 5)
     with pytest.raises(UnsupportedError, match=r"an output of shape \(2, 5\) has strides \(0, 0\), so several of its"):
         run_prepared(lambda *_: (None, None), Tensors(output, output, results), synchronous=False)
 
 
 def test_the_thread_ends_with_the_group_and_keeps_no_tensor() -> None:
-    """A queue that nobody can reach any more has no thread, and an idle one nothing of its last call."""
+    """An unreachable queue has no thread, and an idle one keeps nothing of its last call."""
 
     class Held:
         """Stands for a group and for a tensor."""
@@ -213,7 +213,7 @@ def test_the_thread_ends_with_the_group_and_keeps_no_tensor() -> None:
 def test_the_end_of_the_program_waits_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And tells how many groups are late, and interrupts those."""
+    """It logs the number of late groups and interrupts them, once."""
     go, interrupted = threading.Event(), []
 
     def interrupt() -> None:
@@ -265,7 +265,7 @@ def test_a_wait_takes_positive_seconds_alone(limit: float) -> None:
 
 
 def test_a_failure_is_told_by_every_wait() -> None:
-    """With a limit and without, and by the future too, which is one of torch's."""
+    """Waits with and without a limit raise it, and so does torch's future."""
     done: Future[None] = Future()
     work = AsyncWork(done, [])
     before = work.get_future()

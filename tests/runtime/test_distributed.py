@@ -264,7 +264,7 @@ def test_every_call_is_compared_on_request() -> None:
 
 
 def test_a_rank_that_dies_is_named() -> None:
-    """Not one of those that lost their connection to it."""
+    """Ranks that lose their connection to it are not named."""
     with pytest.raises(ProgramError, match=r"^rank 1: the process was killed by SIGKILL"):
         run_ranks(runtime_tasks.dying_rank, RANKS, timeout_s=120, preload=PRELOAD)
 

@@ -42,7 +42,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("collective", OPTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
 def test_results_are_those_of_nccl(collective: str, dtype: str) -> None:
-    """Of every collective, with slices, for numbers of elements that do not divide into chunks."""
+    """Every collective agrees, with slices, for numbers of elements that do not divide into chunks."""
     plan = collopt.plan(NETWORK, collective, **OPTIONS[collective])
     report = run_local(plan, backend="nccl", elements=100003, dtype=dtype, slices=2)
     assert report.backend == "nccl"
@@ -51,13 +51,13 @@ def test_results_are_those_of_nccl(collective: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("planner", ["bfb", "multitree", "ring"])
 def test_schedules_of_other_planners_run_too(planner: str) -> None:
-    """Steps and single trees, on a whole allreduce."""
+    """Schedules in steps and of single trees run a whole allreduce."""
     plan = collopt.plan(NETWORK, "allreduce", planner=planner)
     assert run_local(plan, backend="nccl", elements=100003).all_correct
 
 
 def test_a_plan_and_nccl_are_measured_side_by_side() -> None:
-    """By CUDA events, without a wrong element."""
+    """CUDA events measure both, without a wrong element."""
     plan = collopt.plan(NETWORK, "allreduce")
     report = measure_plans(
         {"plan": plan}, minbytes=1 << 16, maxbytes=1 << 20, stepfactor=16, iters=3, warmup_iters=1, backend="nccl"
@@ -75,21 +75,21 @@ def test_calls_overlap_with_other_kernels() -> None:
 
 
 def test_unequal_splits_agree_with_torch() -> None:
-    """Of two servers with two GPUs each, and of one server per GPU."""
+    """Two servers with two GPUs each agree, and one server per GPU."""
     results = run_ranks(gpu_tasks.exchanges, gpu_tasks.RANKS, timeout_s=120, preload=PRELOAD)
     assert {len(each) for each in results} == {9}
     assert failures(results) == []
 
 
 def test_mixtures_of_experts_agree_with_one_rank() -> None:
-    """By dispatches and combines of CUDA tensors."""
+    """Dispatches and combines take CUDA tensors."""
     results = run_ranks(gpu_tasks.mixture, gpu_tasks.RANKS, timeout_s=120, preload=PRELOAD)
     assert {len(each) for each in results} == {12}
     assert failures(results) == []
 
 
 def test_the_torch_backend_agrees_with_nccl(plans: str) -> None:
-    """In every collective, and all of them ran by plans."""
+    """Every collective agrees and runs by a plan."""
     answers = run_ranks(partial(gpu_tasks.backend_calls, plans=plans), gpu_tasks.RANKS, timeout_s=240, preload=PRELOAD)
     assert failures([agrees for agrees, _ in answers]) == []
     calls = 2 * len(gpu_tasks.SIZES)
@@ -101,7 +101,7 @@ def test_the_torch_backend_agrees_with_nccl(plans: str) -> None:
 
 
 def test_models_train_as_with_nccl(plans: str) -> None:
-    """DDP with numbers that are exact in any order of reduction, FSDP to rounding, and both by plans."""
+    """DDP has equal losses on exact numbers, FSDP to rounding, and both run by plans."""
     for each in run_ranks(partial(gpu_tasks.trained, plans=plans), gpu_tasks.RANKS, timeout_s=240, preload=PRELOAD):
         assert each["ddp collopt"] == each["ddp nccl"]
         assert each["fsdp collopt"] == pytest.approx(each["fsdp nccl"], rel=1e-5)

@@ -39,7 +39,7 @@ def wrong(devices: int, *tasks: str, cases: int) -> list[str]:
 
 @needs_jax
 def test_each_collective_is_that_of_jax_and_misfits_are_refused() -> None:
-    """In integers to the bit; messages say what was expected."""
+    """Integers agree to the bit, and messages have the expected shape."""
     answers = run(8, "quick", "refusals")
     messages = {name.removeprefix("refusals: "): text for name, text in answers.items() if name.startswith("ref")}
     assert [name for name, right in answers.items() if name.startswith("quick") and right is not True] == []
@@ -60,19 +60,19 @@ def test_each_collective_is_that_of_jax_and_misfits_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [8, 16])
 def test_plans_for_twelve_networks_are_the_collectives_of_jax(devices: int) -> None:
-    """Six networks of eight ranks and six of sixteen, three of six collectives on each; integers to the bit."""
+    """Six networks of eight ranks and six of sixteen run three collectives each; integers agree to the bit."""
     assert wrong(devices, "matrix", cases=18) == []
 
 
 @needs_jax
 @pytest.mark.slow
 def test_types_sizes_meshes_and_gradients_are_those_of_jax() -> None:
-    """Also slices, operations other than sums, tiled arrays, several axes, and shards of unequal sizes."""
+    """Slices, operations, tiled arrays, several axes and shards of unequal sizes agree too."""
     assert wrong(8, "kinds", "meshes", "unequal", cases=16 + 10 + 4) == []
 
 
 def test_a_missing_jax_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As any package that only some calls need."""
+    """The message has the command that installs it."""
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(MissingDependencyError, match=r"needs jax .*pip install 'collopt\[jax\]'"):
         jax_function(collopt.plan(ring(4), "allreduce"), "gpus")
@@ -87,7 +87,7 @@ def test_a_missing_jax_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before JAX is called."""
+    """The refusal comes before JAX is called."""
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(lax=None, numpy=None))
     monkeypatch.setitem(sys.modules, "jax.numpy", SimpleNamespace())
     with pytest.raises(UnsupportedError, match=message):
@@ -96,7 +96,7 @@ def test_wrong_options_are_refused(options: dict[str, object], message: str, mon
 
 @needs_jax
 def test_what_is_no_array_of_numbers_is_refused() -> None:
-    """A tree of arrays, sums of booleans, keys of random numbers, and axes that are no names."""
+    """Trees of arrays, sums of booleans, keys of random numbers and wrong axes are refused."""
     import jax
 
     plan = collopt.plan(ring(4), "allreduce")

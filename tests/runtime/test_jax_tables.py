@@ -24,21 +24,21 @@ from sample_sizes import examples
 def test_tables_do_every_collective_whatever_the_size(
     case: tuple[TreeSchedule, str], elements: int, slices: int, most: int
 ) -> None:
-    """Chunks of all sizes and unequal shards; a permutation has each rank once at either end."""
+    """Shards are unequal; a permutation has each rank once at either end."""
     schedule, collective = case
     run_as_rows(lower(schedule, collective, max_count=most), elements, slices)
 
 
 @pytest.mark.parametrize("slices", [1, 3])
 def test_tables_exchange_parts(slices: int) -> None:
-    """An all-to-all on a network without a switch, whose parts take several hops."""
+    """Parts of an all-to-all take several hops on a network without a switch."""
     run_as_rows(program_of(collopt.plan(torus(2, 4), "all_to_all")), 64 * 24, slices)
 
 
 @given(edges=st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1))
 @settings(max_examples=examples(100))
 def test_edges_that_meet_have_different_colors(edges: set[tuple[int, int]]) -> None:
-    """And there are no more colors than edges at the busiest vertex."""
+    """There are no more colors than edges at the busiest vertex."""
     colors = edge_coloring(edges)
     assert set(colors) == edges
     for end in (0, 1):
@@ -48,7 +48,7 @@ def test_edges_that_meet_have_different_colors(edges: set[tuple[int, int]]) -> N
 
 
 def test_a_one_way_ring_takes_one_permutation_per_step() -> None:
-    """Of consecutive rows, which need no gathers."""
+    """Its rows are consecutive, and so need no gathers."""
     program = program_of(collopt.plan(ring(6, bidirectional=False), "allgather"))
     steps = row_program(program, 1, 6, 1, 6).steps
     assert [len([each for each in step.permutations if each.pairs]) for step in steps] == [1] * 5

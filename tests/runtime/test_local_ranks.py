@@ -102,7 +102,7 @@ def test_what_a_rank_says_is_heard_while_it_works(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_whoever_does_not_want_to_hear_more_ends_the_ranks(tmp_path: Path) -> None:
-    """With an error of the listener's own, such as where nobody reads what it prints."""
+    """A listener ends them by an error of its own."""
 
     def refuse(updates: object) -> None:
         raise BrokenPipeError(updates)

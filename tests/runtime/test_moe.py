@@ -24,7 +24,7 @@ def wrong(results: list[dict[str, bool]]) -> list[str]:
 
 
 def test_dispatch_combine_and_gradients_are_those_of_one_rank(answers: list[moe_tasks.Answers]) -> None:
-    """On 2 x 2 and 4 x 1 GPUs, ranks without tokens or choices; with relays, asynchronous on some; integers too."""
+    """Results agree on 2 x 2 and 4 x 1 GPUs, with relays, without tokens or choices, and asynchronous on some ranks."""
     assert len(answers[0].right) == 27
     assert wrong([each.right for each in answers]) == []
 
@@ -32,7 +32,7 @@ def test_dispatch_combine_and_gradients_are_those_of_one_rank(answers: list[moe_
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "seeds"), [(4, 6), (8, 2)])
 def test_many_dispatches_are_those_of_one_rank(ranks: int, seeds: int) -> None:
-    """On one, two, and as many servers as ranks; with long and short stages of both kinds."""
+    """One server, two, and as many as ranks run long and short stages of both kinds."""
     task = partial(moe_tasks.many, ranks=ranks, seeds=seeds)
     assert wrong(run_ranks(task, ranks, timeout_s=280, preload=PRELOAD)) == []
 

@@ -77,20 +77,20 @@ def check(n: int, m: int, tokens: list[int], stages: str | None, cap: int | None
 def test_every_token_arrives_once_where_it_is_wanted(
     n: int, m: int, stages: str | None, seed: int, data: st.DataObject
 ) -> None:
-    """Whatever ranks have, by long and short stages of all kinds."""
+    """Ranks have any number of tokens, and stages any length and kind."""
     tokens = data.draw(st.lists(st.integers(0, 15), min_size=n * m, max_size=n * m))
     check(n, m, tokens, stages, data.draw(st.sampled_from([None, 1, 3])), seed)
 
 
 @pytest.mark.parametrize("stages", [None, *STAGES])
 def test_large_servers_work_too(stages: str | None) -> None:
-    """Three servers of eight GPUs, of which some have much."""
+    """Three servers of eight GPUs have very unequal batches."""
     check(3, 8, [200 if rank % 5 == 0 else 20 for rank in range(24)], stages, None, 1)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_rows_are_unpacked_wherever_their_values_begin(rows: int) -> None:
-    """Also in the single row of a matrix, which torch need not copy: a header of 12 bytes, or 5 halves, before."""
+    """Single rows are aligned too, after a header of 12 bytes or 5 halves."""
     header = torch.arange(3 * rows, dtype=torch.int32).view(rows, 3)
     tokens = torch.arange(2 * rows, dtype=torch.float64).view(rows, 2)
     halves = torch.arange(5 * rows, dtype=torch.bfloat16).view(rows, 5)

@@ -126,7 +126,7 @@ NAMES = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  al
     ],
 )
 def test_bad_files_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
-    """One sentence that names the file."""
+    """The message is one line with the file and the place."""
     path = written(tmp_path, text)
     with pytest.raises(FileFormatError) as caught:
         read_nccl_tests(path)
@@ -161,7 +161,7 @@ def test_json_of_nccl_tests(tmp_path: Path) -> None:
 
 
 def test_json_of_rccl_tests(tmp_path: Path) -> None:
-    """A list without an object around it."""
+    """It is a list without an object around it."""
     row: dict[str, Any] = {
         "numCycle": 0,
         "name": "ReduceScatter",
@@ -190,7 +190,7 @@ def report() -> BenchReport:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_our_own_benchmarks_are_read_too(tmp_path: Path, form: str) -> None:
-    """In both forms, with who did it."""
+    """Text and JSON have the plan or library of each row."""
     found = read(tmp_path, str(report()) if form == "text" else json.dumps(report().to_json()))
     assert (str(found.collective), found.num_ranks, found.names) == ("allgather", 4, ("a plan.json", "gloo"))
     assert [tuple(row)[:4] for row in found.rows] == [
@@ -224,7 +224,7 @@ LINES = st.lists(WORDS | st.text(max_size=4), max_size=16).map(" ".join)
 @settings(max_examples=examples(150))
 @given(lines=st.lists(LINES, max_size=8), headed=st.booleans())
 def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, lines: list[str], headed: bool) -> None:
-    """Whatever it is, it is read or refused in one line."""
+    """Any text is read or refused in one line."""
     path = tmp_path_factory.mktemp("fuzz") / "times.txt"
     path.write_bytes(((HEADER if headed else "") + "\n".join(lines)).encode("utf-8", "surrogatepass"))
     assert_read_or_refused(path)
@@ -249,7 +249,7 @@ JSON = st.recursive(
 @settings(max_examples=examples(150))
 @given(data=st.lists(JSON, max_size=3) | st.fixed_dictionaries({"results": JSON, "args": JSON}))
 def test_no_json_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, data: object) -> None:
-    """Whatever it is, it is read or refused in one line."""
+    """Any JSON is read or refused in one line."""
     path = tmp_path_factory.mktemp("fuzz") / "times.json"
     path.write_text(json.dumps(data), encoding="utf-8")
     assert_read_or_refused(path)
@@ -262,7 +262,7 @@ ROW = "1024 256 float none -1 5 0.2 0.2 0 4.6 0.2 0.2 0\n"
     ("unit", "factor"), [("(us)", 1), ("(ms)", 1000), ("(s)", 10**6), ("(ns)", 0.001), ("(µs)", 1)]
 )
 def test_times_in_other_units_come_in_microseconds(tmp_path: Path, unit: str, factor: float) -> None:
-    """The row beneath the names says which; what was rounded away grows with it."""
+    """The row beneath the names has the unit, with which the rounding grows."""
     units = f"#  (B)  (elements)  {unit}  (GB/s)  (GB/s)  {unit}  (GB/s)  (GB/s)\n"
     first, second = read(tmp_path, NAMES + units + ROW).rows
     assert (first.microseconds, second.microseconds) == pytest.approx((5 * factor, 4.6 * factor))

@@ -60,7 +60,7 @@ HALVES = {(M1, M128): (9.2, 33.1), (M1, G1): (11.1, 39.4), (M16, M128): (6.4, 62
 
 @pytest.mark.parametrize("sizes", HALVES)
 def test_half_of_the_sizes_predict_the_others(sizes: tuple[int, ...]) -> None:
-    """Within 10 % and 40 % from 1M and 128M; without 1M, alpha is a guess."""
+    """Errors are within 10 % and 40 % from 1M and 128M; without 1M, alpha is a guess."""
     found = errors(sizes)
     assert len(found) == 36
     median, most = 100 * float(np.median(found)), 100 * float(np.percentile(found, 90))
@@ -68,7 +68,7 @@ def test_half_of_the_sizes_predict_the_others(sizes: tuple[int, ...]) -> None:
 
 
 def test_calibrated_networks_predict_the_sizes_between() -> None:
-    """From files of three collectives with 1M and 128M, by the estimates of plans on the networks that we have."""
+    """Plans on networks that were calibrated with 1M and 128M estimate the times of 16M and 1G."""
     found = []
     for first, planner, network in (
         (0, "forestcoll", dgx_a100(boxes=2)),
@@ -105,14 +105,14 @@ def test_allgather_from_reduce_scatter_and_allreduce() -> None:
 
 @pytest.mark.parametrize(("first", "network"), [(0, dgx_a100(boxes=2)), (8, mi250(boxes=2))])
 def test_line_rates_are_those_of_our_plans(first: int, network: Topology) -> None:
-    """Of trees and of rings."""
+    """Trees and rings have the published line rates."""
     for each, planner in ((SERIES[first], "forestcoll"), (SERIES[first + 4], "ring")):
         made = plan(network, "allgather", planner=planner)
         assert float(made.algbw) == pytest.approx(each.line_rate, abs=0.001)
 
 
 def test_guessed_costs_predict_the_published_allgather() -> None:
-    """Within 20 %, with the hops of the published trees; our plan has three hops, so it should be faster up to 16M."""
+    """Errors are within 20 % with the published hops; our plan has fewer, and so is faster up to 16M."""
     network, published = dgx_a100(boxes=2), SERIES[0]
     costs = guessed_costs("generic", network)
     schedule = plan(network, "allgather", planner="forestcoll").schedule

@@ -45,7 +45,7 @@ def test_noisy_sweeps_give_back_their_costs() -> None:
 
 
 def test_values_at_bounds_have_intervals_beyond_them() -> None:
-    """So that people see that the times contradict the bound."""
+    """The interval shows that the times contradict the bound."""
     loads = np.array([2.0**power for power in range(0, 30, 3)])
     columns = np.column_stack((np.ones(10), loads))
     fit = fit_relative(columns, 1000 + 0.8 * loads * np.tile([0.99, 1.01], 5), np.array([0.0, 1.0]))
@@ -55,7 +55,7 @@ def test_values_at_bounds_have_intervals_beyond_them() -> None:
 
 
 def test_columns_that_say_the_same_are_left_out() -> None:
-    """As are those of zeros, and those for which there are not enough points."""
+    """Columns of zeros are left out too, and columns with too few points."""
     assert independent_columns(np.array([[1.0, 2.0, 0.0, 1.0], [1.0, 2.0, 0.0, 3.0], [1.0, 2.0, 0.0, 3.0]])) == [0, 3]
     assert independent_columns(np.array([[1.0, 1.0], [1.0, 2.0]])) == [0]
 
@@ -68,7 +68,7 @@ def test_columns_that_say_the_same_are_left_out() -> None:
     seed=st.integers(0, 99),
 )
 def test_alpha_and_bandwidth_are_recovered(alpha: float, bandwidth: float, noise: float, seed: int) -> None:
-    """From noisy times of a known link, within what the noise allows."""
+    """Noisy times of a known link give its figures within the noise."""
     line = fit_line(measured(lambda size: alpha + size / bandwidth / 1e3, noise=noise, seed=seed))
     assert line.values[0] == pytest.approx(alpha, rel=1e-6 + 2 * noise)
     assert 1 / line.values[1] == pytest.approx(bandwidth, rel=1e-6 + 2 * noise)
@@ -77,7 +77,7 @@ def test_alpha_and_bandwidth_are_recovered(alpha: float, bandwidth: float, noise
 
 
 def test_one_stray_time_does_not_tilt_the_line() -> None:
-    """A run that took ten times as long as the others."""
+    """One run takes ten times as long as the others."""
     times = measured(lambda size: 5 + size / 25e3)
     rows = [row._replace(microseconds=row.microseconds * (10 if row.size == 2**20 else 1)) for row in times.rows]
     line = fit_line(MeasuredTimes("times.txt", "sendrecv", 2, tuple(rows)))
@@ -110,7 +110,7 @@ def test_errors_cover_what_rounding_does(alpha: float, bandwidth: float, digits:
 
 
 def test_a_file_of_one_size_has_no_line() -> None:
-    """Nor one of two times."""
+    """Two times have none either."""
     one = MeasuredTimes("times.txt", "sendrecv", 2, tuple(MeasuredRow(SIZES[0], 5.0) for _ in range(3)))
     with pytest.raises(UnsupportedError, match=r"times\.txt: the measured sizes cannot separate latency"):
         fit_line(one)

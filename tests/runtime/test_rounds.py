@@ -50,7 +50,7 @@ def gather_in_rounds(program: Program, elements: int, slices: int) -> None:
 def test_rounds_do_every_collective_whatever_the_size(
     case: tuple[TreeSchedule, str], elements: int, slices: int, in_place: bool, most: int
 ) -> None:
-    """Chunks of all sizes, unequal shards, in place or not."""
+    """Chunks have all sizes, shards are unequal, and input and output may be one memory."""
     schedule, collective = case
     run_in_rounds(lower(schedule, collective, max_count=most), elements, slices, in_place)
 
@@ -65,7 +65,7 @@ def test_programs_without_receive_reduce_run_in_rounds(collective: str) -> None:
 
 
 def test_two_contributions_are_added_in_one_round() -> None:
-    """In the order that the program gives them."""
+    """They are added in the order of the program."""
     (only,) = rounds_of(star_sum((0, 0)))
     assert [(message.sender, message.stage) for message in only.messages] == [(1, 1), (2, 2)]
     run_in_rounds(star_sum((0, 0)), 7, 2)
@@ -74,7 +74,7 @@ def test_two_contributions_are_added_in_one_round() -> None:
 @given(forest=forests(), slices=st.integers(1, 3), most=st.integers(1, 5))
 @settings(max_examples=examples(30))
 def test_no_rank_has_more_operations_in_a_round_than_allowed(forest: Forest, slices: int, most: int) -> None:
-    """And everything is sent exactly once per slice."""
+    """Everything is sent exactly once per slice."""
     program = lower(forest, "allgather")
     rounds = rounds_of(program, slices=slices, max_operations=most)
     sent: Counter[int] = Counter()
@@ -89,7 +89,7 @@ def test_no_rank_has_more_operations_in_a_round_than_allowed(forest: Forest, sli
 @given(forest=forests(), elements=st.integers(0, 40), slices=st.integers(1, 4))
 @settings(max_examples=examples(20))
 def test_every_element_is_received_once(forest: Forest, elements: int, slices: int) -> None:
-    """And the own ones are copied once."""
+    """Own elements are copied once."""
     program = lower(forest, "allgather")
     for rank in range(forest.num_ranks):
         parts = rank_rounds(program, slices, rank, elements * forest.num_ranks).rounds
@@ -163,7 +163,7 @@ def test_memory_is_filled_again_in_a_later_round_than_it_was_read() -> None:
 
 
 def test_refuses_what_cannot_be_sent_unevenly() -> None:
-    """A chunk that goes where another one, perhaps of another size, belongs."""
+    """A chunk may not go where another one, perhaps of another size, belongs."""
     program = lower(random_forest(3, 2, 0), "allgather")
     moved = with_step(program, 0, 0, 0, lambda step: replace(step, target=ChunkRange("output", step.target.start ^ 1)))
     with pytest.raises(UnsupportedError, match="the same chunk of a shard"):

@@ -78,7 +78,7 @@ def test_our_own_exports_score_as_their_plan(network: Topology, planner: str, co
 
 
 def test_sends_in_pieces_take_as_long_as_the_plan(tmp_path: Path) -> None:
-    """Trees on a ring: pieces follow each other along them in a file as in the plan."""
+    """Pieces follow each other along trees on a ring in a file as in the plan."""
     plan = collopt.plan(RING, "broadcast", root=0)
     for form in ("msccl-xml", "mscclpp-json"):
         found = score(exported(plan, tmp_path, form), RING, sizes=["1M"], slices=8)
@@ -87,7 +87,7 @@ def test_sends_in_pieces_take_as_long_as_the_plan(tmp_path: Path) -> None:
 
 
 def test_software_adds_to_all_times(tmp_path: Path) -> None:
-    """Alpha for each hop, to the file's, the plan's and the least time."""
+    """Alpha adds to each hop of the file, of the plan and of the least time."""
     plan = collopt.plan(RING, "broadcast", root=0)
     path, costs = exported(plan, tmp_path, "msccl-xml"), collopt.topologies.RuntimeCosts(alpha=7)
     bare, added = (score(path, RING, sizes=[4096], slices=1, costs=each).times[0] for each in ("links", costs))
@@ -101,7 +101,7 @@ def test_software_adds_to_all_times(tmp_path: Path) -> None:
 
 
 def test_equal_routes_are_shared_by_the_rule_of_planners(tmp_path: Path) -> None:
-    """Two spines: rings use both of them, though a file does not say which message goes where."""
+    """Rings use both of two spines, though a file does not say which message goes where."""
     network = leaf_spine(3, 2, 2, oversubscription=2)
     plan = collopt.plan(network, "allgather", planner="ring")
     found = score(exported(plan, tmp_path, "msccl-xml"), network, sizes=[])
@@ -195,7 +195,7 @@ WRONG_LISTS = [
 
 @pytest.mark.parametrize(("collective", "rows", "reason"), WRONG_LISTS)
 def test_wrong_lists_are_told(collective: str, rows: list[dict[str, object]], reason: str, tmp_path: Path) -> None:
-    """With loads, and without a gap or times, which mean nothing then."""
+    """The score has loads, but neither gap nor times."""
     found = score_sends(tmp_path, csv_of(rows), collective=collective)
     assert found.data.outcome == "wrong"
     assert reason in found.data.reason
@@ -225,7 +225,7 @@ REFUSED_LISTS = [
 
 @pytest.mark.parametrize(("text", "hints", "message"), REFUSED_LISTS)
 def test_lists_that_say_nothing_are_refused(text: str, hints: dict[str, object], message: str, tmp_path: Path) -> None:
-    """With the line, and what was expected."""
+    """The message names the line and the column."""
     with pytest.raises(FileFormatError, match="sends") as refusal:
         score_sends(tmp_path, text, **{"collective": "allgather", **hints})
     assert message in str(refusal.value)
@@ -235,7 +235,7 @@ def test_lists_that_say_nothing_are_refused(text: str, hints: dict[str, object],
 
 
 def test_a_wrong_msccl_file_is_told(tmp_path: Path) -> None:
-    """Chunks in each other's places."""
+    """Two chunks are in each other's places."""
     path = exported(collopt.plan(RING, "allgather"), tmp_path, "msccl-xml")
     text = path.read_text(encoding="utf-8")
     first = text.index('type="r"')
@@ -271,7 +271,7 @@ def test_a_deadlock_is_told(tmp_path: Path) -> None:
 
 
 def test_wrong_mscclpp_plans_are_told(tmp_path: Path) -> None:
-    """Data in the wrong place, and GPUs that all wait for data before they send any."""
+    """Data lands in the wrong place, or all GPUs wait for data before they send any."""
     path = exported(collopt.plan(RING, "allgather"), tmp_path, "mscclpp-json")
     text = path.read_text(encoding="utf-8")
     document = json.loads(text)
@@ -296,7 +296,7 @@ def test_wrong_mscclpp_plans_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("collective", ["allreduce", "allgather", "broadcast"])
 def test_switches_that_add_up_and_copy_have_the_loads_of_the_plan(collective: str, tmp_path: Path) -> None:
-    """NVLS: each link carries a chunk once, and the switch sends copies back to their senders."""
+    """Each link carries a chunk once, and the switch sends copies back to their senders."""
     network = collopt.topologies.dgx_h100(boxes=1)
     root = 2 if collective == "broadcast" else None
     plan = collopt.plan(network, collective, root=root, planner="nvls" if root is None else "auto")
@@ -351,7 +351,7 @@ def test_traces_of_unequal_shards_are_not_wrong(tmp_path: Path) -> None:
 
 
 def test_traces_that_beat_the_bound_miss_data(tmp_path: Path) -> None:
-    """Two ranks of a path that send enough bytes, but not over the link that all data has to cross."""
+    """Ranks of a path send enough bytes, but not over the link that all data has to cross."""
     path_of_4 = Topology.from_links(
         [("a", "b", 100), ("b", "c", 1), ("c", "d", 100)], compute="abcd", bidirectional=True, name="path"
     )
@@ -381,7 +381,7 @@ def test_traces_that_beat_the_bound_miss_data(tmp_path: Path) -> None:
 
 
 def test_sends_without_receives_are_told(tmp_path: Path) -> None:
-    """And nodes that wait for each other."""
+    """Nodes that wait for each other are found too."""
     path = exported(collopt.plan(RING, "allgather"), tmp_path, "chakra-et")
     file = tmp_path / "chakra-et.0.et"
     trace = read_trace(file)
@@ -430,7 +430,7 @@ def test_links_in_a_table(tmp_path: Path) -> None:
 
 
 def test_the_ring_of_another_project() -> None:
-    """An allreduce for calls in place, as msccl-tools wrote it."""
+    """A file of msccl-tools has an allreduce for calls in place."""
     found = score(sample("msccl_ring_allreduce_8npus.xml"), ring(8, bandwidth=25), sizes=["1M"])
     assert found.data.outcome == "right", found.data
     assert "in place" in found.data.reason

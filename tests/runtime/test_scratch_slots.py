@@ -13,7 +13,7 @@ from collopt.runtime.programs.program import ChunkRange
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=60))
 def test_places_in_use_do_not_overlap(requests: list[tuple[bool, int]]) -> None:
-    """Whatever is taken and given back; what has all been given back is one gap again."""
+    """Any places may be given back, and a scratch that is all given back is one gap again."""
     slots, held, total = ScratchAllocator(), [], 0
     for takes, number in requests:
         if takes or not held:

@@ -74,7 +74,7 @@ def test_messages_of_rounds_are_posted_in_turn(network: Topology) -> None:
 
 
 def test_the_network_is_as_large_as_the_schedule() -> None:
-    """Anything else is refused."""
+    """Another topology is refused."""
     with pytest.raises(UnsupportedError, match="the topology has 16 ranks; expected the 8 ranks of the schedule"):
         lower(direct_trees(8), "allgather", topology=dgx_a100(boxes=2))
     with pytest.raises(UnsupportedError, match="the topology has 'ring'"):
@@ -111,7 +111,7 @@ def test_copies_of_a_switch_stay_together() -> None:
 
 
 def test_stages_take_servers_as_groups() -> None:
-    """Inside servers of three GPUs, and between them, turns are permutations of the ranks."""
+    """Turns inside servers of three GPUs, and between them, are permutations of the ranks."""
     traffic = np.full((6, 6), 6)
     np.fill_diagonal(traffic, 0)
     schedule = collopt.schedule_all_to_allv(traffic, servers=2, gpus_per_server=3)

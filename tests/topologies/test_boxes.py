@@ -42,7 +42,7 @@ from collopt.topologies import (
 )
 from collopt.topologies.switched.box_files import box_from_json, stored_fields
 from collopt.topologies.switched.nic_shares import UNLIMITED, Share, max_min_shares, share_notes
-from collopt.topologies.switched.scale_out import Box, Nic, SharedLink, repeat_box
+from collopt.topologies.switched.scale_out import Box, SharedLink, repeat_box
 from sample_sizes import examples
 
 FILES = sorted(path.name.removesuffix(".json") for path in (files(topologies) / "switched" / "boxes").iterdir())
@@ -235,7 +235,6 @@ def test_a_file_of_ones_own_is_a_network_like_those_of_other_tools(tmp_path: Pat
 
 
 VENDOR_BOXES = [dgx_a100, dgx_h100, dgx_b300, dgx1_v100, mi250, mi300x, mi355x, gaudi3, trn2]
-PAIR = Box("pair", 2, (Link("gpu0", "gpu1", Fraction(8)),), (Nic(("gpu0", "gpu1"), "1.5", 2),))
 
 
 def path_latency(topology: Topology, *nodes: str) -> Fraction:
@@ -261,14 +260,6 @@ def test_one_box_has_no_scale_out_network(builder: Callable[..., Topology]) -> N
 
 
 @pytest.mark.parametrize("builder", VENDOR_BOXES)
-def test_ranks_count_through_the_boxes_in_order(builder: Callable[..., Topology]) -> None:
-    """All of box 0 comes before box 1."""
-    ranks = builder(3).compute_nodes
-    gpus = len(ranks) // 3
-    assert ranks == tuple(f"box{box}/gpu{gpu}" for box in range(3) for gpu in range(gpus))
-
-
-@pytest.mark.parametrize("builder", VENDOR_BOXES)
 def test_latencies_add_up_to_the_published_ones(builder: Callable[..., Topology]) -> None:
     """0.7 µs from GPU to GPU within a box, 1.7 µs from box to box, as TACCL reports."""
     topology = builder(2)
@@ -284,23 +275,6 @@ def test_names_tell_machines_apart() -> None:
     """The number of boxes is part of the name."""
     assert dgx_a100().name == "dgx-a100"
     assert dgx_a100(2).name == "dgx-a100-2boxes"
-
-
-def test_nics_join_the_fabric_in_turn() -> None:
-    """With several fabrics, NIC i goes to fabric i; a backbone adds its own switches."""
-    box = Box("pair", 2, (), (Nic(("gpu0",), 1, 1), Nic(("gpu1",), 1, 1)))
-    topology = repeat_box(box, 2, fabrics=["left", "right"], backbone=[Link("left", "top", Fraction(3))])
-    assert {link.head for link in topology.out_links("left")} == {"box0/nic0", "box1/nic0", "top"}
-    assert {link.head for link in topology.out_links("right")} == {"box0/nic1", "box1/nic1"}
-    assert topology.switch_nodes[-3:] == ("left", "right", "top")
-
-
-def test_a_shared_nic_has_its_own_limit() -> None:
-    """Both GPUs reach it, and what leaves it is the NIC's bandwidth."""
-    topology = repeat_box(PAIR, 2)
-    assert topology.link("box1/gpu1", "box1/nic0").bandwidth == Fraction(3, 2)
-    assert topology.link("box1/nic0", "ib").bandwidth == 2
-    assert topology.ingress("ib") == 4
 
 
 def test_too_large_a_machine_is_refused_before_it_is_built() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,14 +28,114 @@ def joined(box: Box, boxes: int) -> Topology:
     return join_boxes([box] * boxes, "joined", fabric_switch=lambda _box, _nic: "ib")
 
 
-def linked_pair(*, sm: int = 90, back: int = 2, **place: object) -> str:
+def pair(*, sm: int = 90, back: int = 2, **place: object) -> str:
     """Two GPUs with two NVLinks between them, as the first lists them."""
     return system(cpu(gpu(0, link(slot(1), 2), sm=sm), gpu(1, link(slot(0), back), sm=sm), **place))
+
+
+def unlinked(*sm: int) -> str:
+    """GPUs without NVLinks, by compute capability."""
+    return system(cpu(*(gpu(number, sm=each) for number, each in enumerate(sm))))
 
 
 def bare(count: int, **attributes: object) -> str:
     """A cloud's file: GPUs by class only."""
     return system(cpu(*(pci(slot(number), kind=GPU) for number in range(count)), **attributes))
+
+
+def amd(gcn: str) -> str:
+    """Two GPUs of AMD with an xGMI link; their ``sm`` counts compute units."""
+    links = [tag("gpu", link(slot(1 - n), name="xgmi"), dev=n, sm=104, **({"gcn": gcn} if gcn else {})) for n in (0, 1)]
+    text = system(cpu(*(pci(slot(n), element, kind="0x120000") for n, element in enumerate(links))), version=2)
+    return text if gcn else text.replace(' sm="104"', "")
+
+
+def rack(*more: str) -> str:
+    """Two hosts with four GPUs each, in the reverse order of their ranks, on one NVSwitch."""
+    return system(*(
+        cpu(*(gpu(n, switched(), sm=100, rank=4 * (1 - host) + n) for n in range(4)), *more, host_hash=f"0x{host}a")
+        for host in range(2)
+    ))  # fmt: skip
+
+
+SWITCHES = system(cpu(gpu(0, link("0000:f0:00.0", 10, SWITCH), link("0000:f1:00.0", 8, SWITCH)), gpu(1, switched())))
+OUT_OF_ORDER = system(cpu(gpu(7, link(slot(3)), link(slot(5), 2)), gpu(3, link(slot(7))), gpu(5, link(slot(7), 2))))
+NOWHERE = system(cpu(*(gpu(n, link(slot(n), 12), link(slot(9), 2), link(slot(1 - n))) for n in range(2))))
+HEADED = '<?xml version="1.0" encoding="ISO-8859-1"?>\n<!-- von Jürgen -->\n'
+BOTH = ("gpu0", "gpu1")
+
+# Text, options, name of the box, its links, and what notes say, after "not" what none says.
+BOXES: dict[str, tuple[str, dict[str, Any], str, dict[tuple[str, str], object] | None, str]] = {
+    "NVSwitches become one": (
+        SWITCHES, {}, "h100-2gpu", {("gpu0", "nvswitch"): 450, ("gpu1", "nvswitch"): 450},
+        "3 NVSwitches became one, as in NCCL"),
+    "line rates are the default": (
+        pair(), {}, "h100-2gpu", {BOTH: 50}, "every NVLink of h100 is modeled with 25 GB/s in each direction, its"),
+    "NCCL's figures are lower": (
+        pair(), {"figures": "nccl"}, "h100-2gpu", {BOTH: Fraction("41.2")},
+        "every NVLink of h100 is modeled with 20.6 GB/s in each direction, the bandwidth that NCCL plans with"),
+    "GPUs are counted by their number, not by their place": (
+        OUT_OF_ORDER, {}, "h100-3gpu", {("gpu0", "gpu2"): 25, ("gpu1", "gpu2"): 50}, ""),
+    "an MI100 by its architecture": (amd("908"), {}, "mi100-2gpu", {BOTH: 46}, "every xGMI link of"),
+    "an MI250 by an old name": (amd("910"), {}, "mi250-2gpu", {BOTH: 50}, ""),
+    "an MI250 with features": (amd("gfx90a:sramecc+"), {}, "mi250-2gpu", {BOTH: 50}, ""),
+    "an MI300X": (amd("gfx942"), {}, "mi300x-2gpu", {BOTH: 64}, ""),
+    "a vendor that only links tell": (amd(""), {"gpu": "mi100"}, "mi100-2gpu", {BOTH: 46}, ""),
+    "the file overrules the option": (
+        pair(), {"gpu": "b200"}, "h100-2gpu", {BOTH: 50}, "ignored: gpu='b200', as the file itself says h100"),
+    "an option of the same code counts": (pair(sm=103), {"gpu": "b200"}, "b300-2gpu", {BOTH: 100}, ""),
+    "a GPU that the table lacks": (pair(sm=75), {"gpu": "v100"}, "v100-2gpu", {BOTH: 50}, "taken as the given v100"),
+    "GPUs without links need no product": (unlinked(89, 89), {}, "sm89-2gpu", None, ""),
+    "GPUs of different kinds without links": (unlinked(89, 86), {}, "mixed-2gpu", None, ""),
+    "links that lead nowhere are left out": (NOWHERE, {}, "h100-2gpu", {BOTH: 25}, "lead from a GPU to itself"),
+    "links to GPUs of other jobs are left out": (NOWHERE, {}, "h100-2gpu", {BOTH: 25}, "that are not in this file"),
+    "PCIe is all that an A10 has": (bare(3), {"gpu": "a10g"}, "a10-3gpu", None, ""),
+    "a single GPU": (system(cpu(gpu(0), nic("0000:09:00.0", port(0)))), {}, "h100-1gpu", {}, ""),
+    "a rack on one NVSwitch": (rack(), {}, "b200-8gpu", {(f"gpu{n}", "nvswitch"): 900 for n in range(8)}, ""),
+    "a header and comments": (HEADED + pair(), {}, "h100-2gpu", {BOTH: 50}, ""),
+    "ranks in another order": (
+        system(cpu(*(gpu(n, switched(), rank=1 - n) for n in range(2)))), {}, "h100-2gpu", None,
+        "GPUs are in the order of dev, which the ranks of the dumped job contradict: gpu0 was its rank 1"),
+    "ranks in order": (
+        system(cpu(*(gpu(n, switched(), rank=3 + 6 * n) for n in range(2)))), {}, "h100-2gpu", None,
+        "not which the ranks of the dumped job contradict"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BOXES)
+def test_links_are_those_that_a_file_lists(case: str) -> None:
+    """Every kind of file becomes a box with the name, links and notes computed by hand."""
+    text, options, name, links, note = BOXES[case]
+    box = box_of(text, **options)
+    assert box.name == name
+    assert links is None or {link[:2]: link.bandwidth for link in box.links} == links
+    assert any(note.removeprefix("not ") in line for line in box.notes) != note.startswith("not ")
+
+
+def test_nvswitches_have_the_abilities_of_their_generation() -> None:
+    """Those of an H100 reduce, with loopback; those of an A100 have no such units."""
+    box = box_of(SWITCHES)
+    assert box.abilities == box.switches == ("nvswitch",)
+    assert [(limit.switch, limit.loopback) for limit in box.limits] == [("nvswitch", True)]
+    older = box_of(system(cpu(*(gpu(number, switched(count=12), sm=80) for number in range(2)))))
+    assert (older.switches, older.abilities) == (("nvswitch",), ())
+
+
+def test_cards_of_a_rack_stay_with_the_gpus_of_their_host() -> None:
+    """GPUs are counted by rank; a single GPU has its card, too."""
+    box = box_of(rack(nic("0000:20:00.0", port(0, 400000))))
+    assert [card.near for card in box.nics] == [tuple(f"gpu{n}" for n in range(first, first + 4)) for first in (4, 0)]
+    alone = box_of(BOXES["a single GPU"][0])
+    assert alone.nics[0].near == ("gpu0",)
+    assert joined(alone, 2).num_ranks == 2
+
+
+@pytest.mark.parametrize(("product", "boxes"), [("v100", dgx1_v100), ("a100", dgx_a100)])
+def test_known_boxes_of_eight_are_assumed_where_a_file_lists_pcie_only(product: str, boxes: Any) -> None:
+    """The links are the catalogue's."""
+    box = box_of(bare(8), gpu=product)
+    assert sorted(joined(box, 1).links) == sorted(boxes().links)
+    assert box.notes[0].startswith("assumed: ")
 
 
 @pytest.mark.parametrize(
@@ -106,230 +207,50 @@ def test_two_real_h100_hosts_plan_to_their_bound() -> None:
     assert found.algbw == Fraction(16 * 200, 8)
 
 
-def test_nvswitches_become_one_switch_that_can_add() -> None:
-    """A GPU's counts add up, whichever switches they lead to."""
-    rows = [[link("0000:f0:00.0", 10, SWITCH), link("0000:f1:00.0", 8, SWITCH)], [switched()]]
-    box = box_of(system(cpu(*(gpu(number, *rows[number]) for number in range(2)))))
-    assert [(row.tail, row.head, row.bandwidth) for row in box.links] == [
-        ("gpu0", "nvswitch", 450),
-        ("gpu1", "nvswitch", 450),
-    ]
-    assert box.abilities == box.switches == ("nvswitch",)
-    assert [(each.switch, each.loopback) for each in box.limits] == [("nvswitch", True)]
-    assert "3 NVSwitches became one, as in NCCL" in box.notes
-
-
-def test_nvswitches_of_an_a100_cannot_add() -> None:
-    """They have no such units."""
-    box = box_of(system(cpu(*(gpu(number, switched(count=12), sm=80) for number in range(2)))))
-    assert box.switches == ("nvswitch",)
-    assert box.abilities == ()
-
-
-def test_both_figures_are_offered_and_named() -> None:
-    """The data sheet's and the one that NCCL plans with"""
-    line, derated = box_of(linked_pair()), box_of(linked_pair(), figures="nccl")
-    assert (line.links[0].bandwidth, derated.links[0].bandwidth) == (50, Fraction("41.2"))
-    assert "every NVLink of h100 is modeled with 25 GB/s in each direction, its line rate" in line.notes
-    assert (
-        "every NVLink of h100 is modeled with 20.6 GB/s in each direction, the bandwidth that NCCL plans with"
-        in derated.notes
-    )
-
-
-def test_gpus_are_counted_by_their_number_and_not_by_their_place() -> None:
-    """Here the file has the second first, and the numbers have a hole."""
-    box = box_of(
-        system(
-            cpu(
-                gpu(7, link(slot(3)), link(slot(5), 2)),
-                gpu(3, link(slot(7))),
-                gpu(5, link(slot(7), 2)),
-            )
-        )
-    )
-    assert [(row.tail, row.head, row.bandwidth) for row in box.links] == [("gpu0", "gpu2", 25), ("gpu1", "gpu2", 50)]
-
-
-def test_links_that_two_gpus_list_differently_are_refused_with_both_lines() -> None:
-    """Which of them is right nobody knows."""
-    with pytest.raises(
-        FileFormatError, match="line 2: gpu0 lists count 2 to gpu1, but gpu1 on line 5 lists count 3 to"
-    ):
-        box_of("\n" + linked_pair(back=3))
-    with pytest.raises(FileFormatError, match="gpu0 lists count 1 to gpu1, but gpu1 does not list gpu0;"):
-        box_of(system(cpu(gpu(0, link(slot(1))), gpu(1))))
+def hosts(*ranks: int, linked: bool) -> str:
+    """A host for each rank, with a GPU number 0."""
+    more = [switched()] if linked else []
+    return system(*(cpu(gpu(0, *more, rank=rank), host_hash=f"0x{host}") for host, rank in enumerate(ranks)))
 
 
 @pytest.mark.parametrize(
-    ("gcn", "name"), [("908", "mi100"), ("910", "mi250"), ("gfx90a:sramecc+", "mi250"), ("gfx942", "mi300x")]
-)
-def test_amds_gpus_are_known_by_their_architecture(gcn: str, name: str) -> None:
-    """Their ``sm`` counts compute units."""
-    devices = [
-        pci(slot(number), tag("gpu", link(slot(1 - number), name="xgmi"), dev=number, sm=104, gcn=gcn), kind="0x120000")
-        for number in range(2)
-    ]
-    box = box_of(system(cpu(*devices), version=2))
-    assert box.name == f"{name}-2gpu"
-    assert box.notes[0].startswith("every xGMI link of")
-
-
-def test_what_the_file_says_of_the_gpu_is_not_overruled() -> None:
-    """A given product that differs is named and not used."""
-    box = box_of(linked_pair(), gpu="b200")
-    assert box.links[0].bandwidth == 50
-    assert "ignored: gpu='b200', as the file itself says h100" in box.notes
-
-
-@pytest.mark.parametrize("sm", [90, 103])
-def test_a_gpu_of_another_vendor_is_refused(sm: int) -> None:
-    """Whether the table has that of the file or not."""
-    with pytest.raises(FileFormatError, match="gpu is 'mi300x', but the GPUs of this file are NVIDIA's; leave out gpu"):
-        box_of(linked_pair(sm=sm), gpu="mi300x")
-    assert box_of(linked_pair(sm=103), gpu="b200").links[0].bandwidth == 100
-
-
-def test_links_tell_the_vendor_where_nothing_else_does() -> None:
-    """RCCL's first files name no architecture."""
-    devices = [gpu(n, link(slot(1 - n), name="xgmi")).replace(' sm="90"', "") for n in range(2)]
-    text = system(cpu(*devices), version=2)
-    with pytest.raises(FileFormatError, match="the GPUs of this file are AMD's"):
-        box_of(text, gpu="h100")
-    assert box_of(text, gpu="mi100").name == "mi100-2gpu"
-
-
-def test_ranks_that_contradict_the_order_of_the_gpus_are_said() -> None:
-    """Whose job numbered its processes otherwise has to know which GPU is rank 0 here."""
-    note = "GPUs are in the order of dev, which the ranks of the dumped job contradict: gpu0 was its rank 1"
-    for ranks, told in (((1, 0), True), ((0, 1), False), ((3, 9), False)):
-        box = box_of(system(cpu(*(gpu(n, switched(), rank=rank) for n, rank in enumerate(ranks)))))
-        assert (note in box.notes) is told
-
-
-def test_gpus_that_the_table_lacks_need_a_product_only_if_they_have_links() -> None:
-    """Compute capability 7.5 has NVLinks on some cards."""
-    with pytest.raises(
-        FileFormatError, match=r"has GPUs that are not in the table of links \(75\), .* name a similar GPU"
-    ):
-        box_of(linked_pair(sm=75))
-    assert box_of(linked_pair(sm=75), gpu="v100").name == "v100-2gpu"
-    assert box_of(system(cpu(gpu(0, sm=89), gpu(1, sm=89)))).name == "sm89-2gpu"
-
-
-def test_links_between_gpus_of_different_kinds_are_refused() -> None:
-    """Their speeds differ; without links it does not matter."""
-    with pytest.raises(FileFormatError, match="the GPUs are of different kinds"):
-        box_of(system(cpu(gpu(0, link(slot(1)), sm=80), gpu(1, link(slot(0))))))
-    assert box_of(system(cpu(gpu(0, sm=89), gpu(1, sm=86)))).name == "mixed-2gpu"
-
-
-def test_links_that_lead_nowhere_are_left_out_and_said() -> None:
-    """To the GPU itself in virtual machines, and to GPUs that the job of the dump did not use."""
-    rows = [[link(slot(number), 12), link(slot(9), 2), link(slot(1 - number))] for number in range(2)]
-    box = box_of(system(cpu(gpu(0, *rows[0]), gpu(1, *rows[1]))))
-    assert [row.bandwidth for row in box.links] == [25]
-    assert sum("were left out" in note for note in box.notes) == 2
-
-
-def test_a_target_that_is_nothing_is_refused() -> None:
-    """It is neither a GPU nor said to be a switch."""
-    with pytest.raises(FileFormatError, match="target 'nowhere' is no GPU of this file"):
-        box_of(system(cpu(gpu(0, link("nowhere", kind="")), gpu(1))))
-    with pytest.raises(FileFormatError, match=r"target '0000:f0:00\.0' is no GPU of this file"):
-        box_of(system(cpu(gpu(0, link("0000:f0:00.0", kind=SWITCH, name="xgmi")), gpu(1))))
-
-
-@pytest.mark.parametrize(("product", "boxes"), [("v100", dgx1_v100), ("a100", dgx_a100)])
-def test_known_boxes_of_eight_are_assumed_where_a_file_lists_pcie_only(product: str, boxes: object) -> None:
-    """The links are the catalogue's."""
-    box = box_of(bare(8), gpu=product)
-    assert sorted(joined(box, 1).links) == sorted(boxes().links)  # type: ignore[operator]
-    assert box.notes[0].startswith("assumed: ")
-
-
-@pytest.mark.parametrize(("product", "count"), [("h100", 4), ("v100", 16), ("mi300x", 8), ("p100", 8)])
-def test_other_boxes_are_not_guessed(product: str, count: int) -> None:
-    """Their links might run in several ways."""
-    with pytest.raises(FileFormatError, match=f"the wiring of {count} {product} is unknown"):
-        box_of(bare(count), gpu=product)
-
-
-def test_gpus_without_links_need_none() -> None:
-    """PCIe is all that an A10 has."""
-    box = box_of(bare(3), gpu="a10g")
-    assert box.name == "a10-3gpu"
-    assert box.switches == ("cpu0",)
-
-
-def test_a_single_gpu_is_a_box() -> None:
-    """Several of them can be joined."""
-    box = box_of(system(cpu(gpu(0), nic("0000:09:00.0", port(0)))))
-    assert (box.links, box.nics[0].near) == ((), ("gpu0",))
-    assert joined(box, 2).num_ranks == 2
-
-
-def test_a_rack_is_one_box_where_an_nvswitch_joins_its_hosts() -> None:
-    """GPUs are counted by rank, and cards stay with the GPUs of their host."""
-    hosts = [
-        cpu(
-            *(gpu(dev, switched(), sm=100, rank=4 * (1 - host) + dev) for dev in range(4)),
-            nic("0000:20:00.0", port(0, 400000)),
-            host_hash=f"0x{host}a",
-        )
-        for host in range(2)
-    ]
-    box = box_of(system(*hosts))
-    assert (box.name, box.gpus, box.switches) == ("b200-8gpu", 8, ("nvswitch",))
-    assert [card.near for card in box.nics] == [
-        tuple(f"gpu{n}" for n in range(4, 8)),
-        tuple(f"gpu{n}" for n in range(4)),
-    ]
-
-
-def test_hosts_that_nothing_joins_are_refused() -> None:
-    """The network between them is in no dump."""
-    hosts = [cpu(gpu(0, rank=host), host_hash=f"0x{host}") for host in range(2)]
-    with pytest.raises(FileFormatError, match="the file has GPUs of 2 hosts, and no links that join all of them"):
-        box_of(system(*hosts))
-
-
-def test_hosts_need_ranks_that_differ() -> None:
-    """``dev`` begins anew on each."""
-    hosts = [cpu(gpu(0, switched(), rank=3), host_hash=f"0x{host}") for host in range(2)]
-    with pytest.raises(FileFormatError, match="rank 3 is also that of the GPU on line"):
-        box_of(system(*hosts))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "options", "message"),
     [
-        ("<topology version='2.0'/>", "this is hwloc's description of a machine"),
-        ('<?xml version="1.0"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology/>', "line 2: this is hwloc's"),
-        ("<graphs version='1'/>", "this is a result of NCCL's search"),
-        ("<algo/>", "this is an MSCCL schedule"),
-        ("<!DOCTYPE html><html/>", "this is a web page"),
-        ("<svg/>", "the file starts with '<svg>'; expected <system>"),
+        ("\n" + pair(back=3), {}, "line 2: gpu0 lists count 2 to gpu1, but gpu1 on line 5 lists count 3 to"),
+        (system(cpu(gpu(0, link(slot(1))), gpu(1))), {}, "gpu0 lists count 1 to gpu1, but gpu1 does not list gpu0;"),
+        (pair(), {"gpu": "mi300x"}, "gpu is 'mi300x', but the GPUs of this file are NVIDIA's; leave out gpu"),
+        (pair(sm=103), {"gpu": "mi300x"}, "gpu is 'mi300x', but the GPUs of this file are NVIDIA's; leave out gpu"),
+        (amd(""), {"gpu": "h100"}, "the GPUs of this file are AMD's"),
+        (pair(sm=75), {}, "has GPUs that are not in the table of links (75)"),
+        (system(cpu(gpu(0, link(slot(1)), sm=80), gpu(1, link(slot(0))))), {}, "the GPUs are of different kinds"),
+        (system(cpu(gpu(0, link("nowhere", kind="")), gpu(1))), {}, "target 'nowhere' is no GPU of this file"),
+        (system(cpu(gpu(0, link("0000:f0:00.0", kind=SWITCH, name="xgmi")), gpu(1))), {}, "is no GPU of this file"),
+        (bare(4), {"gpu": "h100"}, "the wiring of 4 h100 is unknown"),
+        (bare(16), {"gpu": "v100"}, "the wiring of 16 v100 is unknown"),
+        (bare(8), {"gpu": "mi300x"}, "the wiring of 8 mi300x is unknown"),
+        (bare(8), {"gpu": "p100"}, "the wiring of 8 p100 is unknown"),
+        (hosts(0, 1, linked=False), {}, "the file has GPUs of 2 hosts, and no links that join all of them"),
+        (hosts(3, 3, linked=True), {}, "rank 3 is also that of the GPU on line"),
+        ("<topology version='2.0'/>", {}, "this is hwloc's description of a machine"),
+        ('<?xml version="1.0"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology/>', {}, "line 2: this is hwloc's"),
+        ("<graphs version='1'/>", {}, "this is a result of NCCL's search"),
+        ("<algo/>", {}, "this is an MSCCL schedule"),
+        ("<!DOCTYPE html><html/>", {}, "this is a web page"),
+        ("<svg/>", {}, "the file starts with '<svg>'; expected <system>"),
     ],
 )
-def test_other_kinds_of_xml_are_named(text: str, message: str) -> None:
-    """They look alike from outside."""
-    document = Document("topology.xml", text)
-    assert matches_nccl(document)
-    with pytest.raises(FileFormatError, match=message):
-        read_nccl(document, BoxOptions())
+def test_machines_that_cannot_be_are_refused(text: str, options: dict[str, Any], message: str) -> None:
+    """Contradictions, unknown wiring and other kinds of XML are named."""
+    assert matches_nccl(Document("topology.xml", text))
+    with pytest.raises(FileFormatError) as caught:
+        box_of(text, **options)
+    assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "\tGPU0\tGPU1", "  << a >>", "a<system/>"])
-def test_what_is_no_xml_is_left_to_others(text: str) -> None:
+def test_other_text_is_left_to_other_formats() -> None:
     """The content decides."""
-    assert not matches_nccl(Document("topology.xml", text))
-
-
-def test_a_header_and_comments_are_no_matter() -> None:
-    """NCCL takes comments, and tools add headers with encodings of their own."""
-    text = '<?xml version="1.0" encoding="ISO-8859-1"?>\n<!-- von Jürgen -->\n' + linked_pair()
-    assert box_of(text).links == box_of(linked_pair()).links
+    for text in ("", "{}", "\tGPU0\tGPU1", "  << a >>", "a<system/>"):
+        assert not matches_nccl(Document("topology.xml", text))
 
 
 WHOLE = system(

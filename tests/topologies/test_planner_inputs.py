@@ -19,8 +19,9 @@ from collopt import plan, read_topology
 from collopt.errors import ColloptError, FileFormatError, TopologyError
 from collopt.topologies import Topology, compose, read_box, torus
 from collopt.topologies.importing.documents import Document, Imported
+from collopt.topologies.importing.formats import find_format
 from collopt.topologies.importing.options import BoxOptions
-from collopt.topologies.importing.planner_inputs import matches_msccl, read_msccl
+from collopt.topologies.importing.planner_inputs import read_msccl
 from collopt.topologies.importing.read import import_network
 from sample_sizes import examples
 from vendor_tables import refusal as refusal_of
@@ -361,7 +362,9 @@ def mesh(nodes: int, units: int = 1) -> list[list[int]]:
 def read_units(text: str, **options: str) -> Imported:
     """Read the text with options as people write them."""
     document = Document("msccl.json", text)
-    assert matches_msccl(document)
+    format_ = find_format(document)
+    assert format_ is not None
+    assert format_.reader == "msccl"
     return read_msccl(document, BoxOptions.of(**options))  # type: ignore[arg-type]
 
 

@@ -27,7 +27,10 @@ K3 = complete(3).direct_graph()
 PATH = DirectGraph.from_arcs(3, [(0, 1), (1, 0), (1, 2), (2, 1)], "path")
 LINKS = [("a", "b", 1), ("b", "a", 1)]
 NAMES = {**vars(topologies), "K3": K3, "PATH": PATH, "RING": ring(3), "LINKS": LINKS, "cycle": itertools.cycle}
-NAMES |= {"array": np.array, "read_topology": collopt.read_topology, "uint64": np.uint64}
+STAR = Topology.from_links(
+    [(rank, "hub", 10) for rank in "abc"], compute="abc", switches=["hub"], bidirectional=True, name="star"
+)
+NAMES |= {"STAR": STAR, "array": np.array, "read_topology": collopt.read_topology, "uint64": np.uint64}
 
 BUILDERS = [
     # Call, and how its message begins or what it names
@@ -202,6 +205,29 @@ GRAPHS = [
     ("Topology.from_graph(K3, names=True)", "the names are True; expected a list"),
 ]
 
+CHANGES = [
+    *((f"STAR.restrict({ranks})", f"rank {named} is not in star; expected 0..2")
+      for ranks, named in (([0, 4], 4), ([0, -1], -1), ([0, True], True), ([0, 1.0], 1.0), (["a", "z"], "'z'"),
+                           (["a", "hub"], "'hub'"))),
+    ("STAR.restrict([0, 0])", "compute node 'a' is listed twice"),
+    ("STAR.restrict([0, 'a'])", "compute node 'a' is listed twice"),
+    ("STAR.restrict([0])", "at least 2 compute nodes; the topology has 1"),
+    ("STAR.restrict([0, 1, 2], relay=True)", "no compute node of star is left to relay"),
+    ("STAR.without_node('z')", "node 'z' is not in star"),
+    ("STAR.without_link('a', 'b')", "there is no link ('a', 'b') in star"),
+    ("STAR.link('a', 'z')", "node 'z' is not in star"),
+    ("STAR.link('a', 'b')", "there is no link ('a', 'b') in star"),
+    *((f"STAR.{name}('z')", "node 'z' is not in star") for name in ("egress", "ingress", "out_links", "in_links")),
+    *((f"STAR.derate('a', 'hub', {factor})", "derating factor is") for factor in ("0", "-1", "'none'", "float('nan')")),
+    ("STAR.derate('a', 'b', 1)", "there is no link ('a', 'b')"),
+    ("STAR.scaled(0)", "scale factor is 0"),
+    ("STAR.scaled(10**9)", "expected at most"),
+    ("STAR.with_bandwidths({('b', 'a'): 1})", "there is no link ('b', 'a')"),
+    ("STAR.with_bandwidths({'ab': 1})", "bandwidths name 'ab'; expected pairs"),
+    ("STAR.with_bandwidths({('a', 'hub'): -1})", "at least 0"),
+    ("STAR.with_bandwidths([('a', 'hub', 1)])", "expected a mapping"),
+]  # fmt: skip
+
 UNSUPPORTED = [
     ("undirected_moore_steps(3, 1)", "bidirectional links of degree 1 cannot connect 3 nodes"),
     ("cartesian_product()", "the list of factors is empty; expected at least one"),
@@ -219,7 +245,7 @@ UNSUPPORTED = [
 
 
 @pytest.mark.parametrize(("call", "named", "error"), [
-    *((*row, TopologyError) for row in BUILDERS + GRAPHS), *((*row, UnsupportedError) for row in UNSUPPORTED)
+    *((*row, TopologyError) for row in BUILDERS + GRAPHS + CHANGES), *((*row, UnsupportedError) for row in UNSUPPORTED)
 ])  # fmt: skip
 def test_wrong_arguments_are_refused_by_name(call: str, named: str, error: type[Exception]) -> None:
     """Every public builder says in one line which argument it cannot use."""

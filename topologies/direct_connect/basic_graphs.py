@@ -180,7 +180,7 @@ def twisted_torus(
     """
     sizes = _sizes(shape)
     name = f"TwistedTorus({', '.join(map(str, sizes))}{'' if twist is None else f', twist {shown(twist)}'})"
-    twists = _twists(sizes) if twist is None else [[0, _as_twist(twist, sizes)], [0, 0]]
+    twists = _twists(sizes, twist)
     check_graph(name, prod(sizes), 2 * len(sizes))
     edges = torus_links(sizes, [True] * len(sizes), twists)[:, :2]
     return topology_from_arcs(prod(sizes), bidirectional_arcs(edges), name, bandwidth, latency)
@@ -207,13 +207,11 @@ def _sizes(shape: tuple[object, ...]) -> list[int]:
     return [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(listed)]
 
 
-def _as_twist(twist: object, sizes: list[int]) -> int:
-    if len(sizes) != 2:
-        raise TopologyError(f"twist goes with two dimensions; expected a shape of two sizes, not {shown(sizes)}")
-    return as_size(twist, "twist", least=0, most=sizes[1] - 1)
-
-
-def _twists(sizes: list[int]) -> list[list[int]]:
+def _twists(sizes: list[int], twist: int | None) -> list[list[int]]:
+    if twist is not None:
+        if len(sizes) != 2:
+            raise TopologyError(f"twist goes with two dimensions; expected a shape of two sizes, not {shown(sizes)}")
+        return [[0, as_size(twist, "twist", least=0, most=sizes[1] - 1)], [0, 0]]
     if (twists := even_twists(sizes)) is None:
         raise TopologyError(
             f"the shape of the twisted torus is {shown(sizes)}; expected sizes k and 2 k, both of them, such as "

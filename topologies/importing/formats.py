@@ -19,15 +19,15 @@ from ..network.topology import Topology
 from ..switched.box_files import BOX_FORMAT, BOX_VERSION, box_from_json
 from ..switched.nic_shares import with_port_bandwidth
 from ..switched.scale_out import Box
-from .documents import Document, Imported, read_document
+from .documents import Document, Imported, looks_like, read_document
 from .options import FIGURES, OPTIONS, BoxOptions
 
 
 class Format(NamedTuple):
-    """A file format and its reader, two functions of a module of this package.
+    """A file format and its reader, functions of a module of this package.
 
-    ``matches_<reader>(document) -> bool`` never raises; ``read_<reader>(document, options)`` returns an `Imported`
-    network or a `Box`.
+    ``read_<reader>(document, options)`` returns an `Imported` network or a `Box`.  JSON is recognized by `quoted`,
+    other text by ``matches_<reader>(document) -> bool``, which never raises.
     """
 
     name: str  # for messages and documentation
@@ -36,10 +36,11 @@ class Format(NamedTuple):
     options: tuple[str, ...] = OPTIONS  # the fields of `BoxOptions` that it uses
     is_network: bool = False  # whether it describes whole networks, not one box
     states_latencies: bool = False  # whether those of a box are read from the file, not assumed
+    quoted: tuple[str, ...] = ()  # keys or values by which JSON of this format is recognized
 
     def matches(self, document: Document) -> bool:
         """Return whether the content looks like this format; never raises."""
-        return bool(self._function("matches")(document))
+        return looks_like(document, *self.quoted) if self.quoted else bool(self._function("matches")(document))
 
     def read(self, document: Document, options: BoxOptions) -> Box | Imported:
         """Read a document."""
@@ -52,16 +53,30 @@ class Format(NamedTuple):
 
 
 FORMATS = (
-    Format("collopt box", "formats", "own_box", ("nic_bandwidth",), states_latencies=True),
+    Format("collopt box", "formats", "own_box", ("nic_bandwidth",), states_latencies=True, quoted=(BOX_FORMAT,)),
     Format("NCCL or RCCL topology XML", "nccl_xml", "nccl"),
     Format("nvidia-smi topo -m", "nvidia_smi", "nvidia_smi"),
     Format("rocm-smi --shownodesbw", "rocm_smi", "bandwidths"),
     Format("rocm-smi --showtopo", "rocm_smi", "topology_tables"),
     Format("amd-smi topology", "amd_smi", "amd_smi"),
     Format("xgmi_num_links of AMD's driver", "rocm_smi", "link_counts"),
-    Format("TACCL topology", "planner_inputs", "taccl", ("nic_bandwidth",), states_latencies=True),
-    Format("TE-CCL input", "planner_inputs", "teccl", (), is_network=True),
-    Format("MSCCL topology JSON", "planner_inputs", "msccl", ("figures", "gpu"), is_network=True),
+    Format(
+        "TACCL topology",
+        "planner_inputs",
+        "taccl",
+        ("nic_bandwidth",),
+        states_latencies=True,
+        quoted=("gpus_per_node", "alpha"),
+    ),
+    Format("TE-CCL input", "planner_inputs", "teccl", (), is_network=True, quoted=("TopologyParams",)),
+    Format(
+        "MSCCL topology JSON",
+        "planner_inputs",
+        "msccl",
+        ("figures", "gpu"),
+        is_network=True,
+        quoted=("msccl_type", "links"),
+    ),
     Format("ASTRA-sim network YAML", "simulators", "astra_sim", (), is_network=True),
     Format("physical topology of ns-3", "simulators", "ns3", (), is_network=True),
 )
@@ -79,11 +94,6 @@ def find_format(document: Document) -> Format | None:
         return None
     names = ", ".join(candidate.name for candidate in FORMATS)
     raise document.error(f"it is not in a known network format; expected collopt's own JSON or {names}")
-
-
-def matches_own_box(document: Document) -> bool:
-    """Return whether the text names collopt's format of boxes, see ``docs/reference/box-json.md``; never raises."""
-    return document.text.lstrip().startswith("{") and f'"{BOX_FORMAT}"' in document.text
 
 
 def read_own_box(document: Document, options: BoxOptions) -> Box:

@@ -243,7 +243,12 @@ def _split_affinities(document: Document, matrix: TextMatrix) -> TextMatrix:
         cell = rows[row][last]
         word = f"{cell}{tail}".split(None, 1)[0]
         if word == cell:
-            _refuse_more_cells(document, matrix, row)
+            following = tail.split(None, 1)
+            if following and _CELL.pattern.fullmatch(following[0]):
+                raise document.error(
+                    f"row {matrix.labels[row]} has more than {len(matrix.labels)} cells; expected one for each column",
+                    matrix.lines[row],
+                )
             continue
         mirror = rows[last][row]
         affinity = word[len(mirror) :]
@@ -254,15 +259,6 @@ def _split_affinities(document: Document, matrix: TextMatrix) -> TextMatrix:
         rows[row] = (*rows[row][:last], mirror)
         tails[row] = f" {cell[len(mirror) :]}{tail}"
     return matrix._replace(cells=tuple(rows), tails=tuple(tails))
-
-
-def _refuse_more_cells(document: Document, matrix: TextMatrix, row: int) -> None:
-    following = matrix.tails[row].split(None, 1)
-    if following and _CELL.pattern.fullmatch(following[0]):
-        raise document.error(
-            f"row {matrix.labels[row]} has more than {len(matrix.labels)} cells; expected one for each column",
-            matrix.lines[row],
-        )
 
 
 def _affinities(header: str, matrix: TextMatrix, gpus: Sequence[int]) -> tuple[str, ...]:

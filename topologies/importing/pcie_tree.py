@@ -109,12 +109,9 @@ class _PcieReader:
             if pci in self.gpus:
                 nodes.append(Node(pci, self._speed(pci), gpu=self.gpus[pci]))
             elif branches := self._branches(pci):
-                nodes += branches if self._one_switch(element, pci) else [self._bridge(pci, branches)]
+                is_lower_level = pci not in self.nics and BROADCOM.get(_identity(element)) == _identity(pci)
+                nodes += branches if is_lower_level else [self._bridge(pci, branches)]
         return nodes
-
-    def _one_switch(self, upper: Element, lower: Element) -> bool:
-        """Return whether these are the two levels of a Broadcom switch."""
-        return lower not in self.nics and BROADCOM.get(_identity(upper)) == _identity(lower)
 
     def _bridge(self, pci: Element, branches: list[Node]) -> Node:
         """Make the node of a bridge or of a NIC's slot, or contract it if it has one child."""
@@ -147,7 +144,7 @@ class _PcieReader:
     def _speed(self, pci: Element) -> Fraction:
         if self.options.pcie_bandwidth is not None:
             return self.options.pcie_bandwidth
-        self.unstated += not states_bandwidth(pci)
+        self.unstated += not (_transfers(pci) in LANE_RATES and pci.integer("link_width", 0, 64, default=0))
         return pcie_bandwidth(pci, self.options.figures)
 
     def notes(self) -> Iterator[str]:
@@ -179,11 +176,6 @@ def _set_parents(node: Node) -> None:
 
 
 _TRANSFERS = re.compile(r"([0-9]+(?:\.[0-9]+)?) *GT/s(?: PCIe)?")
-
-
-def states_bandwidth(pci: Element) -> bool:
-    """Return whether the file states the speed and number of lanes."""
-    return _transfers(pci) in LANE_RATES and pci.integer("link_width", 0, 64, default=0) > 0
 
 
 def pcie_bandwidth(pci: Element, figures: str) -> Fraction:

@@ -26,7 +26,7 @@ from ...support.validation import is_int, shown
 from ..network.topology import Link, Topology
 from ..switched.nic_shares import OWN_LINK, UNLIMITED
 from ..switched.scale_out import SCALE_UP_LATENCY, Box, Nic, SharedLink
-from .documents import Document, Fields, Imported, decode, looks_like
+from .documents import Document, Fields, Imported, decode
 from .options import BoxOptions
 
 NDV2_FAST = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
@@ -36,11 +36,6 @@ NDV2_SLOW = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))  # 
 Rate = Callable[[Decimal], Fraction]  # from a beta to GB/s
 UNITS = {"K": 10**3, "M": 10**6, "G": 10**9}
 MAX_TACCL_GPUS = 256
-
-
-def matches_taccl(document: Document) -> bool:
-    """Return whether the content looks like a profile."""
-    return looks_like(document, "gpus_per_node", "alpha")
 
 
 def read_taccl(document: Document, options: BoxOptions) -> Box:
@@ -136,11 +131,6 @@ AMD_LINKS = {
 
 MAX_CHASSIS = 512
 MICROSECONDS = 10**6
-
-
-def matches_teccl(document: Document) -> bool:
-    """Return whether the content looks like an input."""
-    return looks_like(document, "TopologyParams")
 
 
 def read_teccl(document: Document, options: BoxOptions) -> Imported:
@@ -268,11 +258,6 @@ class SharedBound(NamedTuple):
     receivers: frozenset[int]
     units: int
     name: str
-
-
-def matches_msccl(document: Document) -> bool:
-    """Return whether the content looks like JSON of msccl-tools with links; never raises."""
-    return looks_like(document, "msccl_type", "links")
 
 
 def read_msccl(document: Document, options: BoxOptions) -> Imported:

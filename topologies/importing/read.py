@@ -13,10 +13,11 @@ from ...support.quantities import Exact, as_bandwidth, as_factor, nic_unit_warni
 from ...support.validation import as_list, as_size, as_title, shown
 from ..network.topology import Link, Topology
 from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
+from ..switched.box_files import BOX_FORMAT
 from ..switched.nic_shares import with_port_bandwidth
 from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
-from .documents import Document, Imported, read_document
-from .formats import Format, find_format, latencies_note, matches_own_box, network_latencies, read_box, read_format
+from .documents import Document, Imported, looks_like, read_document
+from .formats import Format, find_format, latencies_note, network_latencies, read_box, read_format
 from .options import OPTIONS, PRODUCTS, BoxOptions
 
 FABRICS = {"full": "fabric", "rail": "rail{nic}", "leaf_spine": "leaf{leaf}"}
@@ -175,7 +176,7 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     """Import a network from collopt's JSON or a file of one of `FORMATS`."""
     values: dict[str, Any] = dict(options)
     document = read_document(path)
-    own = OWN_FORMAT_MARK in document.text and not matches_own_box(document)
+    own = OWN_FORMAT_MARK in document.text and not looks_like(document, BOX_FORMAT)
     format_ = None if own else find_format(document)
     if format_ is None:
         _refuse(values, document)

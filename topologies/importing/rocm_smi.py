@@ -69,14 +69,6 @@ def link_bandwidths(document: Document, matrix: TextMatrix) -> dict[Pair, tuple[
     return links
 
 
-def no_bandwidths(document: Document) -> Exception:
-    """Return the error for a table that has 0-0 everywhere."""
-    return document.error(
-        "every pair has 0-0, which newer drivers print whatever the links are; use the output of `amd-smi topology` or "
-        "`rocm-smi --showtopo`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
-    )
-
-
 def refuse_pcie(document: Document) -> NoReturn:
     """Raise the error for a file without PCIe whose xGMI links do not connect all GPUs."""
     raise document.error(
@@ -189,7 +181,10 @@ def read_bandwidths(document: Document, options: BoxOptions) -> Box:
     matrix = _bandwidth_matrix(document)
     links = link_bandwidths(document, matrix)
     if not links:
-        raise no_bandwidths(document)
+        raise document.error(
+            "every pair has 0-0, which newer drivers print whatever the links are; use the output of `amd-smi "
+            "topology` or `rocm-smi --showtopo`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
+        )
 
     return box_of_bandwidths(document, options, matrix, links, lambda: refuse_pcie(document))
 

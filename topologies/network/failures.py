@@ -33,7 +33,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """Faults that happen together, in the order of their nodes in the topology; none for the intact network.
+    """The `faults` that happen together, in the order of their nodes in the topology; none for the intact network.
 
     Examples
     --------

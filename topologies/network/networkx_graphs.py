@@ -66,15 +66,13 @@ def _kinds(graph: nx.Graph, names: Mapping[Hashable, str], attribute: str) -> di
             f"node {shown(names[without[0]])} of the graph has no attribute {attribute!r}, while others have; give "
             "every node 'compute' or 'switch', or none if all are compute nodes"
         )
-    return {node: _checked_kind(names[node], value, attribute) for node, value in graph.nodes(data=attribute)}
-
-
-def _checked_kind(name: str, kind: object, attribute: str) -> str:
-    if not isinstance(kind, str) or kind not in ("compute", "switch"):
-        raise TopologyError(
-            f"attribute {attribute!r} of node {shown(name)} is {shown(kind)}; expected 'compute' or 'switch'"
-        )
-    return kind
+    kinds = dict(graph.nodes(data=attribute))
+    for node, kind in kinds.items():
+        if not isinstance(kind, str) or kind not in ("compute", "switch"):
+            raise TopologyError(
+                f"attribute {attribute!r} of node {shown(names[node])} is {shown(kind)}; expected 'compute' or 'switch'"
+            )
+    return kinds
 
 
 def _links(

@@ -163,7 +163,9 @@ def join_boxes(
 
 def _parts(box: Box, *, joined: bool) -> tuple[Sequence[str], ...]:
     """Return the names of GPUs, switches, NICs and switches that reduce of a box."""
-    capable = [switch for switch in box.abilities if _has_two_ports(box, switch)]
+    # A switch needs links to two nodes of its box to multicast or aggregate.
+    ends = {switch: {end for link in box.links if switch in link[:2] for end in link[:2]} for switch in box.abilities}
+    capable = [switch for switch in box.abilities if len(ends[switch]) > 2]
     nics = [f"nic{nic}" for nic in range(joined * len(box.nics))]
     return [f"gpu{gpu}" for gpu in range(box.gpus)], box.switches, nics, capable
 
@@ -186,11 +188,6 @@ class _Tiles:
         self.ends.append(np.moveaxis(starts[codes[..., 0]] + codes[..., 1, None], -1, 0).reshape(-1, 2))
         kinds = [self.rates.setdefault(link[2:], len(self.rates)) for link in merged]
         self.kinds.append(np.tile(np.array(kinds, dtype=np.int64), len(boxes)))
-
-
-def _has_two_ports(box: Box, switch: str) -> bool:
-    """Whether a switch has links to two nodes of its box, as it needs to multicast or aggregate."""
-    return len({end for link in box.links if switch in link[:2] for end in link[:2]}) > 2
 
 
 def _nic_links(box: Box, prefix: str, fabric_switches: Sequence[str]) -> list[Link]:

@@ -9,7 +9,7 @@ the flow of one source of each orbit determines them.  So one source per orbit o
 links are enough.
 """
 
-from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -62,16 +62,11 @@ def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntA
     graph, colors = _colored_graph(topology, _as_traffic(traffic, topology.num_ranks))
     attempts = MAX_WORK // (FIXED_COST + graph.num_arcs)
     search = NodeMatching(graph, graph, colors, max_attempts=attempts)
-    mappings = list(_until_limit(orbit_mappings(search)))
+    mappings: list[IntArray] = []
+    with suppress(NoAnswerError):  # at the limit: any subgroup is valid
+        for mapping in orbit_mappings(search):
+            mappings.append(mapping)  # noqa: PERF402 - those before the limit stay
     return np.array(mappings, dtype=np.int64).reshape(-1, graph.num_nodes)
-
-
-def _until_limit(mappings: Iterator[IntArray]) -> Iterator[IntArray]:
-    """Yield the mappings found within the search limit; any subgroup is valid."""
-    try:
-        yield from mappings
-    except NoAnswerError:
-        return
 
 
 def _colored_graph(topology: Topology, traffic: IntArray | None) -> tuple[DirectGraph, Colors]:
