@@ -141,7 +141,7 @@ def _rate_bound(
     traffic: Any,
 ) -> Bound:
     """Bound the rate for endless data; see `bound`."""
-    from ..pairs.multicommodity import bound_pairs
+    from ..all_to_all.multicommodity import bound_pairs
     from ..trees.forestcoll import bound_trees
 
     planned = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
@@ -151,7 +151,7 @@ def _rate_bound(
     if traffic is not None:
         raise UnsupportedError(f"{planned} takes no traffic; all_to_allv does")
     if topology.num_ranks > MANY_RANKS and root is None and weights is None:
-        from ..symmetry.symmetric import bound_symmetric
+        from ..trees.symmetric import bound_symmetric
 
         with suppress(UnsupportedError):
             return bound_symmetric(topology, planned)

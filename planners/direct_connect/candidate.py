@@ -165,8 +165,8 @@ class Candidate(Viewed):
         >>> print(find_topologies(8, 2)[0].plan("allgather", bandwidth=25))
         allgather on Diamond by finder: 57.14 GB/s, optimal; 3 steps, 2 chunks per shard
         """
+        from ..all_to_all.multicommodity import plan_pairs
         from ..bounds.from_schedule import plan_of_schedule
-        from ..pairs.multicommodity import plan_pairs
 
         collective = as_collective(collective, (*EVERY_ROOT, ALL_TO_ALL), "a candidate has no schedule for")
         topology = self.topology(bandwidth=bandwidth, latency=latency)
@@ -181,7 +181,7 @@ class Candidate(Viewed):
 
     def bounded(self, gap: Exact = Fraction(1, 100)) -> Candidate:
         """Return a copy whose bounds in `all_to_all` differ by at most `gap`, relative to the larger one."""
-        from ..pairs.direct_connect_rate import all_to_all_rate_bounds
+        from ..all_to_all.direct_connect_rate import all_to_all_rate_bounds
 
         return self.changed(
             all_to_all=all_to_all_rate_bounds(self.graph(), gap, symmetries=self.construction.symmetries())

@@ -24,8 +24,8 @@ from ...topologies import Topology
 from ...topologies.network.direct_graph import partial_hop_distances
 from ...topologies.network.link_costs import as_costs
 from ...topologies.symmetry.rank_groups import rank_groups
-from ..pairs.fast import MAX_BYTES, STAGES, schedule_all_to_allv
-from ..pairs.multicommodity import as_pair_collective, checked_traffic
+from ..all_to_all.fast import MAX_BYTES, STAGES, schedule_all_to_allv
+from ..all_to_all.multicommodity import as_pair_collective, checked_traffic
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace

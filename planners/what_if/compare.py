@@ -108,8 +108,8 @@ def check_feasible(
 ) -> None:
     """Raise `BoundError` if ranks cannot reach each other; parameters as `compare`."""
     if collective.in_pairs:
-        from ..pairs.flows import check_pairs_reachable
-        from ..pairs.multicommodity import checked_traffic
+        from ..all_to_all.flows import check_pairs_reachable
+        from ..all_to_all.multicommodity import checked_traffic
 
         check_pairs_reachable(topology, checked_traffic(topology, collective, traffic, root))
     else:

@@ -122,7 +122,7 @@ def _bound_of(
     collective: Collective, sizes: tuple[int, ...], root: int | str | None, traffic: Any
 ) -> Callable[[Topology], Bound]:
     """Return what bounds a collective on a network of other bandwidths."""
-    from ..pairs.multicommodity import bound_pairs
+    from ..all_to_all.multicommodity import bound_pairs
     from ..trees.forestcoll import bound_cuts
 
     if collective.in_pairs:
