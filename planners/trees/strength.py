@@ -34,13 +34,14 @@ from .spanned_switches import (
     in_original_numbers,
     joined_forests,
     network_of_boxes,
+    rooted_at_centers,
+    rooted_for_loopback,
     span_choices,
     spannable,
     spanning_network,
     star_rate,
     with_stars,
 )
-from .tree_roots import rooted_at_centers, rooted_for_loopback
 
 MAX_COPIES = 2**13  # of trees; where the best packing has more, stars in boxes are packed instead, even if slower
 

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
-from ...planners.pairs.dispatch import MAX_ROUNDS, pays_to_relay
-from ...planners.pairs.dispatch_counts import MAX_GPUS, DispatchCounts, as_indices, as_placement, class_counts
-from ...planners.pairs.fast import STAGES
+from ...planners.all_to_all.dispatch import (
+    MAX_GPUS,
+    MAX_ROUNDS,
+    DispatchCounts,
+    as_indices,
+    as_placement,
+    class_counts,
+    pays_to_relay,
+)
+from ...planners.all_to_all.fast import STAGES
 from ...support.arrays import IntArray
 from ..all_to_allv.arguments import servers_and_gpus
 from ..execution.agreement import UNKNOWN, compare, digest, first_line, gathered, refuse, wait

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...errors import ProgramError
-from ...planners.pairs.dispatch import DispatchPlan
-from ...planners.pairs.dispatch_counts import class_numbers
+from ...planners.all_to_all.dispatch import DispatchPlan, class_numbers
 from ...schedules.stages.schedule import AllToAllvSchedule
 from ...support.arrays import IntArray
 from ..execution.agreement import first_line, post, wait_for_all

@@ -26,10 +26,10 @@ from ...topologies.symmetry.turns import hosts_of_sites, nested_turns
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from ..trees.problem import TreeProblem, tree_problem
-from ..trees.strength import allreduce_bound, node_names, partition
-from .levels import direct_forest
-from .parts import Symmetry, parts_forest
+from .problem import TreeProblem, tree_problem
+from .strength import allreduce_bound, node_names, partition
+from .symmetric_parts import Symmetry, parts_forest
+from .symmetric_sites import direct_forest
 
 MANY_RANKS = 1024  # above which the best bound of an allreduce is not sought
 
