@@ -94,8 +94,7 @@ def test_version(cli: Cli) -> None:
 
 
 def test_the_page_of_the_documentation_has_every_command_and_option() -> None:
-    """docs/reference/cli.md describes every option in the section of its command, or in one that this section refers
-    to."""
+    """docs/reference/cli.md describes every option in the section of its command, or in one that it refers to."""
     page = (Path(__file__).parents[1] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     sections = {part.partition("\n")[0]: part for part in re.split(r"(?m)^## ", page)}
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
