@@ -153,8 +153,8 @@ def verified_steps(schedule: ShardSends, topology: Topology) -> IntArray:
 
     Checked: the arrays fit together; every path follows links of the topology, passes only switches and no node twice;
     something happens in every step; a rank sends only chunks that it holds at the beginning of the step; in the end
-    every rank has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for it would reduce
-    it twice.
+    every rank has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for it
+    would reduce it twice.
     """
     _check_shapes(schedule, topology.num_ranks)
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, schedule.direction, topology, "schedule")
