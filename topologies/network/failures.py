@@ -50,7 +50,7 @@ class Failure:
 
     @classmethod
     def read(cls, topology: Topology, failures: str | Failure | Iterable[str | Failure]) -> Failure:
-        """Read a failure from its text, or join several; `TopologyError` for what the network does not have.
+        """Read a failure from its text, or join several; `TopologyError` for parts that the network lacks.
 
         A part is a node, ``A--B`` for the links between two nodes, or ``A--B x 1/2`` for half of their bandwidth; the
         last part of a node's name is enough where it is unique.  Parts are joined by ``+`` between spaces;

@@ -38,8 +38,8 @@ def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
     The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast and to aggregate; the
     InfiniBand fabric is not.
 
-    Parameters as for `dgx_a100`.  With `loopback`, NVLink SHARP also reads and writes the own part of the GPU in question
-    through the switch, as the hardware does; see `SwitchLimits`.
+    Parameters as for `dgx_a100`.  With `loopback`, NVLink SHARP also reads and writes the own part of the GPU in
+    question through the switch, as the hardware does; see `SwitchLimits`.
 
     Examples
     --------
