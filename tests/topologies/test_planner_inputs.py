@@ -437,9 +437,9 @@ def test_the_topology_inside_an_algorithm_is_read() -> None:
         (msccl_text(mesh(3), [[[7], [1], 1, "s"]]), "switches[0] is [[7], [1], 1, 's']; expected [senders, receivers"),
         (
             msccl_text(mesh(3), [[[0, 1], [1, 2], 1, "s"]]),
-            "switch 's' bounds what 2 nodes send to 2 together; expected",
+            "switch 's' bounds the total from 2 nodes to 2; expected",
         ),
-        (msccl_text(mesh(3), [[[0], [1], 1, "s"]]), "switch 's' bounds what 1 nodes send to 1 together; expected one"),
+        (msccl_text(mesh(3), [[[0], [1], 1, "s"]]), "switch 's' bounds the total from 1 nodes to 1; expected one"),
         (msccl_text(mesh(3), hub(3)[1:]), "links[1][0] is 1, but other pairs are bounded by switches; expected a hub"),
         (msccl_text(mesh(3), hub(3, 2)), "links[0][1] is 1, but other pairs are bounded by switches; expected a hub"),
     ],

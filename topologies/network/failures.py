@@ -18,7 +18,7 @@ from .topology import Topology, as_topology
 
 JOINT = " + "  # between the parts of a failure
 INTACT = "intact"  # where nothing has failed
-TIMES = " x "  # between a link and what is left of it
+TIMES = " x "  # between a link and its remaining share
 
 
 class Fault(NamedTuple):
@@ -126,9 +126,9 @@ def _checked_fault(topology: Topology, nodes: tuple[str, ...], factor: Fraction 
 
 def as_left(value: Exact) -> Fraction:
     """Read the remaining share of the bandwidth of a link: a number between 0 and 1."""
-    factor = as_factor(value, "what is left of a link")
+    factor = as_factor(value, "the remaining share of a link")
     if factor >= 1:
-        raise TopologyError(f"what is left of a link is {shown(value)}; expected less than 1")
+        raise TopologyError(f"the remaining share of a link is {shown(value)}; expected less than 1")
     return factor
 
 
