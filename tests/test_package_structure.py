@@ -26,19 +26,9 @@ FOLDER_MODULES = 4, 20
 CELL_WORDS = 25
 
 # What is left of an older layout.  These figures only shrink; each change lowers those that it can.
-PRODUCT_LINES, PRODUCT_MODULES, PRODUCT_FOLDERS = 80_000, 455, 61
-FOLDERS_OF_ANOTHER_SIZE = 7
-REFUSED_NAMES_LEFT = {
-    "runtime": 600,
-    "planners": 540,
-    "solvers": 240,
-    "topologies": 2,
-    "cli": 90,
-    "schedules": 180,
-    "report": 28,
-    "support": 45,
-    "formulations": 36,
-}
+PRODUCT_LINES, PRODUCT_MODULES, PRODUCT_FOLDERS = 80_000, 446, 57
+FOLDERS_OF_ANOTHER_SIZE = 3
+REFUSED_NAMES_LEFT = {"planners": 292, "solvers": 239, "support": 37, "formulations": 36, "topologies": 2}
 WIDE_CELLS_LEFT = {"cli/terminal/options.toml": 1}
 WITH_EXAMPLES = 0.5
 """Share of the exported functions whose docstring has a doctest."""
@@ -227,8 +217,7 @@ def test_no_layer_imports_from_a_layer_above_it(tmp_path: Path) -> None:
 SPELLING = {
     "schedules.collective": 10,  # the collectives themselves
     "schedules.schedule": 4,  # kinds of schedules in plan files
-    "schedules.steps.allreduce": 1,  # texts about halves of an allreduce, and of flows
-    "schedules.steps.flow": 2,
+    "schedules.steps.flow": 2,  # texts about flows and steps
     "schedules.steps.step_schedule": 2,
     "planners.direct_connect.candidate": 2,
     "planners.direct_connect.find": 2,  # the name of a flag, and of a stage

@@ -99,6 +99,8 @@ class Log:
 
     def leave_out(self, candidate: Candidate, reason: str) -> None:
         """Note a candidate without a plan."""
+        if candidate.name in self._planned:
+            return  # among the plans for a size
         self._left_out.setdefault(reason, []).append(candidate.name)
 
     def notes(self) -> dict[str, str]:
@@ -177,7 +179,7 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
         elif plan := _planned(candidate, case, log, refusals):
             plans.append(plan)
             spent += candidate.work
-    for candidate in postponed:
+    for candidate in sorted(postponed, key=lambda candidate: candidate.cost):
         if any(plan.gap <= PROFILES[plan.planner].enough for plan in plans):
             log.leave_out(candidate, BEYOND_EFFORT)
         elif plan := _planned(candidate, case, log, refusals):

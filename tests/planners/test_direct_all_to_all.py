@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from collopt.errors import BoundError, NoAnswerError, UnsupportedError
 from collopt.planners import all_to_all_rate_bounds
-from collopt.planners.pairs import direct_connect_rate
+from collopt.planners.all_to_all import direct_connect_rate
 from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
 from collopt.topologies import (
     DirectGraph,

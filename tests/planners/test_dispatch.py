@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import DispatchBound, DispatchCounts, DispatchPlan, count_dispatch, schedule_dispatch
-from collopt.planners.pairs.dispatch import TOKEN_BYTES
+from collopt.planners.all_to_all.dispatch import TOKEN_BYTES
 from collopt.schedules.stages.two_tier_cost import H200
 from sample_sizes import examples
 

@@ -9,8 +9,8 @@ import pytest
 
 from collopt import bound
 from collopt.errors import UnsupportedError
-from collopt.planners.sizes.digits import Digits, Level, with_radix
-from collopt.planners.sizes.families import families
+from collopt.planners.by_size.digits import Digits, Level, with_radix
+from collopt.planners.by_size.families import families
 from collopt.schedules import Forest, StepAllreduce, StepExchange, StepSchedule, schedule_time, verified_loads
 from collopt.topologies import (
     RuntimeCosts,

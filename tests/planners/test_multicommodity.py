@@ -23,8 +23,8 @@ from collopt.errors import (
 )
 from collopt.formulations import all_to_all
 from collopt.planners import plan_of_schedule
-from collopt.planners.pairs import flows as pair_flows_module
-from collopt.planners.pairs.multicommodity import bound_pairs, lengths_bound, plan_pairs
+from collopt.planners.all_to_all import flows as pair_flows_module
+from collopt.planners.all_to_all.multicommodity import bound_pairs, lengths_bound, plan_pairs
 from collopt.schedules import ALL_TO_ALL, Cut, FlowSchedule, LengthDual
 from collopt.solvers.highs.solution import Solution
 from collopt.solvers.lp.exact_optimum import ExactAnswer

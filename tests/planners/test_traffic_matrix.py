@@ -9,7 +9,7 @@ import pytest
 from all_to_allv_baselines import BASELINES
 
 from collopt.errors import UnsupportedError
-from collopt.planners.pairs.fast import schedule_all_to_allv
+from collopt.planners.all_to_all.fast import schedule_all_to_allv
 from collopt.schedules.stages.segments import ARRAYS
 
 PLANS = (schedule_all_to_allv, *BASELINES.values())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners.pairs.fast import MAX_RANKS, schedule_all_to_allv
+from collopt.planners.all_to_all.fast import MAX_RANKS, schedule_all_to_allv
 from collopt.schedules.stages.schedule import AllToAllvSchedule
 from collopt.schedules.stages.two_tier_cost import H200, PIPELINES, TwoTierModel
 from sample_sizes import examples

@@ -14,12 +14,12 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
+from ...solvers.flow.bottleneck import Bottleneck
 from ...solvers.flow.max_flow import check_capacities, max_flow
-from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray
 from ...topologies.symmetry.refinement import ColoredNetwork, hops_from
-from ..trees.problem import TreeProblem
-from .parts import MAX_ROUTES, Symmetry
+from .problem import TreeProblem
+from .symmetric_parts import MAX_ROUTES, Symmetry
 
 SEEDS = 4  # loose orders that are tried
 
@@ -146,7 +146,7 @@ def _chosen_links(sites: _Sites, links: IntArray, count: int) -> IntArray | None
 
 
 def _flow(sites: _Sites, orbit_sets: IntArray, demands: IntArray) -> IntArray | None:
-    """Units that each kind of site takes from each of its orbits, `orbit_sets` (kinds, places); None if they are few."""
+    """Units that each kind of site takes from each of its orbits, (kinds, places); None if they are too few."""
     kinds, places = np.nonzero(orbit_sets >= 0)
     if (sites.room < 0).any():
         return None
