@@ -120,7 +120,7 @@ class Race:
 
     def _rate_of_trees(self, count: int) -> Fraction:
         """Largest rate of so many trees per root in GB/s; of trees that branch at switches no more is known."""
-        from ...solvers.trees.bottleneck import fixed_count_scale
+        from ...solvers.flow.bottleneck import fixed_count_scale
 
         if self._case.branches:
             return self._limit

@@ -128,9 +128,9 @@ class Candidate(Viewed):
 
     def changed(self, **changes: Any) -> Candidate:
         """Return a copy with other attributes, which does not build the graph again."""
-        made = replace(self, **changes)
-        made.__dict__.update({name: graph for name, graph in self.__dict__.items() if name == "_graph"})
-        return made
+        copy = replace(self, **changes)
+        copy.__dict__.update({name: graph for name, graph in self.__dict__.items() if name == "_graph"})
+        return copy
 
     def graph(self) -> DirectGraph:
         """Build the graph."""
@@ -172,12 +172,12 @@ class Candidate(Viewed):
         topology = self.topology(bandwidth=bandwidth, latency=latency)
         if collective.in_pairs:
             return plan_pairs(topology, collective)
-        made: AnyStepSchedule
+        schedule: AnyStepSchedule
         if collective.has_two_phases:
-            made = self.allreduce_schedule()
+            schedule = self.allreduce_schedule()
         else:
-            made = self.reduce_scatter_schedule() if collective.reduces else self.schedule()
-        return plan_of_schedule(topology, collective, made, planner="finder", options={"construction": self.name})
+            schedule = self.reduce_scatter_schedule() if collective.reduces else self.schedule()
+        return plan_of_schedule(topology, collective, schedule, planner="finder", options={"construction": self.name})
 
     def bounded(self, gap: Exact = Fraction(1, 100)) -> Candidate:
         """Return a copy whose bounds in `all_to_all` differ by at most `gap`, relative to the larger one."""
@@ -192,15 +192,15 @@ class Candidate(Viewed):
         from .bfb import bfb_schedule
 
         graph = self.graph()
-        made = bfb_schedule(graph, direction=direction) if breadth_first else self.construction.schedule(direction)
-        verified_loads(made, Topology.from_graph(graph))
-        if (reached := step_cost(graph, made)) != cost:
+        schedule = bfb_schedule(graph, direction=direction) if breadth_first else self.construction.schedule(direction)
+        verified_loads(schedule, Topology.from_graph(graph))
+        if (reached := step_cost(graph, schedule)) != cost:
             what = "allgather" if direction == "broadcast" else "reduce-scatter"
             raise CertificateError(
                 f"the {what} of {self.name} takes {reached.steps} steps and {reached.bandwidth_factor} M/B; "
                 f"expected {cost.steps} and {cost.bandwidth_factor}"
             )
-        return made
+        return schedule
 
     def runtime(
         self,
