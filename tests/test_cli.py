@@ -17,7 +17,7 @@ import pytest
 import typer
 
 import collopt
-from cli_calls import call, netfile, process, refusal
+from cli_calls import Cli, process, refusal
 from collopt.cli import main
 from collopt.cli.app import app
 from collopt.cli.terminal.output import emit, note
@@ -61,35 +61,35 @@ STREAMS = slow_where(
 """What is printed, and whether Python keeps it for a while."""
 
 
-def test_alone_it_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_alone_it_shows_its_help(cli: Cli) -> None:
     """As with `--help` and `-h`."""
-    answer = call(capsys)
+    answer = cli()
     assert (answer.status, answer.err) == (0, "")
     for command in COMMANDS:
         assert command in answer.out
-    assert call(capsys, "--help") == call(capsys, "-h") == answer
+    assert cli("--help") == cli("-h") == answer
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_and_json(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_every_command_has_help_and_json(cli: Cli, command: str) -> None:
     """Status 0, on standard output."""
-    answer = call(capsys, command, "-h")
+    answer = cli(command, "-h")
     assert (answer.status, answer.err) == (0, "")
     assert ("--json" in answer.out) == (command not in WITHOUT_JSON)
     assert "--verbose" in answer.out
 
 
-def test_help_names_what_there_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_names_what_there_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planners and runtimes are spelled out in the help, which must not import them."""
     monkeypatch.setenv("COLUMNS", "400")
-    text = call(capsys, "plan", "--help").out
+    text = cli("plan", "--help").out
     for name in (*PLANNERS, *RUNTIMES):
         assert name in text
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(cli: Cli) -> None:
     """One line."""
-    answer = call(capsys, "--version")
+    answer = cli("--version")
     assert (answer.status, answer.out, answer.err) == (0, f"collopt {collopt.__version__}\n", "")
 
 
@@ -175,15 +175,6 @@ def test_closed_standard_error_is_none(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.slow
-def test_output_in_ascii_is_possible(tmp_path: Path) -> None:
-    """Names of nodes come escaped where the terminal cannot show them."""
-    pair = collopt.Topology.from_links([("α", "β", 1), ("β", "α", 1)], compute=["α", "β"], name="π")
-    answer = process("bound", netfile(tmp_path, pair), "allgather", PYTHONIOENCODING="ascii")
-    assert answer.status == 0
-    assert answer.out.startswith("allgather on \\u03c0, 2 ranks\n")
-
-
 def on_terminal(*words: str, **environment: str) -> str:
     """What a terminal gets to see of a call."""
     ours, theirs = os.openpty()
@@ -220,29 +211,25 @@ def test_color_and_progress_are_for_terminals() -> None:
     assert (ESCAPE in answer.out, answer.err) == (False, "")
 
 
-def test_interrupts_end_in_their_own_status(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupts_end_in_their_own_status(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """130, as shells have it, without a stack trace."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("collopt.planners.load_plan", interrupted)
-    answer = call(capsys, "verify", "plan.json")
+    answer = cli("verify", "plan.json")
     assert (answer.status, answer.out, answer.err) == (130, "", "")
 
 
-def test_a_defect_of_our_own_is_told_in_one_line_too(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_of_our_own_is_told_in_one_line_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every error that collopt raises on purpose."""
 
     def broken(*_: object) -> None:
         raise SolverError("a theorem\n  failed")
 
     monkeypatch.setattr("collopt.planners.bound", broken)
-    assert refusal(call(capsys, "bound", "mi250", "allgather")) == "a theorem failed"
+    assert refusal(cli("bound", "mi250", "allgather")) == "a theorem failed"
 
 
 def test_other_defects_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

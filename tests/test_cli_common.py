@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, process, refusal
+from cli_calls import Cli, process, refusal
 from collopt.cli.app import COMMANDS, GROUPS
 from collopt.cli.terminal import parameters
 from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
@@ -27,9 +27,9 @@ from slow_cases import slow_where
 RING = ("ring", "--nodes", "4", "allgather")
 
 
-def test_verbose_tells_stages_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_tells_stages_on_standard_error(cli: Cli) -> None:
     """Standard output stays as it is, and without the option there is nothing."""
-    quiet, told = call(capsys, "plan", *RING), call(capsys, "plan", *RING, "-v")
+    quiet, told = cli("plan", *RING), cli("plan", *RING, "-v")
     assert (quiet.err, told.out) == ("", quiet.out)
     lines = told.err.splitlines()
     assert all(line.startswith("collopt: info: ") and line.endswith(" s") for line in lines)
@@ -40,42 +40,40 @@ def test_verbose_tells_stages_on_standard_error(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     "words", [("plan", *RING, "-vv"), ("plan", "-v", *RING, "-v"), ("-v", "plan", *RING, "--verbose")]
 )
-def test_twice_verbose_tells_more(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+def test_twice_verbose_tells_more(cli: Cli, words: tuple[str, ...]) -> None:
     """Also when stages start; before or after the command's name."""
-    assert "collopt: debug: tree packing ...\n" in call(capsys, *words).err
+    assert "collopt: debug: tree packing ...\n" in cli(*words).err
 
 
-def test_the_log_is_left_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_is_left_as_it_was(cli: Cli) -> None:
     """Also by a command that fails."""
     logger = logging.getLogger("collopt")
     before = (logger.level, list(logger.handlers))
-    refusal(call(capsys, "plan", "ring", "--nodes", "4", "dance", "-v"))
+    refusal(cli("plan", "ring", "--nodes", "4", "dance", "-v"))
     assert (logger.level, list(logger.handlers)) == before
 
 
-def test_threads_reach_the_solver(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_reach_the_solver(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the time of the command."""
     from collopt.solvers import HighsOptions
 
     seen = []
     monkeypatch.setattr("collopt.planners.bound", lambda *_, **__: seen.append(HighsOptions().settings()["threads"]))
     with pytest.raises(AttributeError):
-        call(capsys, "bound", *RING, "--threads", 3)
+        cli("bound", *RING, "--threads", 3)
     assert seen == [3]
     assert "threads" not in HighsOptions().settings()
-    assert (
-        call(capsys, "plan", "ring", "--nodes", 3, "allreduce", "--planner", "allreduce-lp", "--threads", 2).status == 0
-    )
+    assert cli("plan", "ring", "--nodes", 3, "allreduce", "--planner", "allreduce-lp", "--threads", 2).status == 0
 
 
-def test_the_seed_reaches_the_heuristics(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_seed_reaches_the_heuristics(cli: Cli, tmp_path: Path) -> None:
     """The same one makes the same file; one that is given at all changes no proof."""
     files = []
     for number, seed in enumerate(([], ["--seed", 0], ["--seed", 1], ["--seed", 1])):
         files.append(tmp_path / f"{number}.json")
         words = ("hypercube", "--set", "dimension=3", "all_to_all", "--planner", "shortest-paths", "-o", files[-1])
-        assert call(capsys, "plan", *words, *seed).status == 0
-        assert call(capsys, "verify", files[-1]).status == 0
+        assert cli("plan", *words, *seed).status == 0
+        assert cli("verify", files[-1]).status == 0
     contents = [file.read_bytes() for file in files]
     assert contents[0] == contents[1] != contents[2] == contents[3]
 
@@ -90,21 +88,21 @@ def test_the_seed_reaches_the_heuristics(capsys: pytest.CaptureFixture[str], tmp
         ("topologies", "ring"),
     ],
 )
-def test_tables_come_as_csv_too(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+def test_tables_come_as_csv_too(cli: Cli, words: tuple[str, ...]) -> None:
     """With a header, as many entries in each row, and nothing else."""
-    answer = call(capsys, *words, "--csv")
+    answer = cli(*words, "--csv")
     assert (answer.status, answer.err) == (0, "")
     header, *rows = csv.reader(io.StringIO(answer.out))
     assert rows
     assert {len(row) for row in rows} == {len(header)}
     assert len(set(header)) == len(header)
-    assert refusal(call(capsys, *words, "--csv", "--json")).startswith("--json and --csv are mutually exclusive")
+    assert refusal(cli(*words, "--csv", "--json")).startswith("--json and --csv are mutually exclusive")
 
 
-def test_csv_has_the_figures_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_the_figures_of_json(cli: Cli) -> None:
     """Nested names are joined."""
-    (row,) = csv.DictReader(io.StringIO(call(capsys, "plan", *RING, "--csv").out))
-    data = call(capsys, "plan", *RING, "--json").data
+    (row,) = csv.DictReader(io.StringIO(cli("plan", *RING, "--csv").out))
+    data = cli("plan", *RING, "--json").data
     assert (row["algbw_exact"], row["bound_algbw_exact"]) == (data["algbw_exact"], data["bound"]["algbw_exact"])
     assert (row["optimal"], row["root_weights"]) == ("true", str(data["root_weights"]))
 
@@ -183,11 +181,9 @@ def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
         ("powershell", "Register-ArgumentCompleter"),
     ],
 )
-def test_completion_is_shown_for_the_shell_that_is_named(
-    capsys: pytest.CaptureFixture[str], shell: str, sign: str
-) -> None:
+def test_completion_is_shown_for_the_shell_that_is_named(cli: Cli, shell: str, sign: str) -> None:
     """Whichever shell runs."""
-    answer = call(capsys, "--show-completion", shell)
+    answer = cli("--show-completion", shell)
     assert (answer.status, answer.err) == (0, "")
     assert sign in answer.out
 

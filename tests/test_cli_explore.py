@@ -14,15 +14,13 @@ import pytest
 
 pytest.importorskip("tornado", reason="the explorer needs tornado")
 
-from cli_calls import call, refusal
+from cli_calls import Cli, refusal
 
 
-def test_without_its_package_it_says_what_to_install(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_its_package_it_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """By one pip command."""
     monkeypatch.setitem(sys.modules, "tornado", None)
-    assert "pip install 'collopt[explore]'" in refusal(call(capsys, "explore"))
+    assert "pip install 'collopt[explore]'" in refusal(cli("explore"))
 
 
 @pytest.mark.slow
