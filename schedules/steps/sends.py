@@ -1,4 +1,4 @@
-"""`StepSends`: what schedules in steps have in common: their sends, loads on links and times."""
+"""`StepSends`, the base of schedules in steps: their sends, loads on links and times."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class InSteps(Schedule):
         return {"steps": text, **busiest}
 
     def checks(self) -> dict[str, str]:
-        """Describe what was checked of routes and sends."""
+        """Describe the checks of routes and sends."""
         holds: dict[tuple[str, ...], str] = {
             ("broadcast",): "have every shard",
             ("reduce",): "have their reduced shard",
@@ -71,7 +71,7 @@ class InSteps(Schedule):
 
     @property
     def sums_text(self) -> str:
-        """Describe what was checked of sums, where they are not those of shards."""
+        """Describe the checks of sums that are not those of shards."""
         return ""
 
     def check_fit(self, network: Topology | DirectGraph) -> None:
@@ -171,7 +171,7 @@ class StepSends(RoutedSchedule, InSteps):
         kinds, group = np.unique(groups, return_inverse=True)
         largest = np.zeros(len(kinds), dtype=np.int64)
         np.maximum.at(largest, group, loads[steps, links[hops]])
-        # What one chunk takes at one unit of bandwidth, in µs.
+        # Time of one chunk at one unit of bandwidth, in µs.
         chunk = Fraction(total_bytes, self.whole_chunks * NS_PER_US) / topology.arrays.unit
         slowest = [Fraction(0)] * self.num_steps
         for kind, load in zip(kinds.tolist(), largest.tolist(), strict=True):

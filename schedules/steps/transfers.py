@@ -85,7 +85,7 @@ def _step_part(schedule: ShardSends, topology: Topology, shard: int, done: int) 
 
 
 def _step_dependencies(schedule: ShardSends) -> IntArray:
-    """Pairs of sends (before, after), of which the second waits for the first, shape (2, waits)."""
+    """Pairs of sends (before, after), the second of which waits for the first, shape (2, waits)."""
     pairs = _arrivals_before(schedule, schedule.sources)
     return pairs[::-1] if schedule.direction == "reduce" else pairs
 

@@ -16,7 +16,7 @@ from .transfers import tree_transfers
 from .tree_schedule import TreeSequence, chunk_columns
 from .verify import verified_forest, verified_halves
 
-LOAD_LIMIT = 2**62  # what `collopt.schedules.trees.verify` adds up to
+LOAD_LIMIT = 2**62  # as in `collopt.schedules.trees.verify`
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class Allreduce(TreeSequence, AllreduceSchedule, of="forest"):
         return transfers.levels + np.where(transfers.adds, 0, later[ranges])
 
     def link_loads(self, topology: Topology) -> IntArray:
-        """Add up what both put on each link, in multiples of ``1 / trees_per_root`` units of data.
+        """Add up the loads of both on each link, in multiples of ``1 / trees_per_root`` units of data.
 
         Raises `CapacityOverflowError` if the unit that suits both forests is so small that loads could leave int64.
         """
