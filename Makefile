@@ -22,14 +22,19 @@ help: ## list the targets
 
 env: $(VENV)/.ready ## make the virtual environment .venv with everything that the other targets need
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.demo: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make env PYTHON=/path/to/python" >&2; exit 1; }
-	@echo "installing into $(VENV), which takes a minute or two"
+	@echo "installing into $(VENV), which takes about a minute"
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[torch,jax,plot,report,explore,dev]'
+	$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[torch]'
 	@touch $@
 
-demo: env ## plan, prove and run an allgather; leaves its files in out/demo
+$(VENV)/.ready: $(VENV)/.demo
+	@echo "installing what tests and checks need, too, which takes a minute or two"
+	$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[torch,jax,plot,report,explore,dev]'
+	@touch $@
+
+demo: $(VENV)/.demo ## plan, prove and run an allgather; leaves its files in out/demo
 	$(BIN)/python examples/demo.py --output out/demo
 
 test: env ## run the tests, doctests and documentation; TESTFLAGS= includes the slow ones and draws all examples

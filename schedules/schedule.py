@@ -264,12 +264,11 @@ class RoutedSchedule(Schedule):
         """Node numbers along every path."""
         return [list(self.path(number)) for number in range(len(self.path_starts) - 1)]
 
-    def _freeze(self, names: Sequence[str], what: str) -> None:
-        """Check that fields are arrays, and make them read-only."""
-        for name in names:
-            if not isinstance(array := getattr(self, name), np.ndarray):
-                raise UnsupportedError(f"the {what}'s {name} is {shown(array)}; expected a numpy array of integers")
-            object.__setattr__(self, name, read_only(array))
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        for field in fields(cast("Any", self)):
+            if isinstance(array := getattr(self, field.name), np.ndarray):
+                object.__setattr__(self, field.name, read_only(array))
 
 
 class AllreduceSchedule(Schedule):

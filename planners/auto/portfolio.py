@@ -177,7 +177,7 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
         elif plan := _planned(candidate, case, log, refusals):
             plans.append(plan)
             spent += candidate.work
-    for candidate in postponed:
+    for candidate in sorted(postponed, key=lambda candidate: candidate.cost):
         if any(plan.gap <= PROFILES[plan.planner].enough for plan in plans):
             log.leave_out(candidate, BEYOND_EFFORT)
         elif plan := _planned(candidate, case, log, refusals):

@@ -123,6 +123,6 @@ def _check_connected(graph: DirectGraph) -> None:
     ahead, back = (distances_from(0, graph.num_nodes, *ends) for ends in ((tails, heads), (heads, tails)))
     if (disconnected := (ahead < 0) | (back < 0)).any():
         raise BoundError(
-            f"node 0 of {graph.name} cannot reach node {int(disconnected.argmax())}, or cannot be reached from it; add arcs "
-            "until every node reaches every other"
+            f"node 0 of {graph.name} cannot reach node {int(disconnected.argmax())}, or cannot be reached from it; "
+            "add arcs until every node reaches every other"
         )

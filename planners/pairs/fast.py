@@ -162,9 +162,9 @@ def _check_scratch(schedule: AllToAllvSchedule, limit: int, unit: int) -> None:
         longest, smallest = limit // AREAS, int(schedule.lane_counts.max()) * unit
         other_way = f", or max_stage_bytes of at most {longest}" if longest >= smallest else ""
         raise UnsupportedError(
-            f"the exchange needs {scratch} bytes of scratch on rank {schedule.scratch_bytes.argmax()}, with stages of up to "
-            f"{schedule.stage_bytes[-1] * smallest} bytes, and max_scratch_bytes is {limit}; expected at least {scratch}"
-            f"{other_way}"
+            f"the exchange needs {scratch} bytes of scratch on rank {schedule.scratch_bytes.argmax()}, with stages of "
+            f"up to {schedule.stage_bytes[-1] * smallest} bytes, and max_scratch_bytes is {limit}; expected at least "
+            f"{scratch}{other_way}"
         )
 
 

@@ -146,7 +146,7 @@ def _chosen_links(sites: _Sites, links: IntArray, count: int) -> IntArray | None
 
 
 def _flow(sites: _Sites, orbit_sets: IntArray, demands: IntArray) -> IntArray | None:
-    """Units that each kind of site takes from each of its orbits, `orbit_sets` (kinds, places); None if they are few."""
+    """Units that each kind of site takes from each of its orbits, (kinds, places); None if they are too few."""
     kinds, places = np.nonzero(orbit_sets >= 0)
     if (sites.room < 0).any():
         return None

@@ -11,12 +11,20 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NoReturn
 
-from ...errors import UnsupportedError
+from ...errors import FileFormatError, UnsupportedError
 from ...schedules import ALL_TO_ALL, REDUCE_SCATTER
 from ..interpreter.findings import Severity
 from . import executor
 from .execution_plan import CHANNEL_TYPES, ChannelType, ExecutionPlan, Gpu, Operation, Place, SwitchGroup, flat
-from .operations import PlanError
+
+
+class PlanError(FileFormatError):
+    """A plan that the loader of MSCCL++ takes or not, and what becomes of it."""
+
+    def __init__(self, message: str, severity: Severity) -> None:
+        super().__init__(message)
+        self.severity = severity
+
 
 Fail = Callable[[str], NoReturn]
 

@@ -12,11 +12,11 @@ from ...support.seed import current_seed
 from ...support.validation import shown
 from ..interpreter.findings import Finding, LintReport, Window
 from . import executor
+from .check import PlanError
 from .execution_plan import ExecutionPlan
 from .interpret import run_execution_plan
 from .loader import decoded, load
 from .lower import DEFAULT_THREAD_BLOCKS
-from .operations import PlanError
 from .reader import MAX_BYTES_OF_FILE, parse_document
 
 RUNTIME = "mscclpp"

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ...errors import FileFormatError, UnsupportedError
 from ...support.validation import shown
 from . import executor
-from .operations import FIELDS, OTHER_OPERATIONS
+from .reader import FIELDS, OTHER_OPERATIONS
 
 ADDED_OPERATIONS = {"recpkt": "0.9.0", "recspkt": "0.9.0", "gstore": "0.10.0", "gstorepkt": "0.10.0"}
 """First version that has an operation (lines 25 to 85); all others are in 0.8.0."""

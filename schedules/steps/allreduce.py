@@ -8,44 +8,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...errors import FileFormatError, UnsupportedError
 from ...support.arrays import BoolArray, IntArray
 from ...support.formatting import count_text
-from ...support.validation import as_kind, shown
+from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from ..collective import Direction
 from ..fields import as_count, schedule_fields
 from ..schedule import AllreduceSchedule
 from ..transfers import Transfers
-from .sends import VectorSends, as_columns, read_sends, step_checks
+from .sends import InSteps, VectorSends, as_columns, read_sends
 from .step_schedule import StepSchedule
 from .transfers import exchange_transfers, step_transfers
 from .verify import check_halves, verified_exchange, verified_steps
 
 
 @dataclass(frozen=True, eq=False)
-class StepAllreduce(AllreduceSchedule, of="steps"):
+class StepAllreduce(InSteps, AllreduceSchedule, of="steps"):
     """A reduce-scatter in steps, `reduce`, and after its last step an allgather, `broadcast`.
 
-    Anything but a `StepSchedule` raises `UnsupportedError`; whether the two belong together is for
-    `collopt.schedules.verified_loads` to say.
+    Whether the two belong together is for `collopt.schedules.verified_loads` to say.
     """
-
-    parts: ClassVar[str] = StepSchedule.parts
-    subject: ClassVar[str] = StepSchedule.subject
-    load_text: ClassVar[str] = StepSchedule.load_text
-    pipelined: ClassVar[bool] = False
 
     reduce: StepSchedule
     broadcast: StepSchedule
-
-    def __post_init__(self) -> None:
-        for name in ("reduce", "broadcast"):
-            as_kind(getattr(self, name), StepSchedule, f"the {name} of the allreduce")
 
     @property
     def schedules(self) -> tuple[StepSchedule, ...]:
@@ -61,11 +51,6 @@ class StepAllreduce(AllreduceSchedule, of="steps"):
     def num_steps(self) -> int:
         """Number of steps of both."""
         return self.reduce.num_steps + self.broadcast.num_steps
-
-    @property
-    def num_sends(self) -> int:
-        """Number of sends of both."""
-        return self.reduce.num_sends + self.broadcast.num_sends
 
     @property
     def size_text(self) -> str:
@@ -90,20 +75,6 @@ class StepAllreduce(AllreduceSchedule, of="steps"):
     def transfers(self, topology: Topology) -> Transfers:
         """List the sends of the reduce-scatter, then those of the allgather."""
         return step_transfers(self.schedules, topology)
-
-    @property
-    def num_hops(self) -> int:
-        """One for each send."""
-        return self.num_sends
-
-    def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
-        """Count steps, those of both parts, chunks and sends."""
-        parts = f"{self.reduce.num_steps} reduce-scatter, {self.broadcast.num_steps} allgather"
-        return {"steps": f"{self.size_text}, {count_text(self.num_sends, 'send')} ({parts})", **busiest}
-
-    def checks(self) -> dict[str, str]:
-        """Describe what was checked of routes and sends."""
-        return step_checks(self, sum(len(part.path_starts) - 1 for part in self.schedules))
 
     def figures(self, topology: Topology) -> dict[str, Any]:  # noqa: ARG002
         """Numbers of steps, chunks of both parts, and sends."""
@@ -188,18 +159,13 @@ class StepExchange(VectorSends, kind="exchange"):
     path_starts: IntArray
     path_nodes: IntArray
 
-    def __post_init__(self) -> None:
-        for name in COUNTS:
-            object.__setattr__(self, name, as_count(getattr(self, name), name))
-        self._freeze((*COLUMNS, "path_starts", "path_nodes"), "schedule")
-
     @classmethod
     def from_sends(
         cls, num_ranks: int, chunks: int, sends: Iterable[tuple[int, bool, int, int, tuple[int, ...]]]
     ) -> StepExchange:
         """Build a schedule, not verified, from ``(step, adds, lower, upper, path)``, in any order."""
         steps, adds, *arrays = as_columns(sends, "adds")
-        return cls(num_ranks, chunks, steps, adds != 0, *arrays)
+        return cls(as_count(num_ranks, "num_ranks"), as_count(chunks, "chunks"), steps, adds != 0, *arrays)
 
     @property
     def phases(self) -> tuple[Direction, ...]:
@@ -235,6 +201,11 @@ class StepExchange(VectorSends, kind="exchange"):
     def verified_loads(self, topology: Topology) -> IntArray:
         """Verify the sends; see `verified_exchange`."""
         return verified_exchange(self, topology)
+
+    @property
+    def sums_text(self) -> str:
+        """Describe what was checked of sums."""
+        return "no vector is added twice; "
 
     def transfers(self, topology: Topology) -> Transfers:
         """List the sends as transfers."""

@@ -1,11 +1,9 @@
 """Cost of schedules in steps: T_L and T_B of the direct-connect paper, and the alpha-beta run time."""
 
 from fractions import Fraction
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from ...errors import UnsupportedError
 from ...support.quantities import Exact, as_bytes, as_factor, as_latency
-from ...support.validation import is_int, is_whole, shown
 from ...topologies import DirectGraph, Topology
 from ...topologies.network.direct_graph import as_direct_graph
 from .allreduce import AnyStepSchedule, check_fit
@@ -13,17 +11,11 @@ from .allreduce import AnyStepSchedule, check_fit
 NS_PER_US = 1000
 
 
-class _Figures(NamedTuple):
-    steps: int
-    bandwidth_factor: Fraction
-
-
-class StepCost(_Figures):
+class StepCost(NamedTuple):
     """T_L, `steps` in multiples of alpha, and T_B, `bandwidth_factor` in multiples of M/B, of a schedule on a topology.
 
     Direct-connect paper, section 3.2, with M bytes in all and a total bandwidth B of each node's d ports.  A tuple, so
-    that costs can be compared, sorted and taken apart.  What is no number of at least 0, or not exact, raises
-    `UnsupportedError`.
+    that costs can be compared, sorted and taken apart.
 
     Examples
     --------
@@ -33,17 +25,8 @@ class StepCost(_Figures):
     267.6
     """
 
-    __slots__ = ()
-
-    def __new__(cls, steps: int, bandwidth_factor: Fraction | int) -> Self:
-        """Check both, and make them Python's own numbers."""
-        if not is_whole(steps) or steps < 0:
-            raise UnsupportedError(f"the steps of the cost are {shown(steps)}; expected a whole number of at least 0")
-        if not (isinstance(bandwidth_factor, Fraction) or is_int(bandwidth_factor)) or bandwidth_factor.numerator < 0:
-            raise UnsupportedError(
-                f"the bandwidth factor of the cost is {shown(bandwidth_factor)}; expected a Fraction of at least 0"
-            )
-        return super().__new__(cls, int(steps), Fraction(bandwidth_factor))
+    steps: int
+    bandwidth_factor: Fraction
 
     def runtime(self, num_bytes: int | str, *, alpha: Exact, node_bandwidth: Exact) -> Fraction:
         """Time of the schedule by the alpha-beta model, in µs, for M bytes in all, such as ``"1M"``.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from ...errors import FileFormatError, UnsupportedError
-from ...support.arrays import IntArray, read_only
+from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
@@ -30,7 +30,6 @@ from .flow_verify import FlowArrays, verified_flow, verified_stages
 if TYPE_CHECKING:
     import pandas as pd
 
-ARRAYS = ("traffic", "weights", "path_starts", "path_nodes", "steps")
 FIELDS = ("kind", "chunks_per_unit", "traffic", "weights", "paths", "steps")
 MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
 
@@ -103,18 +102,6 @@ class FlowSchedule(FlowArrays, kind="flow"):
     path_nodes: IntArray
     steps: IntArray
 
-    def __post_init__(self) -> None:
-        for name in ("num_ranks", "chunks_per_unit"):
-            object.__setattr__(self, name, as_count(getattr(self, name), name))
-        for name in ARRAYS:
-            array, dimensions = getattr(self, name), 2 if name == "traffic" else 1
-            if type(array) is not np.ndarray or array.ndim != dimensions:
-                raise UnsupportedError(
-                    f"the schedule's {name} is {shown(array)}; expected a numpy array of integers with "
-                    f"{count_text(dimensions, 'dimension')}"
-                )
-            object.__setattr__(self, name, read_only(array))
-
     @classmethod
     def from_paths(
         cls, traffic: IntArray, chunks_per_unit: int, paths: Iterable[tuple[int, tuple[int, ...], tuple[int, ...]]]
@@ -147,7 +134,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
         except OverflowError:
             raise UnsupportedError(f"the paths {shown(rows)} hold a number beyond 64 bits; expected none") from None
         weights, nodes, hops = arrays
-        return cls(len(matrix), chunks_per_unit, matrix, weights, starts, nodes, hops)
+        return cls(len(matrix), as_count(chunks_per_unit, "chunks_per_unit"), matrix, weights, starts, nodes, hops)
 
     @property
     def load_units(self) -> tuple[int, ...]:
@@ -412,14 +399,6 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
     pipelined: ClassVar[bool] = False
 
     servers: IntArray
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if type(self.servers) is not np.ndarray or self.servers.ndim != 1:
-            raise UnsupportedError(
-                f"the schedule's servers is {shown(self.servers)}; expected a numpy array of a number for each rank"
-            )
-        object.__setattr__(self, "servers", read_only(self.servers))
 
     @classmethod
     def of(cls, flow: FlowSchedule, servers: IntArray) -> StagedFlow:

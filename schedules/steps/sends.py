@@ -1,9 +1,11 @@
 """`StepSends`: what schedules in steps have in common: their sends, loads on links and times."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,32 +23,74 @@ MAX_STEPS = 2**20
 MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
 
 
-class StepSends(RoutedSchedule):
-    """Sends of intervals of chunks in synchronous steps, in arrays as `StepSchedule` describes them."""
+class InSteps(Schedule):
+    """All schedules that consist of sends in synchronous steps."""
 
     parts: ClassVar[str] = "steps"
     subject: ClassVar[str] = "steps are"
     load_text: ClassVar[str] = "step {step} puts {load} chunks"
     pipelined: ClassVar[bool] = False
 
-    num_ranks: int
-    steps: IntArray
-    lower: IntArray
-    upper: IntArray
-    routes: IntArray
+    if TYPE_CHECKING:
 
-    def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
-        """Count steps, chunks and sends."""
-        return {"steps": f"{self.size_text}, {count_text(self.num_sends, 'send')}", **busiest}
+        @property
+        def schedules(self) -> tuple[StepSends, ...]:
+            """Parts, in execution order."""
 
-    def checks(self) -> dict[str, str]:
-        """Describe what was checked of routes and sends."""
-        return step_checks(self, len(self.path_starts) - 1)
+    @property
+    def num_sends(self) -> int:
+        """Number of sends; one that carries several chunks counts once."""
+        return sum(len(part.steps) for part in self.schedules)
 
     @property
     def num_hops(self) -> int:
         """One for each send, as if paths were single links."""
         return self.num_sends
+
+    def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Count steps, those of both parts if there are two, chunks and sends."""
+        text = f"{self.size_text}, {count_text(self.num_sends, 'send')}"
+        if len(self.schedules) > 1:
+            reduce, broadcast = self.schedules
+            text += f" ({reduce.num_steps} reduce-scatter, {broadcast.num_steps} allgather)"
+        return {"steps": text, **busiest}
+
+    def checks(self) -> dict[str, str]:
+        """Describe what was checked of routes and sends."""
+        holds: dict[tuple[str, ...], str] = {
+            ("broadcast",): "have every shard",
+            ("reduce",): "have their reduced shard",
+        }
+        paths = sum(len(part.path_starts) - 1 for part in self.schedules)
+        return {
+            "routes": f"{paths} paths follow existing links and pass through switches only",
+            "steps": f"all {self.num_ranks} ranks {holds.get(self.phases, 'have the reduced data')} after "
+            f"{count_text(self.num_steps, 'step')}; {self.sums_text}each of {count_text(self.num_sends, 'send')} "
+            "forwards only data that has arrived",
+        }
+
+    @property
+    def sums_text(self) -> str:
+        """Describe what was checked of sums, where they are not those of shards."""
+        return ""
+
+    def check_fit(self, network: Topology | DirectGraph) -> None:
+        """Raise `UnsupportedError` unless the network has as many ranks."""
+        ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks
+        if self.num_ranks != ranks:
+            raise UnsupportedError(
+                f"the schedule is for {self.num_ranks} ranks; expected one for the {ranks} of {network.name}"
+            )
+
+
+class StepSends(RoutedSchedule, InSteps):
+    """Sends of intervals of chunks in synchronous steps, in arrays as `StepSchedule` describes them."""
+
+    num_ranks: int
+    steps: IntArray
+    lower: IntArray
+    upper: IntArray
+    routes: IntArray
 
     @property
     def ends(self) -> tuple[IntArray, IntArray]:
@@ -68,11 +112,6 @@ class StepSends(RoutedSchedule):
     def num_steps(self) -> int:
         """Number of steps, the T_L of the direct-connect paper in multiples of alpha."""
         return int(self.steps.max()) + 1 if len(self.steps) else 0
-
-    @property
-    def num_sends(self) -> int:
-        """Number of sends; one that carries several chunks counts once."""
-        return len(self.steps)
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Chunks that cross each link in each step, int64 (steps, links), links in the order of ``topology.links``.
@@ -102,14 +141,6 @@ class StepSends(RoutedSchedule):
         routes = np.unique(self.steps * paths + self.routes) % paths
         ends = self.path_starts[:-1] if self.direction == "broadcast" else self.path_starts[1:] - 1
         return np.bincount(self.path_nodes[ends][routes], minlength=self.num_ranks)
-
-    def check_fit(self, network: Topology | DirectGraph) -> None:
-        """Raise `UnsupportedError` unless the network has as many ranks."""
-        ranks = network.num_nodes if isinstance(network, DirectGraph) else network.num_ranks
-        if self.num_ranks != ranks:
-            raise UnsupportedError(
-                f"the schedule is for {self.num_ranks} ranks; expected one for the {ranks} of {network.name}"
-            )
 
     def time(
         self,
@@ -176,18 +207,6 @@ class VectorSends(StepSends):
 
     chunks: int
     adds: BoolArray
-
-
-def step_checks(schedule: Schedule, paths: int) -> dict[str, str]:
-    """Describe what was checked of a schedule in steps; `schedule` has a number of sends."""
-    holds: dict[tuple[str, ...], str] = {("broadcast",): "have every shard", ("reduce",): "have their reduced shard"}
-    sends = count_text(schedule.num_sends, "send")  # type: ignore[attr-defined]
-    sums = "no vector is added twice; " if isinstance(schedule, VectorSends) else ""
-    return {
-        "routes": f"{paths} paths follow existing links and pass through switches only",
-        "steps": f"all {schedule.num_ranks} ranks {holds.get(schedule.phases, 'have the reduced data')} after "
-        f"{count_text(schedule.num_steps, 'step')}; {sums}each of {sends} forwards only data that has arrived",
-    }
 
 
 def as_columns(sends: Iterable[tuple[Any, ...]], second: str = "source") -> tuple[IntArray, ...]:

@@ -91,11 +91,6 @@ class StepSchedule(ShardSends, kind="steps"):
     path_nodes: IntArray
     direction: Direction = "broadcast"
 
-    def __post_init__(self) -> None:
-        for name in COUNTS:
-            object.__setattr__(self, name, as_count(getattr(self, name), name))
-        self._freeze(ARRAYS, "schedule")
-
     @classmethod
     def from_sends(
         cls,
@@ -109,7 +104,8 @@ class StepSchedule(ShardSends, kind="steps"):
         Numbers and the direction are as the attributes; paths are tuples of node numbers.
         """
         arrays = dict(zip(ARRAYS, as_columns(sends), strict=True))
-        return cls(num_ranks, chunks_per_shard, **arrays, direction=direction)
+        ranks, chunks = as_count(num_ranks, "num_ranks"), as_count(chunks_per_shard, "chunks_per_shard")
+        return cls(ranks, chunks, **arrays, direction=direction)
 
     @property
     def phases(self) -> tuple[Direction, ...]:

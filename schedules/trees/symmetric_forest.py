@@ -15,7 +15,6 @@ from ...errors import CertificateError, FileFormatError, UnsupportedError
 from ...support.array_text import decode_integers, encode_integers
 from ...support.arrays import IntArray, orbits, read_only
 from ...support.formatting import count_text
-from ...support.validation import as_kind, shown
 from ...topologies import Topology
 from ...topologies.network.links import as_root
 from ..collective import Direction
@@ -53,11 +52,6 @@ class SymmetricForest(Trees, kind="symmetric-forest"):
     generators: IntArray
 
     def __post_init__(self) -> None:
-        as_kind(self.base, Forest, "the base of the symmetric forest")
-        if not isinstance(self.generators, np.ndarray) or self.generators.ndim != 2:
-            raise UnsupportedError(
-                f"the generators are {shown(self.generators)}; expected an array of shape (generators, nodes)"
-            )
         object.__setattr__(self, "generators", read_only(self.generators))
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:

@@ -49,9 +49,6 @@ def _depths(parents: IntArray, roots: IntArray) -> IntArray:
     return depths
 
 
-ARRAYS = ("roots", "weights", "routes", "path_starts", "path_nodes", "root_weights", "switches")
-
-
 class TreeEdge(NamedTuple):
     """One hop of a tree: `tail` sends to `head`, ranks or switches where it branches, along `path` with both ends."""
 
@@ -77,7 +74,7 @@ class TreeArrays(RoutedSchedule):
 
     def __post_init__(self) -> None:
         """Set equal shards if no weights are given, and make the arrays read-only."""
-        self._freeze(ARRAYS, "forest")
+        super().__post_init__()
         if not len(self.root_weights):
             object.__setattr__(self, "root_weights", read_only(np.ones(self.num_ranks, dtype=np.int64)))
 

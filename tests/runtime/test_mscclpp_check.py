@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.mscclpp.check import check_execution_plan, same_memory
+from collopt.runtime.mscclpp.check import PlanError, check_execution_plan, same_memory
 from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, Gpu, Operation, Place, SwitchGroup
-from collopt.runtime.mscclpp.operations import PlanError
 
 Blocks = tuple[tuple[Operation, ...], ...]
 NOP = Operation("nop")

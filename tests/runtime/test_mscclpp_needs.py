@@ -7,7 +7,7 @@ from mscclpp_plans import TWO_BOXES, to_execution_plan
 from runtime_forests import random_schedule
 
 from collopt.runtime.lowering.lower import lower
-from collopt.runtime.mscclpp.needs import (
+from collopt.runtime.mscclpp.export import (
     _length,
     _min_operations,
     _semaphore_operations,

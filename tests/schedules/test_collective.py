@@ -3,7 +3,6 @@
 import copy
 import pickle
 import re
-import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -47,37 +46,21 @@ TABLE = {
 
 def test_the_table_of_collectives() -> None:
     """Every property of every collective, by hand."""
+    names = (
+        "pattern phases input output in_pairs has_one_root is_sharded has_two_phases direction reduces takes_traffic"
+    )
     assert list(COLLECTIVES) == list(TABLE)
     for name, expected in TABLE.items():
-        each = COLLECTIVES[name]
-        found = (
-            each.pattern,
-            each.phases,
-            each.input,
-            each.output,
-            each.in_pairs,
-            each.has_one_root,
-            each.is_sharded,
-            each.has_two_phases,
-            each.direction,
-            each.reduces,
-            each.takes_traffic,
-        )
-        assert (each.name, str(each), f"{each}", repr(each)) == (name, name, name, f"<Collective {name}>")
-        assert found == expected, name
+        record = COLLECTIVES[name]
+        assert (record.name, str(record), repr(record)) == (name, name, f"<Collective {name}>")
+        assert tuple(getattr(record, field) for field in names.split()) == expected, name
 
 
 def test_names_of_other_libraries() -> None:
     """As in nccl-tests, NCCL's tuner plugin and MSCCL++."""
-    assert [each.nccl_name for each in COLLECTIVES.values()] == [
-        "allgather",
-        "reducescatter",
-        "allreduce",
-        "broadcast",
-        "reduce",
-        "alltoall",
-        "alltoallv",
-    ]
+    assert " ".join(collective.nccl_name for collective in COLLECTIVES.values()) == (
+        "allgather reducescatter allreduce broadcast reduce alltoall alltoallv"
+    )
 
 
 def test_collectives_by_kind() -> None:
@@ -93,15 +76,9 @@ def test_collectives_by_kind() -> None:
 def test_transposed_partners() -> None:
     """Reversing all transfers turns broadcasts into reductions; twice, it changes nothing."""
     partners = {str(each): str(each.transposed) for each in COLLECTIVES.values()}
-    assert partners == {
-        "allgather": "reduce_scatter",
-        "reduce_scatter": "allgather",
-        "allreduce": "allreduce",
-        "broadcast": "reduce",
-        "reduce": "broadcast",
-        "all_to_all": "all_to_all",
-        "all_to_allv": "all_to_allv",
-    }
+    pairs = {"allgather": "reduce_scatter", "broadcast": "reduce"}
+    same = {name: name for name in ("allreduce", "all_to_all", "all_to_allv")}
+    assert partners == pairs | {back: name for name, back in pairs.items()} | same
     assert all(each.transposed.transposed is each for each in COLLECTIVES.values())
     gather = Collective("gather", "one root", (), "shard", "all")
     with pytest.raises(UnsupportedError, match="gather reversed is no collective that collopt knows"):
@@ -111,15 +88,9 @@ def test_transposed_partners() -> None:
 def test_bus_factors_of_nccl_tests() -> None:
     """As its PERFORMANCE.md has them for 4 ranks; of 1 rank, only rooted ones move data."""
     four = {name: each.bus_factor(4) for name, each in COLLECTIVES.items()}
-    assert four == {
-        "allgather": Fraction(3, 4),
-        "reduce_scatter": Fraction(3, 4),
-        "allreduce": Fraction(3, 2),
-        "broadcast": 1,
-        "reduce": 1,
-        "all_to_all": Fraction(3, 4),
-        "all_to_allv": Fraction(3, 4),
-    }
+    assert four == dict.fromkeys(COLLECTIVES, Fraction(3, 4)) | {
+        "allreduce": Fraction(3, 2), "broadcast": 1, "reduce": 1
+    }  # fmt: skip
     assert {name: as_collective(name).bus_factor(4) for name in COLLECTIVES} == four  # type: ignore[arg-type]
     assert all(each.bus_factor(1) == each.has_one_root for each in COLLECTIVES.values())
 
@@ -260,15 +231,13 @@ def test_exceptions_of_a_traffic_function_are_told_as_its_own() -> None:
             assert four.transposed
 
 
-def test_refusing_the_traffic_of_no_root_is_fast() -> None:
-    """All roots are compared in floats, as reading a matrix exactly takes some milliseconds."""
+def test_the_traffic_of_no_root_is_refused() -> None:
+    """One wrong entry among 256 ranks is found, and exact values of any type are compared."""
     scatter = replace(SCATTER, traffic=lambda ranks, root: (np.arange(ranks) == root)[:, None] * np.ones(ranks, int))
     wrong = scatter.pair_traffic(256, 3)
     wrong[3, 5] = 2
-    start = time.process_time()
     with pytest.raises(UnsupportedError, match="whichever rank is the root"):
         scatter.root_of(wrong)
-    assert time.process_time() - start < 1
     for values in ([[Fraction(1, 3)] * 3] * 3, [["0.5"] * 3] * 3, np.full((3, 3), 0.1)):
         assert replace(SHIFT, traffic=lambda _, values=values: values).root_of(np.ones((3, 3), dtype=np.int64)) is None
 

@@ -141,10 +141,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "gap": (lambda: replace(flow(), steps=flow().steps * 2), "nothing is sent in step 1"),
     "far steps": (with_array("steps", 0, 2**62), "nothing is sent in step 2"),
     "nothing": (lambda: flow(paths=[]), "has no paths"),
-    "other way": (
-        lambda: flow(paths=[*NEAR[1:], *FAR, (1, (1, 0), (0,))]),
-        "from 'gpu1' to 'gpu0', which does not exist",
-    ),
+    "other way": (lambda: flow(paths=[*NEAR[1:], *FAR, (1, (1, 0), (0,))]), "from 'gpu1' to 'gpu0', which does not"),
     "missing": (lambda: flow(paths=[*NEAR, *FAR[1:]]), "from rank 0 to rank 2 carry 0 chunks; expected 1"),
 }
 

@@ -273,6 +273,28 @@ def test_only_a_forest_of_one_shard_has_a_root() -> None:
     assert {schedule.root for _, schedule, _, _ in ANY.values()} == {None}
 
 
+def test_symmetric_forests_are_never_expanded_where_it_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verification, figures, files and estimates read the trees that are written down."""
+
+    def expand(schedule: SymmetricForest) -> Forest:
+        raise AssertionError
+
+    monkeypatch.setattr("collopt.schedules.trees.symmetric_forest._expand", expand)
+    for name in ("symmetric forest", "symmetric allreduce"):
+        collective, _, network, _ = ANY[name]
+        schedule = pickle.loads(pickle.dumps(ANY[name][1]))
+        made = plan_of_schedule(network, collective, schedule)
+        made.verify()
+        made.estimate("1M")
+        assert made.schedule.to_json() == ANY[name][1].to_json()
+        assert schedule.rows(network, {})
+        assert schedule.checks()
+        assert schedule.figures(network)
+        assert (schedule.num_steps, schedule.sends_unevenly, schedule.num_trees % 2) == (0, False, 0)
+        with pytest.raises(AssertionError):
+            schedule.transfers(network)
+
+
 def test_sizes_state_both_parts_where_they_differ() -> None:
     """The size of an allreduce in steps names chunks once if both parts are cut alike."""
     assert ANY["allreduce in steps"][1].size_text == "1 step, 1 chunk per shard, then 2 steps, 4 chunks per shard"

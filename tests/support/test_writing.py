@@ -1,10 +1,14 @@
-"""Writing of files that is disturbed."""
+"""Writing of files that is disturbed: the old file or the new one is there, and whole."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from collopt.support.writing import write_all_whole
 
@@ -12,18 +16,21 @@ WRITE = """
 import os, signal, sys
 from collopt.support.writing import write_whole
 sync = os.fsync
-os.fsync = lambda handle: (os.kill(os.getpid(), signal.SIGTERM), sync(handle))
-write_whole(sys.argv[1], "whole")
+os.fsync = lambda handle: (os.kill(os.getpid(), int(sys.argv[2])), sync(handle))
+write_whole(sys.argv[1], "new")
 """
 
 
-def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
-    """The file that is being written is finished before the program ends."""
-    target = tmp_path / "plan.json"
-    ended = subprocess.run([sys.executable, "-c", WRITE, target], check=False, timeout=60)
-    assert ended.returncode == -15
-    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
-    assert target.read_text() == "whole"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_writer_that_is_ended_leaves_the_old_file(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C leaves nothing else; other signals may leave a temporary file, which the next writer does not mind."""
+    (target := tmp_path / "plan.json").write_text("old")
+    ended = subprocess.run([sys.executable, "-c", WRITE, target, str(int(number))], check=False, capture_output=True)
+    assert ended.returncode == -number
+    assert target.read_text() == "old"
+    assert number is not signal.SIGINT or os.listdir(tmp_path) == ["plan.json"]  # noqa: PTH208
+    write_all_whole({target: "newer"})
+    assert target.read_text() == "newer"
 
 
 def test_files_are_written_together(tmp_path: Path) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from fractions import Fraction
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
 from collopt.topologies import mi300x
@@ -21,13 +17,21 @@ from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.switched.box_files import stored_fields
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from sample_files import sample
-from sample_sizes import examples
-from vendor_tables import FRONTIER, node_bandwidths, refusal, rocm_topology, square, two_hives
+from vendor_tables import (
+    FRONTIER,
+    MESH,
+    SYSFS,
+    amd_text,
+    cells,
+    new_json,
+    node_bandwidths,
+    old_json,
+    rocm_topology,
+    two_hives,
+)
 
 READERS = {each.reader: each for each in FORMATS}
 BANDWIDTHS, TYPES, COUNTS = (READERS[name] for name in ("bandwidths", "topology_tables", "link_counts"))
-SYSFS = "".join(" ".join(f"{count:02x}" for count in row) + "\n" for row in FRONTIER)
-NO_LINKS = [[0] * 4 for _ in range(4)]
 
 
 def read(reader: Format, text: str, **options: str | int) -> Box:
@@ -99,36 +103,6 @@ def test_a_gpu_brings_its_own_figure_and_the_file_s_is_told() -> None:
         read(BANDWIDTHS, node_bandwidths(mesh), figures="nccl")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (node_bandwidths(NO_LINKS), "every pair has 0-0, which newer drivers print whatever the links are"),
-        (node_bandwidths(FRONTIER).replace("0-0", "N/A").replace("50000-50000", "N/A").replace("50000-100000", "N/A"),
-         "xGMI does not join all of its GPUs, and it says nothing about PCIe; use the output of `rocm-smi --showtopo`"),
-        (node_bandwidths(FRONTIER).replace("50000-200000", "50000-120000"), "line 4: cell GPU0-GPU1 is '50000-12"),
-        (node_bandwidths(FRONTIER).replace("50000-200000", "-50000-200000", 1), "expected min-max in MB/s"),
-        (node_bandwidths(FRONTIER).replace("50000-200000", "0-200000"), "expected MB/s of one link and"),
-        (node_bandwidths(FRONTIER).replace("50000-200000", "50000-0"), "expected the smaller number first"),
-        (node_bandwidths(FRONTIER).replace("50000-200000", "1-" + "9" * 5000), "expected MB/s of one link and"),
-        (node_bandwidths(FRONTIER).replace("50000-100000", "50000-50000", 1), "line 10: cell GPU6-GPU0 is '50000-100"),
-        (node_bandwidths(FRONTIER).replace("mps", "kbps"), "line 12: units are 'kbps'; expected mps, which is MB/s"),
-        (node_bandwidths(FRONTIER).replace("N/A", "50000-50000", 1), "line 4: cell GPU0-GPU0 is '50000-50000'; expec"),
-        (node_bandwidths(FRONTIER).replace("\n", " 0-0\n").replace("7 0-0\n", "7\n", 1), "goes on with"),
-        (node_bandwidths(FRONTIER)[:404], "line 8: row GPU4 has 6 cells; expected 8, one for each column"),
-    ],
-)  # fmt: skip
-def test_a_table_of_bandwidths_that_makes_no_sense_is_refused(text: str, message: str) -> None:
-    """With the line, and what to take instead."""
-    with pytest.raises(FileFormatError, match=re.escape(message)):
-        read(BANDWIDTHS, text)
-
-
-def test_more_links_than_the_gpu_has_are_refused() -> None:
-    """An MI300X has seven, one to each peer."""
-    with pytest.raises(FileFormatError, match="gpu0 would have 7 links to others, but mi100 has 3"):
-        read(BANDWIDTHS, node_bandwidths(FRONTIER), gpu="mi100")
-
-
 def test_the_real_table_of_two_hives_gives_two_meshes_joined_by_pcie() -> None:
     """Each hive on the CPU of its NUMA node."""
     document = read_document(sample("rocm-smi-showtopo_8gpu-two-hives.txt"))
@@ -183,148 +157,7 @@ def test_pcie_only_needs_no_gpu() -> None:
     }
 
 
-TWO_HIVES = rocm_topology(two_hives())
-
-
-@pytest.mark.parametrize(
-    ("text", "gpu", "message"),
-    [
-        (
-            TWO_HIVES,
-            None,
-            "states neither the speed of xGMI links nor their number per pair; say which GPU it is (gpu)",
-        ),
-        (TWO_HIVES, "mi250", "pairs of mi250 have one to four links, and it does not say how many; use the"),
-        (TWO_HIVES, "h100", "h100 has no such links; say which GPU it is (gpu), one of mi100, mi250, mi300x"),
-        (TWO_HIVES.replace("Link Type between", "X"), "mi100", "there is no table 'Link Type between two GPUs'"),
-        (TWO_HIVES.replace("Weight between", "X"), "mi100", "no table of weights, which identifies direct links"),
-        (TWO_HIVES.replace("XGMI", "NVLINK", 1), "mi100", "line 27: cell GPU0-GPU1 is 'NVLINK'; expected XGMI or PCIE"),
-        (TWO_HIVES.replace("XGMI", "PCIE", 1), "mi100", "but cell GPU0-GPU1 on line 27 is 'PCIE'; expected the same"),
-        (TWO_HIVES.replace("XGMI", "0"), "mi100", "line 27: cell GPU0-GPU1 is '0'; expected XGMI or PCIE"),
-        (TWO_HIVES.replace("\t15", "\t-15", 1), "mi100", "line 5: cell GPU0-GPU1 is '-15'; expected a whole number"),
-        (TWO_HIVES.replace("\t15", "\t16", 1), "mi100", "line 6: cell GPU1-GPU0 is '15', but cell GPU0-GPU1 on line 5"),
-        (TWO_HIVES + "GPU[0] : (Topology) Numa Node: 0\nGPU[0] : (Topology) Numa Node: 1\n", "mi100",
-         "GPU0 is on two NUMA nodes, 0 and 1; expected one"),
-        (TWO_HIVES[:TWO_HIVES.index("Link Type") + 40], "mi100", "two GPUs or more follows the title"),
-        (TWO_HIVES.replace("\nGPU7\t72", "\nGPU8\t72", 1).replace("GPU7", "GPU8", 1), "mi100",
-         "its tables of weights and of link types are of different GPUs"),
-        (TWO_HIVES.replace("\t72\n", "\t72\t72\n", 1), "mi100", "line 5: row GPU0 goes on with '72' after its 8 cells"),
-        (rocm_topology([[int(a != b) * 15 for b in range(4)] for a in range(4)]).replace("15", "16", 1), "mi100",
-         "line 6: cell GPU1-GPU0 is '15', but cell GPU0-GPU1 on line 5 is '16'"),
-        (rocm_topology([[int(a != b) * 15 for b in range(8)] for a in range(8)]), "mi100", "gpu0 would have 7 links"),
-    ],
-)  # fmt: skip
-def test_topology_tables_that_make_no_sense_are_refused(text: str, gpu: str | None, message: str) -> None:
-    """With what to take or to say instead."""
-    with pytest.raises(FileFormatError, match=re.escape(message)):
-        read(TYPES, text, pcie_bandwidth=24, **({} if gpu is None else {"gpu": gpu}))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (SYSFS.replace("04", "03", 1), "line 2: cell GPU1-GPU0 is '04', but cell GPU0-GPU1 on line 1 is '03'"),
-        (SYSFS.replace("00", "01", 1), "line 1: cell GPU0-GPU0 is '01'; expected 00"),
-        ("00 00\n00 00\n", "xGMI does not join all of its GPUs"),
-        ("00 ff\nff 00\n", "gpu0 would have 255 links to others, but mi250 has 8"),
-    ],
-)
-def test_counts_that_make_no_sense_are_refused(text: str, message: str) -> None:
-    """Of the driver's own file."""
-    with pytest.raises(FileFormatError, match=re.escape(message)):
-        read(COUNTS, text, gpu="mi250")
-
-
-@pytest.mark.parametrize("text", ["", "00", "00 01\n01 00 00\n", "00 01\n", "00 0x\n0x 00", "zz zz\nzz zz", "0 1\n1 0"])
-def test_what_is_no_square_of_counts_does_not_match(text: str) -> None:
-    """So that another format is tried."""
-    assert not COUNTS.matches(Document("a", text))
-
-
-@pytest.mark.parametrize("reader", [BANDWIDTHS, TYPES, COUNTS])
-@settings(max_examples=examples(150))
-@given(data=st.data())
-def test_damaged_tables_of_rocm_smi_give_one_clear_error_or_a_box(reader: Format, data: st.DataObject) -> None:
-    """Never another exception."""
-    text = {
-        BANDWIDTHS: node_bandwidths(FRONTIER),
-        TYPES: rocm_topology(two_hives(), [0] * 4 + [1] * 4),
-        COUNTS: SYSFS,
-    }[reader]
-    for _ in range(data.draw(st.integers(1, 4))):
-        start = data.draw(st.integers(0, len(text)))
-        end = data.draw(st.integers(start, min(len(text), start + 30)))
-        piece = data.draw(st.sampled_from(["", "0", "99999999999", "\t", "\n", "GPU0", "XGMI", "-", "²", "N/A", "00"]))
-        text = text[:start] + piece + text[end:]
-    document = Document("rocm.txt", text)
-    if reader.matches(document):
-        options = BoxOptions.of(gpu=data.draw(st.sampled_from(["mi100", "mi250", "mi300x"])))
-        assert "\n" not in refusal(lambda: repeat_box(reader.read(document, options), 1))
-
-
-MESH = tuple(tuple(int(a != b) for b in range(8)) for a in range(8))
-NO_BANDWIDTH = "0-0"
-
-
-def addresses(count: int) -> list[str]:
-    """PCIe addresses as the tool writes them."""
-    return [f"0000:{16 * gpu + 12:02x}:00.0" for gpu in range(count)]
-
-
-def cells(counts: tuple[tuple[int, ...], ...], *, stated: bool = True) -> dict[str, list[list[object]]]:
-    """What each table says of some links: pairs without any are on PCIe."""
-    size = range(len(counts))
-
-    def kind(a: int, b: int) -> str:
-        return "SELF" if a == b else "XGMI" if counts[a][b] else "PCIE"
-
-    def bandwidth(a: int, b: int) -> str:
-        links = counts[a][b]
-        return "N/A" if not links else f"50000-{50000 * links}" if stated else NO_BANDWIDTH
-
-    return {
-        "WEIGHT": [[0 if a == b else 15 if counts[a][b] else 72 for b in size] for a in size],
-        "LINK TYPE": [[kind(a, b) for b in size] for a in size],
-        "NUMA BW": [[bandwidth(a, b) for b in size] for a in size],
-    }
-
-
-def text(tables: dict[str, list[list[object]]]) -> str:
-    """Write the tables as text."""
-    written = ""
-    for title, rows in tables.items():
-        written += f"{title} TABLE:\n" + square(addresses(len(rows)), lambda a, b, rows=rows: rows[a][b]) + "\n"
-    return written + "Legend:\n  SELF = Current GPU\n"
-
-
-def new_json(tables: dict[str, list[list[object]]]) -> str:
-    """Write the tables as ROCm 6.3 and later do."""
-    keys = {"WEIGHT": "weight", "LINK TYPE": "link_type", "NUMA BW": "bandwidth"}
-    size = range(len(tables["WEIGHT"]))
-    return json.dumps(
-        [
-            {"gpu": a, "bdf": addresses(a + 1)[a],
-             "links": [{"gpu": b, "num_hops": 1} | {keys[title]: rows[a][b] for title, rows in tables.items()}
-                       for b in reversed(size)]}
-            for a in size
-        ],
-        indent=4,
-    )  # fmt: skip
-
-
-def old_json(tables: dict[str, list[list[object]]]) -> str:
-    """Write the tables as earlier releases do."""
-    keys = {"WEIGHT": "weight", "LINK TYPE": "link_type", "NUMA BW": "numa_bandwidth"}
-    size = range(len(tables["WEIGHT"]))
-    return json.dumps(
-        [
-            {"gpu": a} | {keys[title]: {f"gpu_{b}": rows[a][b] for b in size} for title, rows in tables.items()}
-            for a in size
-        ]
-    )
-
-
-WRITERS = [text, new_json, old_json]
+WRITERS = [amd_text, new_json, old_json]
 
 
 def read_amd(content: str, **options: str | int) -> Box:
@@ -373,7 +206,7 @@ def test_links_are_counted_by_the_quotient_of_the_bandwidths(write: object) -> N
 def test_pairs_that_xgmi_does_not_join_are_joined_by_pcie() -> None:
     """Two GPUs each on two CPUs, by weight."""
     counts = ((0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 0))
-    box = read_amd(text(cells(counts)), gpu="mi100", pcie_bandwidth=24)
+    box = read_amd(amd_text(cells(counts)), gpu="mi100", pcie_bandwidth=24)
     assert bandwidths(box)["gpu0", "gpu1"] == Fraction(46)
     assert repeat_box(box, 1).num_ranks == 4
 
@@ -382,109 +215,6 @@ def test_without_weights_all_gpus_are_on_one_cpu() -> None:
     """And the box says so."""
     tables = cells(((0, 0), (0, 0)))
     del tables["WEIGHT"]
-    box = read_amd(text(tables), pcie_bandwidth=24)
+    box = read_amd(amd_text(tables), pcie_bandwidth=24)
     assert box.switches == ("cpu0",)
     assert "all GPUs are assumed to be on one CPU, as there is no table of weights" in box.notes
-
-
-WHOLE = text(cells(MESH))
-BARE = text(cells(MESH, stated=False))
-
-
-@pytest.mark.parametrize(
-    ("content", "gpu", "message"),
-    [
-        (BARE, None, "states neither the speed of xGMI links nor their number per pair; say which GPU it is (gpu)"),
-        (BARE, "mi250", "pairs of mi250 have one to four links"),
-        (WHOLE.replace("LINK TYPE", "KIND"), None, "there is no table of link types; expected all that `amd-smi"),
-        (WHOLE.replace("XGMI", "PCIE"), None, "cell 0000:0c:00.0-0000:1c:00.0 is PCIE, but has a bandwidth; expected"),
-        (WHOLE.replace("XGMI", "UNKNOWN"), None, "is 'UNKNOWN'; expected XGMI or PCIE"),
-        (WHOLE.replace("XGMI", "N/A"), None, "is 'N/A'; expected XGMI or PCIE"),
-        (WHOLE.replace("50000-50000", "50000-75000", 1), None, "-0000:0c:00.0 is '50000-50000', but cell"),
-        (WHOLE.replace("50000-50000", "50000-75000"), None, "expected MB/s of one link and"),
-        (WHOLE.replace("0000:0c:00.0", "0000:0d:00.0", 2), None, "tables of link types and WEIGHT are of different GP"),
-        (WHOLE[:-200], None, "is the table cut or wrapped?"),
-        (text({"LINK TYPE": cells(MESH)["LINK TYPE"]}), "mi300x", "no table of weights, which identifies direct"),
-        (WHOLE.replace("15\n", "15\t15\n", 1), None, "row 0000:0c:00.0 goes on with '15' after its 8 cells"),
-        (WHOLE.replace("15", "16", 1), None, "-0000:0c:00.0 is '15', but cell 0000:0c:00.0-0000:1c:00.0 on line 3 is"),
-        (
-            "WEIGHT TABLE:\n",
-            None,
-            "line 1: no line that names two GPUs or more follows the title 'WEIGHT TABLE:'; is it",
-        ),
-        ("LINK TYPE TABLE:\n", None, "no line that names two GPUs or more follows the title 'LINK TYPE TABLE:'"),
-    ],
-)
-def test_tables_that_make_no_sense_are_refused(content: str, gpu: str | None, message: str) -> None:
-    """With what to take or to say instead."""
-    with pytest.raises(FileFormatError, match=re.escape(message)):
-        read_amd(content, **({} if gpu is None else {"gpu": gpu}))
-
-
-def test_a_direct_link_without_the_bandwidth_that_others_have_is_refused() -> None:
-    """The weight says direct, the bandwidth says not."""
-    tables = cells(MESH)
-    tables["NUMA BW"][0][1] = tables["NUMA BW"][1][0] = NO_BANDWIDTH
-    with pytest.raises(FileFormatError, match=r"0000:0c:00.0-0000:1c:00.0 is XGMI of weight 15, but has no bandwidth"):
-        read_amd(text(tables))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('[{"link_type": ', "is not valid JSON at line 1, column 16 (Expecting value); is it cut short"),
-        ('["link_type"]', "it is not a list of GPUs"),
-        ('[{"gpu": 0, "link_type": {}}]', "it lists 1 GPUs; expected 2 to 512"),
-        ("[" * 100_000 + '"link_type"', "nested too deeply"),
-        ('[{"link_type": ' + "9" * 5000 + "}]", "an integer has 5000 digits"),
-        ('[{"gpu": -1, "link_type": {}}, {"gpu": 0}]', "a GPU has the number -1; expected a whole number from 0"),
-        ('[{"gpu": 0, "link_type": {}}, {"gpu": 0}]', "two of its GPUs have the same number"),
-        (
-            '[{"gpu": 0, "link_type": {}}, {"gpu": 1, "link_type": 3}]',
-            "field link_type of a GPU is 3; expected an obje",
-        ),
-        ('[{"gpu": 0, "link_type": 1}, {"gpu": 1}]', "links of GPU 0 are None; expected one for each GPU"),
-        (
-            '[{"gpu": 0, "links": [{"gpu": 1, "link_type": 1}, {"gpu": 1}]}, {"gpu": 1}]',
-            "its link to GPU 1 twice; expe",
-        ),
-        (
-            '[{"gpu": 0, "links": [1]}, {"gpu": 1, "x": "link_type", "link_type": 1}]',
-            "a link of GPU 0 is 1; expected an",
-        ),
-        (new_json(cells(MESH)).replace('"XGMI"', "true"), "link_type of a pair of GPUs is True; expected XGMI or PCIE"),
-        (new_json(cells(MESH)).replace('"XGMI"', "null", 1), "link_type of a pair of GPUs is None; expected XGMI or"),
-        (new_json(cells(MESH)).replace('"gpu": 7,\n', '"gpu": 6,\n'), "the same number"),
-        (new_json(cells(MESH)).replace('"gpu": 7, "num', '"gpu": 6, "num').replace("15", "-15"), "weight of a pair of"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_json_of_another_form_is_refused(content: str, message: str) -> None:
-    """Field by field."""
-    with pytest.raises(FileFormatError, match=re.escape(message)):
-        read_amd(content)
-
-
-@pytest.mark.parametrize("content", ["", "TABLE:", "[1, 2]", '{"link_type": 1}', "NUMA TABLE", "[" * 1000])
-def test_what_is_of_another_tool_does_not_match(content: str) -> None:
-    """So that another format is tried."""
-    assert not matches_amd_smi(Document("a", content))
-
-
-@pytest.mark.parametrize("whole", [text(cells(FRONTIER)), new_json(cells(MESH)), old_json(cells(MESH))])
-@settings(max_examples=examples(100))
-@given(data=st.data())
-def test_damaged_output_of_amd_smi_gives_one_clear_error_or_a_box(whole: str, data: st.DataObject) -> None:
-    """Never another exception."""
-    content = whole
-    for _ in range(data.draw(st.integers(1, 4))):
-        start = data.draw(st.integers(0, len(content)))
-        end = data.draw(st.integers(start, min(len(content), start + 30)))
-        piece = data.draw(
-            st.sampled_from(["", "0", "99999999999", "\t", "\n", "XGMI", "-", "²", "N/A", "[", "{}", '"'])
-        )
-        content = content[:start] + piece + content[end:]
-    document = Document("amd.txt", content)
-    if matches_amd_smi(document):
-        options = BoxOptions.of(gpu="mi250", pcie_bandwidth=32)
-        assert "\n" not in refusal(lambda: repeat_box(read_amd_smi(document, options), 1))

@@ -8,8 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from collopt import bound
 from collopt.errors import ColloptError, FileFormatError, TopologyError
@@ -26,16 +24,10 @@ from collopt.topologies.importing.text_matrix import (
     plain_lines,
     read_rows,
 )
-from collopt.topologies.switched.box_files import stored_fields
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
 from sample_files import sample
-from sample_sizes import examples
-from vendor_tables import gpu_labels, refusal, square
-
-LEGEND = "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
-MESH = {(a, b): count for a, b, count in stored_fields("dgx1-v100")["links"]["pairs"]}
-HALVES = ["CPU Affinity\tNUMA Affinity", *["0-31\t0"] * 4, *["32-63\t1"] * 4]
+from vendor_tables import HALVES, all_pairs, cube_mesh, square, table
 
 
 def read(text: str, **options: str | int) -> Box:
@@ -43,27 +35,6 @@ def read(text: str, **options: str | int) -> Box:
     document = Document("topo.txt", text)
     assert matches_nvidia_smi(document)
     return read_nvidia_smi(document, BoxOptions.of(**options))  # type: ignore[arg-type]
-
-
-def table(kinds: list[str], tails: list[str] | None = None) -> str:
-    """Write the table of kinds above the diagonal, ``"PIX SYS", "SYS"``."""
-    rows = [row.split() for row in kinds]
-
-    def cell(row: int, column: int) -> str:
-        low, high = sorted((row, column))
-        return " X " if low == high else rows[low][high - low - 1]
-
-    return square(gpu_labels(len(rows) + 1), cell, tails or ["CPU Affinity"]) + LEGEND
-
-
-def all_pairs(kind: str, gpus: int) -> list[str]:
-    """Give every pair the same kind."""
-    return [" ".join([kind] * count) for count in range(gpus - 1, 0, -1)]
-
-
-def cube_mesh() -> str:
-    """Write the table of a DGX-1."""
-    return table([" ".join(f"NV{MESH[a, b]}" if (a, b) in MESH else "SYS" for b in range(a + 1, 8)) for a in range(7)])
 
 
 def link_set(box: Box) -> set[tuple[frozenset[str], Fraction]]:
@@ -146,23 +117,6 @@ def test_equal_counts_are_a_switch_only_if_they_exceed_the_gpus_links(
     assert len(box.links) == (gpus if switch else gpus * (gpus - 1) // 2)
 
 
-def test_more_links_than_the_gpu_has_are_refused() -> None:
-    """The person named another GPU than the one in the box."""
-    with pytest.raises(FileFormatError, match=r"line 2: gpu0 would have 126 links to others, but a100 has 12"):
-        read(table(all_pairs("NV18", 8)), gpu="a100")
-    with pytest.raises(FileFormatError, match=r"gpu0 would have 6 links to others, but p100 has 4; is it another GPU"):
-        read(cube_mesh(), gpu="p100")
-
-
-@pytest.mark.parametrize("gpu", [None, "mi300x", "a10"])
-def test_nvlinks_need_the_name_of_a_gpu_that_has_them(gpu: str | None) -> None:
-    """The message lists those that are known."""
-    options = {} if gpu is None else {"gpu": gpu}
-    known = "p100, v100, a100, a800, a40, h100, h800, b200, b300"
-    with pytest.raises(FileFormatError, match=rf"say which GPU it is \(gpu\), one of {known}$"):
-        read(cube_mesh(), **options)
-
-
 def test_pcie_alone_gives_a_tree() -> None:
     """Two bridges on one CPU, and a GPU on the other."""
     box = read(table(["PIX NODE NODE SYS", "NODE NODE SYS", "PXB SYS", "SYS"]), pcie_bandwidth=24)
@@ -187,12 +141,6 @@ def test_a_cpu_stays_where_something_else_leads_to_it() -> None:
     assert read(table(["PIX SYS", "SYS"]), pcie_bandwidth=1).switches == ("pcie0", "cpu0", "cpu1")
     assert read(table(["PIX NODE NODE", "NODE NODE", "PIX"]), pcie_bandwidth=1).switches == ("pcie0", "pcie1", "cpu0")
     assert read(table(["SYS SYS", "PIX"]), pcie_bandwidth=1).switches == ("pcie0", "cpu0", "cpu1")
-
-
-def test_pcie_without_a_figure_is_refused() -> None:
-    """Nothing is guessed."""
-    with pytest.raises(FileFormatError, match=r"the PCIe bandwidth is unknown; give it in GB/s \(pcie_band"):
-        read(table(["PHB"]))
 
 
 @pytest.mark.parametrize(
@@ -253,70 +201,6 @@ def test_a_lost_tab_before_the_affinity_is_mended_by_the_other_end_of_the_pair()
 def test_copies_are_read_like_the_original(change: object) -> None:
     """However they were copied."""
     assert read(change(cube_mesh()), gpu="v100") == read(cube_mesh(), gpu="v100")  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda text: text.replace("NV2", "NV1", 1), "line 5: cell GPU3-GPU0 is 'NV2', but cell GPU0-GPU3 on line 2"),
-        (lambda text: text.replace(" X ", "SYS", 1), "line 2: cell GPU0-GPU0 is 'SYS'; expected X"),
-        (lambda text: text.replace("NV1", "X", 1), "line 2: cell GPU0-GPU1 is 'X'; expected a kind of connection"),
-        (lambda text: text.replace("NV1", "NV-1", 1), "line 2: cell GPU0-GPU1 is 'NV-1'; expected X, NV#"),
-        (lambda text: text.replace("NV1", "OK", 1), "line 2: cell GPU0-GPU1 is 'OK'; expected X, NV#"),
-        (lambda text: text.replace("NV1", "NV0"), "line 2: cell GPU0-GPU1 is 'NV0'; expected NV1 to NV999"),
-        (lambda text: text.replace("NV1", "NV999999"), "line 2: cell GPU0-GPU1 is 'NV999999'; expected NV1 to"),
-        (lambda text: text[: text.index("\nGPU6")] + LEGEND, "a column 'GPU6', but no row of that name below"),
-        (lambda text: text[: len(text) // 3], "line 4: row GPU2 has 3 cells; expected 8, one for each column: is the"),
-        (lambda text: text.replace("GPU5\t", "GPU4\t"), "two columns are called 'GPU4'"),
-        (lambda text: text.replace("\nGPU5\t", "\nGPU4\t"), "row GPU4 appears twice, first on line 6"),
-        (lambda text: text.replace(" X \tNV1", " X \tNV1\tNV1", 1), "line 2: row GPU0 has more than 8 cells"),
-    ],
-)  # fmt: skip
-def test_a_damaged_table_is_refused_with_its_line(damage: object, message: str) -> None:
-    """Whichever cell, row or column it is."""
-    with pytest.raises(FileFormatError, match=re.escape(message)):
-        read(damage(cube_mesh()), gpu="v100")  # type: ignore[operator]
-
-
-def test_classes_that_do_not_fit_together_are_refused() -> None:
-    """GPU1 shares a bridge with either, so these cannot be on different CPUs."""
-    for kind in ("SYS", "NODE"):
-        with pytest.raises(FileFormatError, match=f"line 4: cell GPU2-GPU0 is {kind}, but both are nearer than that"):
-            read(table([f"PIX {kind}", "PIX"]), pcie_bandwidth=1)
-
-
-def test_nvlinks_to_a_nic_are_refused() -> None:
-    """There is no such thing."""
-    text = "\tGPU0\tGPU1\tNIC0\nGPU0\tX\tNV1\tNV1\nGPU1\tNV1\tX\tPIX\nNIC0\tNV1\tPIX\tX\n"
-    with pytest.raises(FileFormatError, match=r"line 4: cell NIC0-GPU0 is 'NV1', but only GPUs have NVLinks"):
-        read(text, gpu="v100")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "GPU0 GPU1", "GPU0 GPU1\nGPU0 0 15\nGPU1 15 0", "<system/>", '{"GPU0": "X"}', "GPU0 X NV1", "\0GPU0 X",
-     "GPU" * 100_000, "GPU0 " * 100_000],
-)  # fmt: skip
-def test_what_is_no_such_table_does_not_match(text: str) -> None:
-    """So that another format is tried."""
-    assert not matches_nvidia_smi(Document("a", text))
-
-
-@settings(max_examples=examples(200))
-@given(st.data())
-def test_damage_of_any_kind_gives_one_clear_error_or_a_box(data: st.DataObject) -> None:
-    """Never another exception."""
-    text = data.draw(st.sampled_from([cube_mesh(), table(all_pairs("NV12", 8), HALVES), table(["PIX SYS", "SYS"])]))
-    for _ in range(data.draw(st.integers(1, 4))):
-        start = data.draw(st.integers(0, len(text)))
-        end = data.draw(st.integers(start, min(len(text), start + 30)))
-        piece = data.draw(
-            st.sampled_from(["", "X", "NV", "9", "\t", "\n", "GPU0", "NV999999", "SYS", "²", "\x1b[", "-1"])
-        )
-        text = text[:start] + piece + text[end:]
-    document = Document("topo.txt", text)
-    if matches_nvidia_smi(document):
-        assert "\n" not in refusal(lambda: repeat_box(read_nvidia_smi(document, BoxOptions.of(gpu="v100")), 1))
 
 
 def test_a_slot_counts_no_more_than_the_nic_in_it() -> None:

@@ -1,4 +1,4 @@
-"""Plans for a size: few steps for small data, trees for large, and never slower than the exact planner's."""
+"""The portfolio of `auto`: the fastest plan for a size, and what an effort leaves out."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, UnsupportedError
 from collopt.planners import PLANNERS, Planner
-from collopt.planners.auto.race import AS_FAST, least_rate
+from collopt.planners.auto.race import least_rate
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange, as_bytes
 from collopt.schedules.timing.predict import Predictor
@@ -20,6 +20,10 @@ from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi250
 from strategies import eulerian_topologies
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")
+SINGLE_PLANNERS = sorted(set(PLANNERS) - {"auto", "milp"})
+"""All that take part, and those whose plans others make; the clock ends `milp`."""
+EFFORTS: tuple[str | float, ...] = ("low", 0.2, "default")
+IRREGULAR = collopt.Topology.from_links([("a", "b", 2), ("b", "c", 1), ("c", "a", 4)], compute="abc")
 
 
 @pytest.mark.parametrize(
@@ -54,14 +58,6 @@ def test_small_allreduces_pay_latencies_once(network: collopt.Topology, ratios: 
         assert 1 <= simulate(plan, size).time / least <= ratio
 
 
-@pytest.mark.parametrize("network", [dgx_a100(boxes=2), dgx_h100(boxes=4), mi300x(boxes=4), mi300x(boxes=8)])
-def test_a_megabyte_takes_a_third_more_than_the_bound(network: collopt.Topology) -> None:
-    """What comes over rails early is passed on before the rest, on boxes with and without switches."""
-    plan = collopt.plan(network, "allgather", size="1M", costs=COSTS)
-    least = collopt.bound(network, "allgather", size="1M", costs=COSTS).time
-    assert least <= simulate(plan, "1M").time <= Fraction(135, 100) * least
-
-
 @pytest.mark.parametrize(("network", "ratio"), [(dgx_a100(boxes=2), "1.01"), (mi250(boxes=2), "1.065")])
 def test_a_few_trees_per_root_beat_one_and_many(network: collopt.Topology, ratio: str) -> None:
     """Between what rounding to one tree loses and what many trees take to fill their pipelines."""
@@ -72,18 +68,6 @@ def test_a_few_trees_per_root_beat_one_and_many(network: collopt.Topology, ratio
         assert simulate(plan, "256M").time < simulate(other, "256M").time
     least = collopt.bound(network, "allgather", size="256M", costs=COSTS).time
     assert least <= simulate(plan, "256M").time <= Fraction(ratio) * least
-
-
-@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "broadcast", "all_to_all"])
-@pytest.mark.parametrize("network", [dgx_a100(boxes=2), torus(3, 3, bandwidth=25, latency=1)])
-def test_is_no_slower_than_the_plan_for_large_data(network: collopt.Topology, collective: str) -> None:
-    """At every size, in every collective."""
-    root = {"root": 0} if collective == "broadcast" else {}
-    exact = collopt.plan(network, collective, **root)
-    for size in ("1K", "1M", "64M"):
-        plan = collopt.plan(network, collective, size=size, costs=COSTS, **root)
-        assert simulate(plan, size).time <= simulate(exact, size, costs=COSTS).time * Fraction(102, 100)
-        assert plan.provenance["planned_for"].endswith("bytes")
 
 
 def test_costs_go_with_the_plan(tmp_path: Path) -> None:
@@ -131,52 +115,6 @@ def test_other_options_reach_the_planners() -> None:
         collopt.plan(ring(4), "allgather", size="1K", costs="cheap")
 
 
-def test_compares_planners_at_sizes() -> None:
-    """Times are those of simulations, and the plan for the size is the fastest."""
-    network = torus(3, 3, bandwidth=25, latency=1)
-    table = collopt.compare(network, "allgather", sizes=["1K", "16M"], costs=COSTS)
-    plans = table[(table["kind"] == "plan") & (table["status"] == "ok")].set_index("planner")
-    for size in ("1K", "16M"):
-        assert plans.loc["auto", f"us_{size}"] <= 1.01 * plans[f"us_{size}"].min()
-        simulated = plans.loc["ring", "plan"].simulate(size, costs=COSTS)
-        assert plans.loc["ring", f"us_{size}"] == pytest.approx(simulated, rel=0.02)
-
-
-@pytest.mark.parametrize(("collective", "ratio"), [("allgather", 2), ("allreduce", "2.4")])
-def test_low_trees_suit_boxes_whose_ranks_relay(collective: str, ratio: int | str) -> None:
-    """Few steps take NICs for all, and the plan for large data is ten hops high."""
-    plan = collopt.plan(mi250(boxes=2), collective, size="1M", costs=COSTS)
-    assert plan.planner == "multitree"
-    least = collopt.bound(mi250(boxes=2), collective, size="1M", costs=COSTS).time
-    assert least <= simulate(plan, "1M").time <= Fraction(ratio) * least
-
-
-@pytest.mark.parametrize("network", [torus(4, 4, bandwidth=25, latency="0.5"), torus(3, 3, bandwidth=25, latency=1)])
-def test_symmetric_trees_are_tried(network: collopt.Topology) -> None:
-    """They are the fastest for a megabyte, also where there are families in few steps."""
-    plan = collopt.plan(network, "allgather", size="1M", costs=COSTS)
-    others = (collopt.plan(network, "allgather", planner=name, costs=COSTS) for name in ("forestcoll", "multitree"))
-    assert plan.planner == "symmetric"
-    assert simulate(plan, "1M").time < min(simulate(other, "1M").time for other in others)
-
-
-def test_trees_of_different_roots_may_be_high_in_either_phase() -> None:
-    """The heights of the highest trees of both phases do not add up, so such a plan may be faster than their sum."""
-    rows = [
-        ("g1", "g0", 400),
-        ("g1", "g2", 400),
-        ("g0", "g1", 1),
-        ("g2", "g1", 400),
-        ("g0", "g2", 400),
-        ("g2", "g0", 400),
-    ]
-    network = collopt.Topology.from_links([(*row, 1000) for row in rows], compute=["g0", "g1", "g2"])
-    plan = collopt.plan(network, "allreduce", size="5M", costs="generic")
-    other = collopt.plan(network, "allreduce", planner="forestcoll", costs="generic")
-    assert other.schedule.least_hops == 3 < other.schedule.depth
-    assert simulate(plan, "5M").time <= simulate(other, "5M").time
-
-
 @given(eulerian_topologies(max_ranks=6, max_switches=2), st.sampled_from(sorted(PLANNERS)), st.data())
 def test_plans_take_no_less_than_their_hops_and_their_busiest_link(
     network: collopt.Topology, name: str, data: st.DataObject
@@ -191,21 +129,6 @@ def test_plans_take_no_less_than_their_hops_and_their_busiest_link(
     assert Predictor(made.schedule, network, alone).time(1) >= 1000 * made.schedule.least_hops
     rate = least_rate(made)
     assert Predictor(made.schedule, network, RuntimeCosts()).time(10**6) >= Fraction(10**6, 1000) / rate
-
-
-@given(eulerian_topologies(max_ranks=6, max_switches=2), st.sampled_from(sorted(PLANNERS)), st.data())
-def test_no_planner_is_faster_on_few_ranks(network: collopt.Topology, name: str, data: st.DataObject) -> None:
-    """By more than what is left out, as plans that are so near the bound end the search."""
-    collective = data.draw(st.sampled_from(["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce"]))
-    size = data.draw(st.sampled_from(["100", "4K", "64K", "1M", "64M"]))
-    root = {"root": 0} if collective in ("broadcast", "reduce") else {}
-    try:
-        other = collopt.plan(network, collective, planner=name, costs=COSTS, **root)
-    except (UnsupportedError, BoundError):
-        return
-    plan = collopt.plan(network, collective, size=size, costs=COSTS, **root)
-    time = Predictor(other.schedule, other.topology, COSTS).time(as_bytes(size))
-    assert plan.provenance["predicted_us"] <= float(AS_FAST * AS_FAST * time)
 
 
 def test_trees_that_branch_at_few_switches_are_tried() -> None:
@@ -242,15 +165,6 @@ def test_plans_only_what_may_be_the_fastest(monkeypatch: pytest.MonkeyPatch) -> 
     assert not {1, 2, 3, 4, 6} & set(counts)  # whose rates alone make them slower
 
 
-@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
-def test_small_data_of_one_root_takes_few_hops(collective: str) -> None:
-    """On a fat tree of 16 hosts no rank is more than four hops from the root."""
-    plan = collopt.plan(fat_tree(4), collective, root=0, size="1K", costs=COSTS)
-    assert (plan.planner, plan.schedule.depth) == ("bine", 4)
-    trees = collopt.plan(fat_tree(4), collective, root=0)
-    assert plan.simulate("1K") < trees.simulate("1K", costs=COSTS)
-
-
 def test_ranks_that_nothing_links_are_refused() -> None:
     """A box whose only switch failed has no hop whose latency could be the least, and no kinds of links."""
     alone = dgx_a100().without_node("box0/nvswitch")
@@ -258,20 +172,6 @@ def test_ranks_that_nothing_links_are_refused() -> None:
         collopt.plan(alone, "allgather", size="1M")
     with pytest.raises(UnsupportedError, match="no symmetries of dgx-a100 without box0/nvswitch were found"):
         collopt.plan(alone, "allgather", planner="symmetric")
-
-
-def test_planners_that_are_quick_are_all_tried_where_nothing_is_in_few_steps() -> None:
-    """Also the trees whose rate is less than that of the best allreduce, and others' on more than 8 ranks."""
-    cycles = [(25, "cebd"), (10, "bc"), (5, "abce"), (1, "ebcda")]
-    links = [
-        (one, other, rate, 1) for rate, ends in cycles for one, other in zip(ends, ends[1:] + ends[0], strict=True)
-    ]
-    for network, size, name in (
-        (collopt.Topology.from_links(links, compute="abcde"), "64K", "forestcoll"),
-        (mi250(), "64M", "strength"),
-    ):
-        other = collopt.plan(network, "allreduce", planner=name)
-        assert simulate(collopt.plan(network, "allreduce", size=size), size).time <= simulate(other, size).time
 
 
 @pytest.mark.parametrize("num_ranks", [20, 40])
@@ -285,3 +185,76 @@ def test_trees_of_few_roots_are_tried_on_irregular_networks(num_ranks: int, plan
     assert plan.planner == planner
     trees = collopt.plan(network, "allreduce", planner="forestcoll")
     assert plan.provenance["predicted_us"] < 0.9 * simulate(trees, size, costs=COSTS).time
+
+
+@pytest.mark.parametrize(
+    ("network", "collective", "size", "planners", "ratio"),
+    [
+        (dgx_a100(boxes=2), "allgather", "1M", {"few-steps", "forestcoll"}, "1.35"),
+        (dgx_h100(boxes=4), "allgather", "1M", {"few-steps"}, "1.35"),
+        (mi300x(boxes=4), "allgather", "1M", {"few-steps"}, "1.35"),
+        (mi250(boxes=2), "allgather", "1M", {"multitree"}, 2),
+        (mi250(boxes=2), "allreduce", "1M", {"multitree"}, "2.4"),
+        (torus(4, 4, bandwidth=25, latency="0.5"), "allgather", "1M", {"symmetric"}, "1.4"),
+        (fat_tree(4), "broadcast", "1K", {"bine"}, 4),
+        (fat_tree(4), "reduce", "1K", {"bine"}, 4),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_each_kind_of_network_gets_a_plan_that_suits_it(
+    network: collopt.Topology, collective: str, size: str, planners: set[str], ratio: str | int
+) -> None:
+    """Rails and boxes, low trees where ranks relay, symmetric trees on tori, and short chains from one root."""
+    root = {"root": 0} if collective in ("broadcast", "reduce") else {}
+    plan = collopt.plan(network, collective, size=size, costs=COSTS, **root)
+    plan.verify()
+    assert plan.planner in planners
+    least = collopt.bound(network, collective, size=size, costs=COSTS, **root).time
+    assert least <= simulate(plan, size).time <= Fraction(ratio) * least
+
+
+@given(eulerian_topologies(max_ranks=6, max_switches=2), st.sampled_from(SINGLE_PLANNERS), st.data())
+def test_a_high_effort_loses_at_most_a_hundredth_to_any_planner(
+    network: collopt.Topology, name: str, data: st.DataObject
+) -> None:
+    """In every collective of trees, at every size."""
+    collective = data.draw(st.sampled_from(["allgather", "reduce_scatter", "allreduce", "broadcast", "reduce"]))
+    size = data.draw(st.sampled_from(["100", "4K", "64K", "1M", "64M"]))
+    root = {"root": 0} if collective in ("broadcast", "reduce") else {}
+    try:
+        other = collopt.plan(network, collective, planner=name, costs=COSTS, **root)
+    except (UnsupportedError, BoundError):
+        return
+    plan = collopt.plan(network, collective, size=size, effort="high", costs=COSTS, **root)
+    time = Predictor(other.schedule, other.topology, COSTS).time(as_bytes(size))
+    assert plan.provenance["predicted_us"] <= 1.0101 * float(time)
+
+
+@pytest.mark.parametrize("effort", ["much", "", 0, -1, float("nan"), float("inf"), True, [1]])
+def test_efforts_are_names_or_seconds_above_0(effort: Any) -> None:
+    """Anything else is refused by its name."""
+    with pytest.raises(UnsupportedError, match=r"^effort is "):
+        collopt.plan(ring(3), "allgather", effort=effort)
+
+
+def test_more_effort_runs_more_planners_and_is_no_slower() -> None:
+    """What is left out has a reason, and an effort in seconds lies between those with names."""
+    network = mi250(boxes=2)
+    plans = [
+        collopt.plan(network, "allgather", size="64M", costs=COSTS, effort=each) for each in ("low", 0.2, "default")
+    ]
+    counts = [plan.provenance["portfolio"].count(",") for plan in plans]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1]
+    times = [plan.provenance["predicted_us"] for plan in plans]
+    assert times == sorted(times, reverse=True)
+    assert "beyond the effort: " in plans[0].provenance["left_out"]
+    assert all(plan.planner in plan.provenance["portfolio"] for plan in plans)
+
+
+def test_symmetric_trees_stand_in_for_exact_ones_beyond_the_effort() -> None:
+    """Where they reach the bound; elsewhere the exact planner is run whatever it costs."""
+    torus_plan, ring_plan = (collopt.plan(each, "allgather", effort=1e-9) for each in (torus(4, 4), IRREGULAR))
+    assert (torus_plan.planner, torus_plan.gap) == ("symmetric", 0)
+    assert torus_plan.provenance["left_out"] == "beyond the effort: forestcoll"
+    assert (ring_plan.planner, ring_plan.gap) == ("forestcoll", 0)
