@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collopt.errors import CapacityOverflowError, CertificateError
-from collopt.planners.pairs.fast import as_traffic
+from collopt.planners.all_to_all.fast import as_traffic
 from collopt.schedules.stages.two_tier_cost import TwoTierModel, check_model
 from collopt.support.arrays import read_only
 from collopt.support.quantities import Exact, as_amount

@@ -16,7 +16,7 @@ from all_to_allv_baselines import spread_out
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from collopt.planners.pairs.fast import schedule_all_to_allv
+from collopt.planners.all_to_all.fast import schedule_all_to_allv
 from collopt.schedules.stages.schedule import AllToAllvSchedule
 from collopt.schedules.stages.two_tier_cost import H200, PIPELINES
 from collopt.solvers.fast.birkhoff import embed

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from collopt.planners import bfb_cost
-from collopt.planners.pairs.fast import schedule_all_to_allv
+from collopt.planners.all_to_all.fast import schedule_all_to_allv
 from collopt.schedules.stages.two_tier_cost import TwoTierModel
 from collopt.topologies import (
     DirectGraph,

@@ -1,5 +1,8 @@
 """Planners: from a topology and a collective to a verified plan."""
 
+from .all_to_all.direct_connect_rate import all_to_all_rate_bounds
+from .all_to_all.dispatch import DispatchBound, DispatchCounts, DispatchPlan, count_dispatch, schedule_dispatch
+from .all_to_all.fast import schedule_all_to_allv
 from .bounds.bound import bound, bound_sizes
 from .bounds.from_schedule import plan_of_schedule
 from .bounds.lp_bounds import lp_bound
@@ -7,10 +10,6 @@ from .direct_connect.bfb import bfb_cost, bfb_schedule, plan_bfb
 from .direct_connect.candidate import Candidate
 from .direct_connect.find import Frontier, find_topologies, sweep_topologies
 from .literature.synthesis import Synthesis, synthesis_frontier, synthesise
-from .pairs.direct_connect_rate import all_to_all_rate_bounds
-from .pairs.dispatch import DispatchBound, DispatchPlan, schedule_dispatch
-from .pairs.dispatch_counts import DispatchCounts, count_dispatch
-from .pairs.fast import schedule_all_to_allv
 from .plans.files import load_plan
 from .plans.plan import Plan, exporter
 from .plans.registry import PLANNERS, Planner, plan, register_planner

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from all_to_allv_baselines import BASELINES
 
-from collopt.planners.pairs.fast import schedule_all_to_allv
+from collopt.planners.all_to_all.fast import schedule_all_to_allv
 from collopt.schedules.stages.schedule import AllToAllvSchedule
 from collopt.schedules.stages.two_tier_cost import PIPELINES, TwoTierModel
 

@@ -28,56 +28,56 @@ def bound(
 ) -> None:
     """Compute the exact bandwidth bound of a collective, and the bottleneck cut that proves it.
 
-    With `--size`, compute the least time for so much data, and what proves it.
+    With `--size`, bound the time for this much data, and name the argument that proves it.
     """
     from ...planners import bound as find_bound
     from ...planners import bound_sizes
     from ..terminal.networks import find_network
 
-    known = as_collective(collective)
+    operation = as_collective(collective)
     network = find_network(topology, described)
     if costs is not None and not size:
         raise UsageError("--costs matter at a size; give --size too")
     if size:
         with computing(f"bounding the time of {collective} on {network.name}"):
             options: dict[str, Any] = {**data.read(), "costs": costs}
-            bounds = bound_sizes(network, known, sizes := distinct_sizes(size), **options)
-            for each in bounds:
-                each.verify()
+            bounds = bound_sizes(network, operation, sizes := distinct_sizes(size), **options)
+            for limit in bounds:
+                limit.verify()
         figures = _size_figures(sizes, bounds)
         if not formats.emit(lambda: figures["sizes"], lambda: figures):
             _print_sizes(sizes, bounds)
         return
     with computing(f"computing the bound of {collective} on {network.name}"):
-        found = find_bound(network, known, **data.read())
-        found.verify()
-    if not formats.emit(lambda: [flat(_as_json(found))], lambda: _as_json(found)):
-        _print(found)
+        proven = find_bound(network, operation, **data.read())
+        proven.verify()
+    if not formats.emit(lambda: [flat(_as_json(proven))], lambda: _as_json(proven)):
+        _print(proven)
 
 
-def _as_json(found: Bound) -> dict[str, Any]:
+def _as_json(proven: Bound) -> dict[str, Any]:
     return {
-        **request_figures(found),
-        **rates(found),
-        "busbw": float(found.busbw),
-        **({} if found.collective.in_pairs else {"trees_per_root": found.trees_per_root}),
-        "weights": list(found.weights),
-        **witness_figures(found),
+        **request_figures(proven),
+        **rates(proven),
+        "busbw": float(proven.busbw),
+        **({} if proven.collective.in_pairs else {"trees_per_root": proven.trees_per_root}),
+        "weights": list(proven.weights),
+        **witness_figures(proven),
     }
 
 
-def _print(found: Bound) -> None:
-    network, pairs = found.topology, found.collective.in_pairs
-    part = "a shard" if not pairs else "one unit of traffic" if found.weights else "the data from one rank to another"
+def _print(proven: Bound) -> None:
+    network, pairs = proven.topology, proven.collective.in_pairs
+    part = "a shard" if not pairs else "one unit of traffic" if proven.weights else "the data from one rank to another"
     rows = {
-        "algbw": f"at most {rate_text(found.algbw)}",
-        "busbw": f"at most {rate_text(found.busbw)}",
-        "time": f"at least {exact(found.inverse_rate, 'ns')} per byte of {part}",
+        "algbw": f"at most {rate_text(proven.algbw)}",
+        "busbw": f"at most {rate_text(proven.busbw)}",
+        "time": f"at least {exact(proven.inverse_rate, 'ns')} per byte of {part}",
     }
-    if not found.collective.has_two_phases and not pairs:
-        rows["trees per root"] = f"{found.trees_per_root} attain the bound exactly"
-    rows |= found.witness.rows(network, found.collective)
-    emit_rows(f"{found.collective} on {network.name}, {network.num_ranks} ranks", rows)
+    if not proven.collective.has_two_phases and not pairs:
+        rows["trees per root"] = f"{proven.trees_per_root} attain the bound exactly"
+    rows |= proven.witness.rows(network, proven.collective)
+    emit_rows(f"{proven.collective} on {network.name}, {network.num_ranks} ranks", rows)
 
 
 def _size_figures(sizes: Sequence[str], bounds: Sequence[SizeBound]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _size_figures(sizes: Sequence[str], bounds: Sequence[SizeBound]) -> dict[str
         "costs": first.costs.to_json(),
         "costs_label": first.costs.label,
         "weights": list(first.rate.weights),
-        "sizes": [_row(size, found) for size, found in zip(sizes, bounds, strict=True)],
+        "sizes": [_row(size, limit) for size, limit in zip(sizes, bounds, strict=True)],
     }
 
 
@@ -107,25 +107,25 @@ def _print_sizes(sizes: Sequence[str], bounds: Sequence[SizeBound]) -> None:
         return
     emit(title)
     table = bare_table("size", "time at least", "algbw at most", "busbw at most", "by its")
-    for size, found in zip(sizes, bounds, strict=True):
-        table.add_row(size, time_text(found.time), *_bandwidths(found).values(), found.argument)
+    for size, limit in zip(sizes, bounds, strict=True):
+        table.add_row(size, time_text(limit.time), *_bandwidths(limit).values(), limit.argument)
     emit(table)
 
 
-def _row(size: str, found: SizeBound) -> dict[str, Any]:
+def _row(size: str, limit: SizeBound) -> dict[str, Any]:
     return {
         "size": size,
-        "bytes": found.num_bytes,
-        "time_us": found.microseconds,
-        "time_exact": str(found.time),
-        "algbw": float(found.algbw) if found.time else None,
-        "busbw": float(found.busbw) if found.time else None,
-        "argument": found.argument,
-        "reason": found.witness.reason(found.request),
+        "bytes": limit.num_bytes,
+        "time_us": limit.microseconds,
+        "time_exact": str(limit.time),
+        "algbw": float(limit.algbw) if limit.time else None,
+        "busbw": float(limit.busbw) if limit.time else None,
+        "argument": limit.argument,
+        "reason": limit.witness.reason(limit.request),
     }
 
 
-def _bandwidths(found: SizeBound) -> dict[str, str]:
-    if not found.time:
+def _bandwidths(limit: SizeBound) -> dict[str, str]:
+    if not limit.time:
         return dict.fromkeys(("algbw", "busbw"), "no limit")
-    return {"algbw": bandwidth_text(found.algbw, 2), "busbw": bandwidth_text(found.busbw, 2)}
+    return {"algbw": bandwidth_text(limit.algbw, 2), "busbw": bandwidth_text(limit.busbw, 2)}

@@ -39,26 +39,26 @@ def compare(
     from ...planners.what_if.compare import check_feasible, iter_outcomes, outcome_table
     from ..terminal.networks import find_network
 
-    known = as_collective(collective)
+    operation = as_collective(collective)
     check_planners(planner or ())
     network = find_network(topology, described)
     if costs is not None and not size:
         raise UsageError("--costs matter at a size; give --size too")
     sizes, shards = distinct_sizes(size), data.read()
     options: dict[str, Any] = {**shards, "costs": costs}
-    found = iter_outcomes(network, known, planners=planner or None, sizes=sizes, **options)
+    outcomes = iter_outcomes(network, operation, planners=planner or None, sizes=sizes, **options)
     # What no planner can mend is told once, not in every row.
-    check_feasible(network, known, **shards)
+    check_feasible(network, operation, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):
-        frame = outcome_table(list(found), sizes)
+        frame = outcome_table(list(outcomes), sizes)
     if not formats.emit(lambda: plain_rows(frame.drop(columns="plan"))):
-        _print(frame, known, network, sizes)
-    tried = frame[frame["kind"] == "plan"].to_dict("records")
-    if len(tried) == 1 and tried[0]["status"] != "ok":
-        raise UnsupportedError(f"{tried[0]['planner']} has no plan: {tried[0]['reason']}")
-    if all(row["status"] != "ok" for row in tried):
+        _print(frame, operation, network, sizes)
+    attempts = frame[frame["kind"] == "plan"].to_dict("records")
+    if len(attempts) == 1 and attempts[0]["status"] != "ok":
+        raise UnsupportedError(f"{attempts[0]['planner']} has no plan: {attempts[0]['reason']}")
+    if all(row["status"] != "ok" for row in attempts):
         what = f"plan {collective} on {network.name}"
-        raise UnsupportedError(f"none of {len(tried)} planners can {what}; the reasons are listed above")
+        raise UnsupportedError(f"none of {len(attempts)} planners can {what}; the reasons are listed above")
 
 
 def _print(frame: pd.DataFrame, collective: Collective, network: Topology, sizes: list[str]) -> None:

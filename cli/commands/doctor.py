@@ -112,11 +112,11 @@ def _stage(name: str) -> AbstractContextManager[None]:
 
 def _packages() -> str:
     """Import the required packages."""
-    wanted = requirements()
-    problems, command = remedy(wanted, "")
+    required = requirements()
+    problems, command = remedy(required, "")
     if problems:
         raise MissingDependencyError(f"{', and '.join(problems)}; fix with: {command}")
-    return f"all {len(wanted)} required packages can be imported"
+    return f"all {len(required)} required packages can be imported"
 
 
 def _print_broken(packages: Check, as_json: bool) -> None:
@@ -124,18 +124,18 @@ def _print_broken(packages: Check, as_json: bool) -> None:
         facts: dict[str, Any] = {"kernels": {"folder": None, "compiled_before": False}, "torch": None, "features": []}
         emit_json({"ok": False, "versions": _versions(), "core": [packages._asdict()]} | facts)
         return
-    emit_rows("versions", {name: found or "not installed" for name, found in _versions().items()})
+    emit_rows("versions", {name: number or "not installed" for name, number in _versions().items()})
     emit_rows("core", {packages.name: f"FAILED: {packages.detail}"})
 
 
 def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"collopt": version("collopt"), "python": platform.python_version()}
+    versions: dict[str, str | None] = {"collopt": version("collopt"), "python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = None
-    return found
+            versions[package] = None
+    return versions
 
 
 def _kernels() -> tuple[str | None, bool]:
@@ -175,9 +175,9 @@ def _plan() -> str:
     from ...schedules import ALLGATHER
     from ...topologies import dgx_a100
 
-    made = plan(dgx_a100(boxes=2), ALLGATHER, trees_per_root=1)
-    made.verify()
-    return f"an allgather on {made.topology.name} was planned and verified"
+    planned = plan(dgx_a100(boxes=2), ALLGATHER, trees_per_root=1)
+    planned.verify()
+    return f"an allgather on {planned.topology.name} was planned and verified"
 
 
 def _compile() -> None:
@@ -199,9 +199,9 @@ def _compile() -> None:
     boxes, grid = dgx_a100(boxes=2), torus(4, 4)
     for network in (boxes, grid):
         for collective in (ALLGATHER, REDUCE_SCATTER, ALLREDUCE, ALL_TO_ALL):
-            made = plan(network, collective)
-            made.estimate("1M")
-            run_program(lower(made.schedule, collective))
+            planned = plan(network, collective)
+            planned.estimate("1M")
+            run_program(lower(planned.schedule, collective))
         for collective in (ALLGATHER, ALLREDUCE, ALL_TO_ALL):
             compare(network, collective, sizes=["1M"], bounds=[])
         plan(network, BROADCAST, root=0)
@@ -230,8 +230,8 @@ def _compile_one() -> str:
     if folder is None:
         return "compiled, but not cached: every process compiles them again"
     how = "those of large plans are cached" if compiled else "Python runs those of small plans"
-    others = "`collopt doctor --compile` caches those of all commands"
-    return f"{how}; {others}" + f"; {'; '.join(cache_problems.values())}" * bool(cache_problems)
+    advice = "`collopt doctor --compile` caches those of all commands"
+    return f"{how}; {advice}" + f"; {'; '.join(cache_problems.values())}" * bool(cache_problems)
 
 
 def _features(facts: TorchFacts) -> list[Feature]:
@@ -249,13 +249,13 @@ def _features(facts: TorchFacts) -> list[Feature]:
 
 def _extra(name: str, extra: str) -> Feature:
     problems, command = remedy(requirements(extra), f"'collopt[{extra}]'")
-    if all(each.endswith(ABSENT) for each in problems):
+    if all(problem.endswith(ABSENT) for problem in problems):
         return Feature(name, not problems, command or f"pip install 'collopt[{extra}]'")
     return Feature(name, False, f"{', and '.join(problems)}; {command}")
 
 
 def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, folder: str | None, compiled: bool) -> None:
-    emit_rows("versions", {name: found or "not installed" for name, found in _versions().items()})
+    emit_rows("versions", {name: number or "not installed" for name, number in _versions().items()})
     emit_rows("core", {check.name: f"{'ok' if check.works else 'FAILED'}: {check.detail}" for check in checks})
     kept = folder or "none that can be written; set NUMBA_CACHE_DIR"
     emit_rows("compiled kernels", {"cache folder": kept, "a plan's cached before": "yes" if compiled else "no"})
@@ -268,4 +268,4 @@ def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, fold
             "GPUs": ", ".join(facts.devices) or "none",
         },
     )
-    emit_rows("features", {each.name: "yes" if each.works else f"no: {each.needs}" for each in features})
+    emit_rows("features", {feature.name: "yes" if feature.works else f"no: {feature.needs}" for feature in features})

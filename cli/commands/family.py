@@ -47,7 +47,7 @@ def family(
     from ..terminal.networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
-    known = as_collective(collective)
+    operation = as_collective(collective)
     check_planners(names)
     if register and format != "mscclpp-json":
         raise UsageError(f"--register {register} is for MSCCL++ plans; give --runtime mscclpp too")
@@ -56,17 +56,23 @@ def family(
     network = find_network(topology, described)
     with computing(f"planning {collective} on {network.name}"):
         shards = ShardOptions(root).read() | ({} if costs is None else {"costs": costs})
-        made = {}
+        plans_by_name = {}
         for name in names:
             # In MSCCL XML no switch copies or adds.
-            plain = format == "msccl-xml" and not known.in_pairs and takes_option(name, known, "in_network")
-            made[name] = _plans(network, known, name, ends, shards | ({"in_network": False} if plain else {}))
-    plans = [each for found in made.values() for each, _ in found]
+            plain = format == "msccl-xml" and not operation.in_pairs and takes_option(name, operation, "in_network")
+            plans_by_name[name] = _plans(
+                network, operation, name, ends, shards | ({"in_network": False} if plain else {})
+            )
+    plans = [candidate for pairs in plans_by_name.values() for candidate, _ in pairs]
     with working(f"writing {output}"):
         try:
             frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
         except TooLargeError:
-            plans = [_fitting(each, name, given, runtime) for name, found in made.items() for each, given in found]
+            plans = [
+                _fitting(candidate, name, options, runtime)
+                for name, pairs in plans_by_name.items()
+                for candidate, options in pairs
+            ]
             frame = write_family(plans, output, sizes=ends, runtime=runtime, format=format)
     if register:
         write_registration(frame["file"], register)
@@ -82,7 +88,7 @@ def family(
     note(f"wrote {count_text(len(frame), 'file')} to {output}")
     if register:
         note(f"wrote {register}")
-    for text in _notes(network, known, plans, frame, format):
+    for text in _notes(network, operation, plans, frame, format):
         note(f"collopt: note: {text}")
     unused = list(dict.fromkeys(plan.planner for plan in plans if plan.planner not in set(frame["planner"])))
     if unused:
@@ -111,11 +117,11 @@ def _notes(network: Topology, collective: Collective, plans: list[Plan], frame: 
     from ...runtime.mscclpp.export import mscclpp_notes
 
     if form == "msccl-xml":
-        able = network.multicast | network.aggregation
-        return ["no switch copies or adds in MSCCL XML"] if able and not collective.in_pairs else []
-    written = dict(zip(frame["planner"], frame["file"], strict=True))
-    found = [mscclpp_notes(plan, written[plan.planner]) for plan in plans if plan.planner in written]
-    return list(dict.fromkeys(text for texts in found for text in texts))
+        capable = network.multicast | network.aggregation
+        return ["no switch copies or adds in MSCCL XML"] if capable and not collective.in_pairs else []
+    files = dict(zip(frame["planner"], frame["file"], strict=True))
+    notes = [mscclpp_notes(plan, files[plan.planner]) for plan in plans if plan.planner in files]
+    return list(dict.fromkeys(text for texts in notes for text in texts))
 
 
 def _plans(
@@ -124,33 +130,33 @@ def _plans(
     """Make a planner's plan, or several in the range of sizes if it plans for a size, each with its options."""
     from ...planners import plan as make_plan
 
-    found: list[tuple[Plan, dict[str, Any]]] = []
+    plans: list[tuple[Plan, dict[str, Any]]] = []
     for size in _sizes_between(*ends):
         options = {"size": size} | shards
         with _name_planner_in_errors(planner):
-            made = make_plan(network, collective, planner=planner, **options)
-        if not any(_is_same(made, known) for known, _ in found):
-            found.append((made, options))
-        if "planned_for" not in made.provenance:
+            planned = make_plan(network, collective, planner=planner, **options)
+        if not any(_is_same(planned, earlier) for earlier, _ in plans):
+            plans.append((planned, options))
+        if "planned_for" not in planned.provenance:
             break  # links of equal latency are used in the same way for all sizes
-    return found
+    return plans
 
 
 def _sizes_between(low: int, high: int) -> list[int]:
     """Both ends of a range, and two powers of two between them, evenly apart; some runtimes load four files at most."""
-    least = max(low, 1)
-    apart = (high.bit_length() - least.bit_length()) / 3
-    between = (2 ** round(least.bit_length() - 1 + apart * part) for part in (1, 2))
-    return sorted({least, high, *(size for size in between if least < size < high)})
+    smallest = max(low, 1)
+    gap = (high.bit_length() - smallest.bit_length()) / 3
+    between = (2 ** round(smallest.bit_length() - 1 + gap * part) for part in (1, 2))
+    return sorted({smallest, high, *(size for size in between if smallest < size < high)})
 
 
 def _is_same(plan: Plan, other: Plan) -> bool:
     """Whether two plans of one planner put the same loads on all links in as many steps or trees."""
-    alike = (plan.planner, plan.schedule.size_text) == (other.planner, other.schedule.size_text)
-    return alike and plan.link_loads.tolist() == other.link_loads.tolist()
+    equal_kind = (plan.planner, plan.schedule.size_text) == (other.planner, other.schedule.size_text)
+    return equal_kind and plan.link_loads.tolist() == other.link_loads.tolist()
 
 
-def _fitting(made: Plan, planner: str, given: dict[str, Any], runtime: str) -> Plan:
+def _fitting(plan: Plan, planner: str, plan_options: dict[str, Any], runtime: str) -> Plan:
     """Return a plan, or a smaller one if it exceeds the runtime's limits."""
     from ...runtime.mscclpp.lint import RUNTIME as MSCCLPP
     from ...runtime.nccl.families import format_of
@@ -158,7 +164,9 @@ def _fitting(made: Plan, planner: str, given: dict[str, Any], runtime: str) -> P
     options = {} if runtime == MSCCLPP else {"runtime": runtime}
     with TemporaryDirectory() as folder, _name_planner_in_errors(planner):
         file = Path(folder) / "plan"
-        return write_fitting(made, lambda each: each.export(format_of(runtime), file, **options), planner, given)
+        return write_fitting(
+            plan, lambda fitting: fitting.export(format_of(runtime), file, **options), planner, plan_options
+        )
 
 
 @contextmanager
@@ -174,8 +182,8 @@ def _print(frame: pd.DataFrame, title: str) -> None:
     text = "planner", "file"
     table = number_table("min bytes", "max bytes", "estimate", "algbw GB/s", *text, text=text)
     table.title, table.title_justify = title, "left"
-    for each in frame.to_dict("records"):
-        times = f"{time_text(each['us_at_min'])} to {time_text(each['us_at_max'])}"
-        bandwidth = f"{each['algbw']:.2f}"
-        table.add_row(str(each["min_bytes"]), str(each["max_bytes"]), times, bandwidth, each["planner"], each["file"])
+    for file in frame.to_dict("records"):
+        times = f"{time_text(file['us_at_min'])} to {time_text(file['us_at_max'])}"
+        bandwidth = f"{file['algbw']:.2f}"
+        table.add_row(str(file["min_bytes"]), str(file["max_bytes"]), times, bandwidth, file["planner"], file["file"])
     emit(table)

@@ -56,18 +56,18 @@ def find(
     _check_request(candidate, targets)
     calls = _calls(call, collective, size)
     # Bounds and plans are for one call, the first.
-    known, first = next((as_collective(each), str(amount)) for each, sizes in calls.items() for amount in sizes)
+    operation, first = next((as_collective(name), str(amount)) for name, sizes in calls.items() for amount in sizes)
     # Errors name the options, and not the library's parameters.
     caps = {"--bandwidth": bandwidth, "--host": host, "--nics": nics}
     if no_all_to_all and ALL_TO_ALL in calls:
         raise UsageError("--no-all-to-all skips what ranks topologies for all_to_all; leave it out")
-    egress = min(as_factor(each, flag) for flag, each in caps.items() if each is not None)
+    egress = min(as_factor(rate, flag) for flag, rate in caps.items() if rate is not None)
     try:
         as_latency(alpha, "a step")
     except TopologyError as error:
         raise UsageError(f"--alpha: {error}") from None
     with computing(f"searching topologies of {nodes} nodes"):
-        found = find_topologies(
+        frontier = find_topologies(
             nodes,
             degree,
             bidirectional=bidirectional,
@@ -76,20 +76,20 @@ def find(
             node_bandwidth=egress,
             all_to_all=not no_all_to_all,
         )
-    best = found.best_mix(calls)
-    if candidate is not None and candidate > len(found):
-        raise UsageError(f"--candidate is {candidate}; expected a number from 1 to {len(found)}")
-    chosen = best if candidate is None else found[candidate - 1]
-    with computing(f"writing {chosen.name}"):
-        _write(chosen, found, known, targets)
-    if not formats.emit(lambda: _rows(found), lambda: _plain(found, known, best)):
-        _print(found, first, calls, best)
-    share = bandwidth_text(found.workload.node_bandwidth / found.degree, 3)
-    link = f"each link has {share} and {time_text(found.workload.alpha)} latency"
+    best = frontier.best_mix(calls)
+    if candidate is not None and candidate > len(frontier):
+        raise UsageError(f"--candidate is {candidate}; expected a number from 1 to {len(frontier)}")
+    selected = best if candidate is None else frontier[candidate - 1]
+    with computing(f"writing {selected.name}"):
+        _write(selected, frontier, operation, targets)
+    if not formats.emit(lambda: _rows(frontier), lambda: _plain(frontier, operation, best)):
+        _print(frontier, first, calls, best)
+    share = bandwidth_text(frontier.workload.node_bandwidth / frontier.degree, 3)
+    link = f"each link has {share} and {time_text(frontier.workload.alpha)} latency"
     for flag, path in targets.items():
         if path is not None:
-            what = "" if flag == "--save" else f"the {known} plan for "
-            note(f"wrote {what}{chosen.name} to {path}; {link}")
+            what = "" if flag == "--save" else f"the {operation} plan for "
+            note(f"wrote {what}{selected.name} to {path}; {link}")
 
 
 def _check_request(candidate: int | None, targets: dict[str, Path | None]) -> None:
@@ -105,8 +105,8 @@ def _calls(texts: list[str] | None, collective: str | None, size: str | None) ->
     from ...schedules import as_bytes
     from ...schedules.collective import ALL_TO_ALL, ALLREDUCE, EVERY_ROOT
 
-    for flag, given in {"--collective": collective, "--size": size}.items():
-        if texts and given is not None:
+    for flag, value in {"--collective": collective, "--size": size}.items():
+        if texts and value is not None:
             raise UsageError(f"{flag} does not go with --call, which has its own; leave it out")
     calls: dict[AnyCollective, dict[int | str, Fraction]] = {}
     for parts in [text.split(":") for text in texts or ()] or [[collective or str(ALLREDUCE), size or "1M"]]:
@@ -114,39 +114,39 @@ def _calls(texts: list[str] | None, collective: str | None, size: str | None) ->
             raise UsageError(
                 f"--call is {shown(':'.join(parts))}; expected COLLECTIVE:SIZE[:COUNT], such as allreduce:64M:4"
             )
-        known = as_collective(parts[0], (*EVERY_ROOT, ALL_TO_ALL), "nothing is known of")
+        named = as_collective(parts[0], (*EVERY_ROOT, ALL_TO_ALL), "nothing is known of")
         as_bytes(parts[1])
-        sizes = calls.setdefault(known, {})
+        sizes = calls.setdefault(named, {})
         count = as_factor(parts[2] if parts[2:] else 1, "the number of calls")
         sizes[parts[1]] = sizes.get(parts[1], Fraction(0)) + count
     return calls
 
 
-def _write(chosen: Candidate, found: Frontier, collective: Collective, targets: dict[str, Path | None]) -> None:
+def _write(selected: Candidate, frontier: Frontier, collective: Collective, targets: dict[str, Path | None]) -> None:
     """Write a topology whose links divide the node bandwidth evenly and have latency alpha, or a plan on it."""
     from ...topologies import write_topology
 
-    workload = found.workload
-    link = {"bandwidth": workload.node_bandwidth / found.degree, "latency": workload.alpha}
+    workload = frontier.workload
+    link = {"bandwidth": workload.node_bandwidth / frontier.degree, "latency": workload.alpha}
     if path := targets["--save"]:
         with name_errors_after(path):
-            write_topology(chosen.topology(**link), path)
+            write_topology(selected.topology(**link), path)
     if not targets["--plan"] and not targets["--xml"]:
         return
-    made = chosen.plan(collective, **link)
-    for path, write in ((targets["--plan"], made.save), (targets["--xml"], made.to_msccl_xml)):
+    plan = selected.plan(collective, **link)
+    for path, write in ((targets["--plan"], plan.save), (targets["--xml"], plan.to_msccl_xml)):
         if path:
             with name_errors_after(path):
                 write(path)
 
 
-def _plain(found: Frontier, collective: Collective, best: Candidate) -> dict[str, Any]:
+def _plain(frontier: Frontier, collective: Collective, best: Candidate) -> dict[str, Any]:
     """Return all results for JSON; exact numbers as strings."""
-    bounds, workload = found.bounds, found.workload
+    bounds, workload = frontier.bounds, frontier.workload
     return {
-        "nodes": found.nodes,
-        "degree": found.degree,
-        "bidirectional": found.bidirectional,
+        "nodes": frontier.nodes,
+        "degree": frontier.degree,
+        "bidirectional": frontier.bidirectional,
         "size": workload.num_bytes,
         "alpha_us": float(workload.alpha),
         "node_bandwidth": float(workload.node_bandwidth),
@@ -157,62 +157,67 @@ def _plain(found: Frontier, collective: Collective, best: Candidate) -> dict[str
             "bandwidth_factor_exact": str(bounds.bandwidth_factor),
             "all_to_all": float(bounds.all_to_all),
         },
-        "unmeasured": found.unmeasured,
-        "best": list(found).index(best) + 1,
-        "candidates": _rows(found),
+        "unmeasured": frontier.unmeasured,
+        "best": list(frontier).index(best) + 1,
+        "candidates": _rows(frontier),
     }
 
 
-def _rows(found: Frontier) -> list[dict[str, Any]]:
-    return plain_rows(found.to_frame().drop(columns="candidate"))
+def _rows(frontier: Frontier) -> list[dict[str, Any]]:
+    return plain_rows(frontier.to_frame().drop(columns="candidate"))
 
 
-def _print(found: Frontier, size: str, calls: Calls, best: Candidate) -> None:
-    workload, bounds = found.workload, found.bounds
-    kind = "bidirectional link" if found.bidirectional else "link"
-    least = 2 * (bounds.steps * workload.alpha + bounds.bandwidth_factor * workload.transfer)
+def _print(frontier: Frontier, size: str, calls: Calls, best: Candidate) -> None:
+    workload, bounds = frontier.workload, frontier.bounds
+    kind = "bidirectional link" if frontier.bidirectional else "link"
+    fastest = 2 * (bounds.steps * workload.alpha + bounds.bandwidth_factor * workload.transfer)
     rows = {
         "bound on T_L": f"{bounds.steps} α",
         "bound on T_B": f"{float(bounds.bandwidth_factor):.4f} ({bounds.bandwidth_factor}) M/B",
-        "bound on allreduce": f"{time_text(least)} for {size}, as reduce-scatter and allgather",
+        "bound on allreduce": f"{time_text(fastest)} for {size}, as reduce-scatter and allgather",
     }
-    if found[0].all_to_all is not None:
-        slowest = workload.transfer * Fraction(found.degree, found.nodes) / bounds.all_to_all
+    if frontier[0].all_to_all is not None:
+        slowest = workload.transfer * Fraction(frontier.degree, frontier.nodes) / bounds.all_to_all
         share = f"{float(bounds.all_to_all):.4g} of a link's bandwidth per pair"
         rows["bound on all-to-all"] = f"{time_text(slowest)} for {size}, {share}"
-    room = [f"at {steps} α by {float(part):.1%} at most" for steps, part in found.room().items() if part]
+    room = [f"at {steps} α by {float(part):.1%} at most" for steps, part in frontier.room().items() if part]
     rows["T_B may be lower"] = ", ".join(room) or "nowhere"
-    emit_rows(f"{found.nodes} nodes, {count_text(found.degree, kind)} each", rows)
-    emit(_table(found, calls, best))
-    if found.unmeasured:
+    emit_rows(f"{frontier.nodes} nodes, {count_text(frontier.degree, kind)} each", rows)
+    emit(_table(frontier, calls, best))
+    if frontier.unmeasured:
         left = "they are left out or use the cost that theorems give"
-        note(f"{found.unmeasured} topologies are too large to evaluate; {left}")
-    if found.degree >= found.nodes:
-        most = count_text(found.nodes - 1, "neighbor")
-        note(f"collopt: note: a node has at most {most}, so links are parallel; --degree {found.nodes - 1} needs none")
+        note(f"{frontier.unmeasured} topologies are too large to evaluate; {left}")
+    if frontier.degree >= frontier.nodes:
+        neighbors = count_text(frontier.nodes - 1, "neighbor")
+        advice = f"--degree {frontier.nodes - 1} needs none"
+        note(f"collopt: note: a node has at most {neighbors}, so links are parallel; {advice}")
     # The graphs of the others are too large to build.
-    looped = [each.name for each in found if each.all_to_all is not None and each.graph().num_self_loops]
+    looped = [
+        topology.name for topology in frontier if topology.all_to_all is not None and topology.graph().num_self_loops
+    ]
     if looped:
         note(f"collopt: note: links of nodes to themselves carry nothing and may be left out: {', '.join(looped)}")
 
 
-def _table(found: Frontier, calls: Calls, best: Candidate) -> Table:
+def _table(frontier: Frontier, calls: Calls, best: Candidate) -> Table:
     """Candidates by T_L of the allgather, with columns of a reduce-scatter of other cost; a star marks the best."""
-    differ = any(each.cost != each.reduce_scatter_cost for each in found)
-    (title, *others) = (f"{str(each).replace('_', '-')} {size}" for each, sizes in calls.items() for size in sizes)
+    differ = any(topology.cost != topology.reduce_scatter_cost for topology in frontier)
+    (title, *later_titles) = (
+        f"{str(name).replace('_', '-')} {size}" for name, sizes in calls.items() for size in sizes
+    )
     text = ["exact", "reduce-scatter"] if differ else ["exact"]
-    last = [] if found[0].all_to_all is None else ["all-to-all"]
-    table = number_table("", "T_L", "T_B", *text, "all calls" if others else title, *last, text=text)
+    last = [] if frontier[0].all_to_all is None else ["all-to-all"]
+    table = number_table("", "T_L", "T_B", *text, "all calls" if later_titles else title, *last, text=text)
     table.add_column("topology", overflow="fold")
-    for number, candidate in enumerate(found, 1):
+    for number, candidate in enumerate(frontier, 1):
         steps, factor = candidate.cost
         cells = [f"{'*' if candidate is best else ''}{number}", f"{steps} α", f"{float(factor):.4f}", str(factor)]
         if differ:
             steps, factor = candidate.reduce_scatter_cost
             cells.append(f"{steps} α  {float(factor):.4f}  {factor}")
-        cells.append(time_text(candidate.time_of_calls(calls, found.workload)))
+        cells.append(time_text(candidate.time_of_calls(calls, frontier.workload)))
         if candidate.all_to_all is not None:
-            unit = found.workload.transfer * Fraction(found.degree, found.nodes)
+            unit = frontier.workload.transfer * Fraction(frontier.degree, frontier.nodes)
             slowest, fastest = (time_text(unit / rate) for rate in candidate.all_to_all)
             cells.append(slowest if slowest == fastest else f"{fastest} to {slowest}")
         table.add_row(*cells, candidate.name)

@@ -41,18 +41,18 @@ def groups(
     if (file is None) == (mesh is None) or (mesh is None) != (axis is None):
         raise UsageError("expected a file of groups, or --mesh and --axis, such as --mesh 2x8 --axis 1:allgather")
     network = find_network(topology, described._replace(relay=False))
-    chosen = read_groups(file) if file is not None else _of_mesh(network, str(mesh), axis or [])
-    targets = {} if output is None else {group.name: output / f"{group.name}.json" for group in chosen}
+    process_groups = read_groups(file) if file is not None else _of_mesh(network, str(mesh), axis or [])
+    targets = {} if output is None else {group.name: output / f"{group.name}.json" for group in process_groups}
     if output is not None and output.is_dir():
         check_targets({f"--output, group {name}:": path for name, path in targets.items()}, sources=(file,))
-    with computing(f"planning {count_text(len(chosen), 'group')} on {network.name}"):
-        found = plan_groups(network, chosen, relay=bool(described.relay))
-        frame = found.table().astype(dict.fromkeys(FIGURES, float))
+    with computing(f"planning {count_text(len(process_groups), 'group')} on {network.name}"):
+        planned = plan_groups(network, process_groups, relay=bool(described.relay))
+        frame = planned.table().astype(dict.fromkeys(FIGURES, float))
     if output is not None:
         output.mkdir(exist_ok=True)
-        plans = zip(targets.values(), found.plans, strict=True)
+        plans = zip(targets.values(), planned.plans, strict=True)
         write_files({path: document_text(plan.to_json()) for path, plan in plans})
-    about = {"topology": network.name, "gap": float(found.gap)}
+    about = {"topology": network.name, "gap": float(planned.gap)}
     if not formats.emit(lambda: plain_rows(frame), lambda: about | {"groups": plain_rows(frame)}):
         _print(frame, network)
     if output is not None:
@@ -66,19 +66,19 @@ def _of_mesh(network: Topology, mesh: str, axes: list[str]) -> tuple[Group, ...]
     if not re.fullmatch(r"[0-9]{1,7}(x[0-9]{1,7})*", mesh):
         raise UsageError(f"--mesh is {mesh!r}; expected sides such as 2x8")
     shape = [int(side) for side in mesh.split("x")]
-    found: dict[tuple[int, ...], tuple[Group, ...]] = {}
+    groups_by_axes: dict[tuple[int, ...], tuple[Group, ...]] = {}
     for text in axes:
         if not (words := re.fullmatch(r"([0-9]{1,7}(?:\+[0-9]{1,7})*):([^:]+)(?::([^:]+))?", text)):
             expected = "AXES:COLLECTIVE or AXES:COLLECTIVE:SIZE, such as 1:allgather:1G"
             raise UsageError(f"--axis is {text!r}; expected {expected}")
-        if (chosen := tuple(map(int, words[1].split("+")))) in found:
+        if (axes_of_group := tuple(map(int, words[1].split("+")))) in groups_by_axes:
             raise UsageError(f"--axis has {words[1]} twice; give each axis once, or a file of groups with other names")
-        found[chosen] = mesh_groups(shape, list(chosen), words[2], size=words[3] or 1)
+        groups_by_axes[axes_of_group] = mesh_groups(shape, list(axes_of_group), words[2], size=words[3] or 1)
     if (ranks := prod(shape)) != network.num_ranks:
         raise UsageError(
             f"--mesh {mesh} has {ranks} ranks, and {network.name} has {network.num_ranks}; make them equal"
         )
-    return tuple(chain.from_iterable(found.values()))
+    return tuple(chain.from_iterable(groups_by_axes.values()))
 
 
 def _print(frame: pd.DataFrame, network: Topology) -> None:

@@ -46,9 +46,9 @@ def plan(
     from ..terminal.networks import find_network, network_file
 
     # Whatever can be refused is refused before the work.
-    known = as_collective(collective)
+    operation = as_collective(collective)
     check_planners([planner])
-    files.check(known)
+    files.check(operation)
     if output is not None and output.suffix.lower() == ".xml":
         raise UsageError(f"--output {output}: plan files are JSON; give --xml {output} for MSCCL XML")
     if size is not None:
@@ -61,103 +61,105 @@ def plan(
     )
     network, shards = find_network(topology, described), data.read()
     with computing(f"planning {collective} on {network.name}"):
-        options = _given(trees_per_root=trees_per_root, chunks=chunks, size=size)
+        options = _present(trees_per_root=trees_per_root, chunks=chunks, size=size)
         options |= {"in_network": False} if no_in_network else {}
         options |= {} if costs is None else {"costs": costs}
-        made = make_plan(network, known, planner=planner, **options, **shards)
+        planned = make_plan(network, operation, planner=planner, **options, **shards)
         # Weights are for the ranks that are left, so they say nothing of the whole network.
         loses = bool(described.without) and data.weights is None
-        whole = find_network(topology, described._replace(without=None)) if loses else None
-        intact = find_bound(whole, known, **shards) if whole else None
-    written: list[Path] = []
+        intact_network = find_network(topology, described._replace(without=None)) if loses else None
+        intact = find_bound(intact_network, operation, **shards) if intact_network else None
+    paths: list[Path] = []
     try:
-        found: list[dict[Path, bytes]] = []
+        exports: list[dict[Path, bytes]] = []
         try:
             if trees_per_root or chunks:
-                found.append(files.contents(made))
+                exports.append(files.contents(planned))
             else:
-                made = write_fitting(made, lambda each: found.append(files.contents(each)), planner, options | shards)
+                planned = write_fitting(
+                    planned, lambda smaller: exports.append(files.contents(smaller)), planner, options | shards
+                )
         except ColloptError:
             # The plan itself is kept where runtimes' limits refuse the rest: `export` tries other options then.
-            _write(made, output, {}, written)
+            _write(planned, output, {}, paths)
             raise
-        _write(made, output, found[-1], written)
-        figures = partial(_figures, made, intact, size)
+        _write(planned, output, exports[-1], paths)
+        figures = partial(_figures, planned, intact, size)
         if not formats.emit(lambda: [flat(figures())], figures):
-            _print(made, intact, size)
+            _print(planned, intact, size)
     finally:
-        for path in written:
+        for path in paths:
             note(f"wrote {path}{files.calls(path)}")
-        for text in files.notes(made, written):
+        for text in files.notes(planned, paths):
             note(f"collopt: note: {text}")
-        if {files.xml, files.mscclpp} & set(written) and files.channels is None and files.instances is None:
+        if {files.xml, files.mscclpp} & set(paths) and files.channels is None and files.instances is None:
             advise("one thread block rarely saturates a GPU link; also try --instances 4, and measure both")
 
 
-def _write(made: Plan, output: Path | None, exported: Mapping[Path, bytes], written: list[Path]) -> None:
-    """Write a plan and what was exported of it, all or nothing, and list the files in `written`."""
+def _write(plan: Plan, output: Path | None, exported: Mapping[Path, bytes], paths: list[Path]) -> None:
+    """Write a plan and what was exported of it, all or nothing, and list the files in `paths`."""
     from ...planners.plans.plan import document_text
 
-    own = {} if output is None else {output: document_text(made.to_json())}
+    own = {} if output is None else {output: document_text(plan.to_json())}
     write_files({**own, **exported})
-    written += [*own, *exported]
+    paths += [*own, *exported]
 
 
-def _given(**options: object) -> dict[str, Any]:
+def _present(**options: object) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _figures(made: Plan, intact: Bound | None, size: str | None) -> dict[str, Any]:
+def _figures(plan: Plan, intact: Bound | None, size: str | None) -> dict[str, Any]:
     """Collect the figures of a plan, the cost of failures, and the predicted time, for JSON and CSV."""
-    figures = plan_figures(made)
+    figures = plan_figures(plan)
     if intact is not None:
-        figures |= {"intact_algbw": float(intact.algbw), "loss": float(1 - made.algbw / intact.algbw)}
+        figures |= {"intact_algbw": float(intact.algbw), "loss": float(1 - plan.algbw / intact.algbw)}
     if size is not None:
-        notes = {name: made.provenance.get(name) for name in ("planned_for", "predicted_us")}
-        costs = as_costs(None, made.topology).label
-        figures |= {"size": as_bytes(size), "estimate_us": made.estimate(size), "costs": costs} | _given(**notes)
+        notes = {name: plan.provenance.get(name) for name in ("planned_for", "predicted_us")}
+        costs = as_costs(None, plan.topology).label
+        figures |= {"size": as_bytes(size), "estimate_us": plan.estimate(size), "costs": costs} | _present(**notes)
     return figures
 
 
-def _print(made: Plan, intact: Bound | None, size: str | None) -> None:
+def _print(plan: Plan, intact: Bound | None, size: str | None) -> None:
     from ...report.summary import optimality, schedule_rows
 
-    network, scope = made.topology, made.bound.scope
+    network, scope = plan.topology, plan.bound.scope
     about = "" if scope == EVERY_SCHEDULE else f" for {scope}"
     rows = {
-        "algbw": rate_text(made.algbw),
-        "busbw": rate_text(made.busbw),
-        "bound": f"algbw at most {rate_text(made.bound.algbw)}{about}",
-        "optimality gap": optimality(made),
-    } | schedule_rows(made)
+        "algbw": rate_text(plan.algbw),
+        "busbw": rate_text(plan.busbw),
+        "bound": f"algbw at most {rate_text(plan.bound.algbw)}{about}",
+        "optimality gap": optimality(plan),
+    } | schedule_rows(plan)
     if size is not None:
-        rows |= _times(made, size)
+        rows |= _times(plan, size)
     if intact is not None:
-        lost = percentage_text(1 - made.algbw / intact.algbw)
+        lost = percentage_text(1 - plan.algbw / intact.algbw)
         rows["loss"] = f"{lost} of the bound of the intact network, {rate_text(intact.algbw)}"
-    emit_rows(f"{made.collective} on {network.name}, {network.num_ranks} ranks, by {made.planner}, verified", rows)
+    emit_rows(f"{plan.collective} on {network.name}, {network.num_ranks} ranks, by {plan.planner}, verified", rows)
 
 
 BOUNDED_RANKS = 256  # up to which bounding the time takes a second
 
 
-def _times(made: Plan, size: str) -> dict[str, str]:
+def _times(plan: Plan, size: str) -> dict[str, str]:
     """Times for a size: predicted if the plan is for that size, or else estimated; and what they count."""
     from ...planners import bound_sizes
     from ...report.summary import optimality
 
-    counted = as_costs(None, made.topology).label
-    if "predicted_us" in made.provenance:
-        predicted = time_text(float(made.provenance["predicted_us"]))
-        gap = optimality(made) if made.gap == 0 else f"{optimality(made)} for endless data"
+    counted = as_costs(None, plan.topology).label
+    if "predicted_us" in plan.provenance:
+        predicted = time_text(float(plan.provenance["predicted_us"]))
+        gap = optimality(plan) if plan.gap == 0 else f"{optimality(plan)} for endless data"
         rows = {"optimality gap": gap}
-        if made.topology.num_ranks <= BOUNDED_RANKS:
-            problem = made.schedule.problem(made.collective)
-            (least,) = bound_sizes(made.topology, made.collective, [size], **problem)
-            rows["bound at size"] = f"at least {time_text(float(least.time))}"
-        among = f"the fastest of {count_text(int(made.provenance['plans_compared']), 'plan')}"
+        if plan.topology.num_ranks <= BOUNDED_RANKS:
+            problem = plan.schedule.problem(plan.collective)
+            (bound,) = bound_sizes(plan.topology, plan.collective, [size], **problem)
+            rows["bound at size"] = f"at least {time_text(float(bound.time))}"
+        among = f"the fastest of {count_text(int(plan.provenance['plans_compared']), 'plan')}"
         return rows | {"time": f"{predicted} for {size} bytes ({counted}), {among}"}
-    flow = "fully pipelined" if made.schedule.pipelined else "synchronous steps"
+    flow = "fully pipelined" if plan.schedule.pipelined else "synchronous steps"
     # Not of every plan: links of equal latency are used in the same way for all sizes.
-    flow += f"; planned for {made.provenance['planned_for']}" if "planned_for" in made.provenance else ""
-    return {"estimate": f"{time_text(made.estimate(size))} for {size} bytes ({counted}), {flow}"}
+    flow += f"; planned for {plan.provenance['planned_for']}" if "planned_for" in plan.provenance else ""
+    return {"estimate": f"{time_text(plan.estimate(size))} for {size} bytes ({counted}), {flow}"}

@@ -42,11 +42,11 @@ def sensitivity(
     from ...planners import sensitivity as find_sensitivity
     from ..terminal.networks import find_network
 
-    known, part = as_collective(collective), as_factor(step, "--step")
+    operation, part = as_collective(collective), as_factor(step, "--step")
     network = find_network(topology, described)
 
     def table_of(together: Callable[[Link], str]) -> pd.DataFrame:
-        return _by_group(find_sensitivity(network, known, step=part, together=together, **data.read()))
+        return _by_group(find_sensitivity(network, operation, step=part, together=together, **data.read()))
 
     with computing(f"widening links of {network.name}"):
         table = table_of(_ends if links else _class_names(network).__getitem__)
@@ -57,9 +57,9 @@ def sensitivity(
     def rows() -> list[dict[str, Any]]:
         return plain_rows(table.assign(bandwidth=[", ".join(map(str, rates)) for rates in table["bandwidth"]]))
 
-    about = {"topology": network.name, "collective": str(known), "step": str(part)}
+    about = {"topology": network.name, "collective": str(operation), "step": str(part)}
     if not formats.emit(rows, lambda: about | {"links": rows()}):
-        emit(f"{known} on {network.name}: the bound on algbw, {rate_text(rate)}, rests on these links")
+        emit(f"{operation} on {network.name}: the bound on algbw, {rate_text(rate)}, rests on these links")
         _print(table, part)
 
 
@@ -88,7 +88,7 @@ def _class_names(network: Topology) -> dict[Link, str]:
     """Name the class of each link."""
     from ...topologies import link_classes
 
-    return {link: each.name for each in link_classes(network) for link in each.links}
+    return {link: link_class.name for link_class in link_classes(network) for link in link_class.links}
 
 
 def _by_group(frame: pd.DataFrame) -> pd.DataFrame:
@@ -96,7 +96,7 @@ def _by_group(frame: pd.DataFrame) -> pd.DataFrame:
     groups = frame.groupby("group", sort=False)
     table = groups[["gain", "worth"]].first()
     table.insert(0, "links", groups.size())
-    table.insert(1, "bandwidth", groups["bandwidth"].agg(lambda each: sorted(set(each))))
+    table.insert(1, "bandwidth", groups["bandwidth"].agg(lambda rates: sorted(set(rates))))
     return _sorted(table.rename_axis("group").reset_index())
 
 
@@ -110,8 +110,8 @@ def _print(table: pd.DataFrame, part: Any) -> None:
     )
     for row in table.head(MAX_ROWS).to_dict("records"):
         gains = (bandwidth_text(value, 2) for value in (row["gain"] * part, row["worth"]))
-        each = ", ".join(f"{float(rate):g}" for rate in row["bandwidth"])
-        shown.add_row(row["group"], str(row["links"]), each, *gains)
+        rates = ", ".join(f"{float(rate):g}" for rate in row["bandwidth"])
+        shown.add_row(row["group"], str(row["links"]), rates, *gains)
     emit(shown)
     if len(table) > MAX_ROWS:
         emit(f"and {len(table) - MAX_ROWS} more; --csv has all")

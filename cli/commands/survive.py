@@ -39,14 +39,14 @@ def survive(
     from ...planners import survive as plan_failures
     from ..terminal.networks import find_network
 
-    known = [as_collective(each.strip()) for each in collective.split(",")]
+    collectives = [as_collective(name.strip()) for name in collective.split(",")]
     check_planners([planner])
     kinds = [] if failures == "none" else [kind.strip() for kind in failures.split(",")]
     network = find_network(topology, described)
     with computing(f"planning for failures of {network.name}"):
         frame = plan_failures(
             network,
-            known,
+            collectives,
             failures=kinds,
             derate=derate or (),
             pairs=pairs or (),
@@ -56,8 +56,8 @@ def survive(
             jobs=jobs,
         )
     if not formats.emit(lambda: plain_rows(frame)):
-        for each, rows in frame.groupby("collective", sort=False):
-            emit(f"{each} on {network.name}, {network.num_ranks} ranks")
+        for name, rows in frame.groupby("collective", sort=False):
+            emit(f"{name} on {network.name}, {network.num_ranks} ranks")
             emit(_table(rows))
     if output is not None:
         planned = [case for case in PlanFolder(output).cases if case.file is not None]
@@ -70,13 +70,20 @@ def _table(frame: pd.DataFrame) -> Table:
 
     table = bare_table()
     table.add_column("failure", no_wrap=True)
-    for header in ("alike", "ranks", "algbw GB/s", "optimality gap", "loss", *(f"{each} lose" for each in BASELINES)):
+    for header in (
+        "alike",
+        "ranks",
+        "algbw GB/s",
+        "optimality gap",
+        "loss",
+        *(f"{baseline} lose" for baseline in BASELINES),
+    ):
         table.add_column(header, justify="right", no_wrap=True)
     for row in frame.to_dict("records"):
         losses = [row["loss_exact"], *(row[f"loss_{name}"] for name in BASELINES.values())]
-        found = row["status"] == "ok"
-        gap = ("optimal" if row["gap_exact"] == 0 else percentage_text(row["gap_exact"])) if found else row["status"]
-        algbw = f"{row['algbw']:.2f}" if found else ""
+        planned = row["status"] == "ok"
+        gap = ("optimal" if row["gap_exact"] == 0 else percentage_text(row["gap_exact"])) if planned else row["status"]
+        algbw = f"{row['algbw']:.2f}" if planned else ""
         texts = ["" if pd.isna(loss) else percentage_text(loss) for loss in losses]
         table.add_row(row["failure"], str(row["count"]), str(row["ranks"]), algbw, gap, *texts)
     return table

@@ -140,7 +140,7 @@ def write_fitting(plan: Plan, write: Callable[[Plan], None], planner: str, optio
 def _other_families(best: Plan, num_bytes: int) -> Iterator[tuple[Plan, str]]:
     """Yield plans of the families in few steps that have fewer chunks, the fastest for the size first."""
     from ...planners import plan
-    from ...planners.sizes.families import families
+    from ...planners.by_size.families import families
     from ...topologies.network.link_costs import as_costs
 
     network, costs = best.topology, as_costs(None, best.topology)

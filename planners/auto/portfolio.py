@@ -99,6 +99,8 @@ class Log:
 
     def leave_out(self, candidate: Candidate, reason: str) -> None:
         """Note a candidate without a plan."""
+        if candidate.name in self._planned:
+            return  # among the plans for a size
         self._left_out.setdefault(reason, []).append(candidate.name)
 
     def notes(self) -> dict[str, str]:

@@ -128,9 +128,9 @@ def bound_sizes(
     refuse_options(bound_sizes, topology, unknown)
     topology = as_network(topology)
     amounts = as_several_bytes(sizes)
-    known = as_costs(costs, topology)
-    rate = _rate_bound(reached_network(topology, known), collective, root, weights, traffic)
-    return bounds_at_sizes(topology, rate, amounts, known)
+    cost_model = as_costs(costs, topology)
+    rate = _rate_bound(reached_network(topology, cost_model), collective, root, weights, traffic)
+    return bounds_at_sizes(topology, rate, amounts, cost_model)
 
 
 def _rate_bound(
@@ -141,18 +141,18 @@ def _rate_bound(
     traffic: Any,
 ) -> Bound:
     """Bound the rate for endless data; see `bound`."""
-    from ..pairs.multicommodity import bound_pairs
+    from ..all_to_all.multicommodity import bound_pairs
     from ..trees.forestcoll import bound_trees
 
-    known = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
-    if known.in_pairs:
-        shard_weights(topology, known, root, weights)  # there are none
-        return bound_pairs(topology, known, root=root, traffic=traffic)
+    planned = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
+    if planned.in_pairs:
+        shard_weights(topology, planned, root, weights)  # there are none
+        return bound_pairs(topology, planned, root=root, traffic=traffic)
     if traffic is not None:
-        raise UnsupportedError(f"{known} takes no traffic; all_to_allv does")
+        raise UnsupportedError(f"{planned} takes no traffic; all_to_allv does")
     if topology.num_ranks > MANY_RANKS and root is None and weights is None:
-        from ..symmetry.symmetric import bound_symmetric
+        from ..trees.symmetric import bound_symmetric
 
         with suppress(UnsupportedError):
-            return bound_symmetric(topology, known)
-    return bound_trees(topology, known, root=root, weights=weights)
+            return bound_symmetric(topology, planned)
+    return bound_trees(topology, planned, root=root, weights=weights)

@@ -75,7 +75,7 @@ def plan_of_schedule(
 
 def bound_of_schedule(topology: Topology, collective: Collective, schedule: Schedule, reached: Fraction) -> Bound:
     """Bound by the ingress of single ranks if that is tight, as on most direct networks; else as `bound`."""
-    from ..pairs.multicommodity import bound_pairs
+    from ..all_to_all.multicommodity import bound_pairs
     from ..trees.forestcoll import bound_trees
 
     problem = schedule.problem(collective)

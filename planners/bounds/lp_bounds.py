@@ -68,10 +68,10 @@ def counted(topology: Topology) -> tuple[Topology, Fraction]:
     """Count bandwidths in a unit, GB/s, that suits HiGHS, whose tolerances are absolute."""
     try:
         _, _, capacities, unit = topology.arrays
-        whole = len(capacities) > 0 and int(capacities.max()) <= MAX_BANDWIDTH
+        is_whole = len(capacities) > 0 and int(capacities.max()) <= MAX_BANDWIDTH
     except CapacityOverflowError:
-        unit, whole = Fraction(1), False
-    if not whole:
+        unit, is_whole = Fraction(1), False
+    if not is_whole:
         largest = max((bandwidth for bandwidth, _ in topology.columns.rates), default=Fraction(1))
         # Only ever finer, since numbers must not get more digits than a topology may have.
         unit = min(Fraction(1), Fraction(1, floor(COARSEST / largest) or 1))

@@ -43,16 +43,16 @@ class Ends(NamedTuple):
 def candidate_ends(request: TimedRequest) -> list[Ends]:
     """List sources and sinks between which data moves, each pair once."""
     distances = rank_distances(request)
-    found: dict[Ends, None] = {}
+    candidates: dict[Ends, None] = {}
     for sink in _representatives(request, distances):
         for sources in (*_by_distance(distances[:, sink]), *_by_group(request, sink)):
-            _add(found, request, sources, np.array([sink]))
+            _add(candidates, request, sources, np.array([sink]))
     for sources, sinks in _by_cut(request):
-        _add(found, request, sources, sinks)
+        _add(candidates, request, sources, sinks)
     if request.collective.in_pairs:
         for sources, sinks in _between_groups(request):
-            _add(found, request, sources, sinks)
-    return list(found)
+            _add(candidates, request, sources, sinks)
+    return list(candidates)
 
 
 def rank_distances(request: TimedRequest) -> FloatArray:
@@ -66,11 +66,11 @@ def rank_distances(request: TimedRequest) -> FloatArray:
     # Stored zeros are links without latency only to some versions; a tiny latency is one to all.
     delays = np.maximum([float(link.delay) for link in links], 1e-12)
     graph = csr_array((delays, places), shape=(len(network.nodes),) * 2)
-    found: FloatArray = dijkstra(graph, indices=np.arange(network.num_ranks))[:, : network.num_ranks]
-    return found.round(DIGITS)
+    distances: FloatArray = dijkstra(graph, indices=np.arange(network.num_ranks))[:, : network.num_ranks]
+    return distances.round(DIGITS)
 
 
-def _add(found: dict[Ends, None], request: TimedRequest, sources: IntArray, sinks: IntArray) -> None:
+def _add(candidates: dict[Ends, None], request: TimedRequest, sources: IntArray, sinks: IntArray) -> None:
     """Add sources and sinks if data moves between them; those without data for the others would weaken the bound."""
     names, weights = request.network.compute_nodes, np.array(request.rate.weights)
     if request.collective.has_two_phases:
@@ -81,7 +81,7 @@ def _add(found: dict[Ends, None], request: TimedRequest, sources: IntArray, sink
     elif len(weights):
         sources = sources[weights[sources] > 0]
     if len(sources) and len(sinks):
-        found[Ends(frozenset(names[rank] for rank in sources), frozenset(names[rank] for rank in sinks))] = None
+        candidates[Ends(frozenset(names[rank] for rank in sources), frozenset(names[rank] for rank in sinks))] = None
 
 
 def _representatives(request: TimedRequest, distances: FloatArray) -> list[int]:
@@ -107,8 +107,8 @@ def _by_distance(distances: FloatArray) -> Iterator[IntArray]:
     steps = np.unique(distances[np.isfinite(distances) & (distances > 0)])
     if len(steps) > MAX_DISTANCES:
         steps = steps[np.linspace(0, len(steps) - 1, MAX_DISTANCES).round().astype(np.int64)]
-    for least in steps:
-        yield np.flatnonzero(np.isfinite(distances) & (distances >= least))
+    for threshold in steps:
+        yield np.flatnonzero(np.isfinite(distances) & (distances >= threshold))
 
 
 def _by_group(request: TimedRequest, sink: int) -> Iterator[IntArray]:
@@ -149,8 +149,8 @@ def bounds_at_sizes(topology: Topology, rate: Bound, sizes: Sequence[int], costs
         return []
     searches = [TimedCutSearch(requests[0], ends) for ends in candidate_ends(requests[0])]
     rising = sorted(requests, key=lambda request: request.num_bytes)
-    found = {request.num_bytes: _bound_at(topology, request, searches) for request in rising}
-    return [found[size] for size in sizes]
+    bounds = {request.num_bytes: _bound_at(topology, request, searches) for request in rising}
+    return [bounds[size] for size in sizes]
 
 
 def _bound_at(topology: Topology, request: TimedRequest, searches: Sequence[TimedCutSearch]) -> SizeBound:
@@ -162,7 +162,7 @@ def _bound_at(topology: Topology, request: TimedRequest, searches: Sequence[Time
         except NoAnswerError:  # numbers too far apart for the solver
             continue
     if solved:
-        _, potentials, ends = max(solved, key=lambda each: each[0])
+        _, potentials, ends = max(solved, key=lambda entry: entry[0])
         witnesses.append(exact_cut(request, ends, potentials))
     if fan_out := _best_fan_out(request):
         witnesses.append(fan_out)
@@ -176,7 +176,7 @@ def _best_fan_out(request: TimedRequest) -> FanOut | None:
     if not request.costs.send:
         return None
     ranks = request.network.compute_nodes if request.rate.weights else request.network.compute_nodes[:1]
-    receivers, rank = max(((len(shards_to(request, rank)), rank) for rank in ranks), key=lambda found: found[0])
+    receivers, rank = max(((len(shards_to(request, rank)), rank) for rank in ranks), key=lambda entry: entry[0])
     return FanOut(rank) if receivers > 1 else None
 
 
@@ -206,9 +206,9 @@ def exact_cut(request: TimedRequest, ends: Ends, potentials: FloatArray) -> Time
     cuts = [TimedCut(*ends, tuple(distances))]
     for denominator in DENOMINATORS:
         rounded = _at_sinks(request, ends, [Fraction(time).limit_denominator(denominator) for time in potentials])
-        carried = TimedCut(*ends, rounded).capacity(request)
-        share = Fraction(int(min(Fraction(1), amount / carried) * PARTS) if carried else PARTS, PARTS)
-        mixed = (share * more + (1 - share) * less for more, less in zip(rounded, distances, strict=True))
+        capacity = TimedCut(*ends, rounded).capacity(request)
+        share = Fraction(int(min(Fraction(1), amount / capacity) * PARTS) if capacity else PARTS, PARTS)
+        mixed = (share * upper + (1 - share) * lower for upper, lower in zip(rounded, distances, strict=True))
         cuts.append(TimedCut(*ends, tuple(mixed)))
     return max(cuts, key=lambda cut: cut.least_time(request))
 
@@ -224,15 +224,15 @@ def latencies(request: TimedRequest, ends: Ends) -> list[Fraction]:
     into: dict[str, list[tuple[str, Fraction]]] = {node: [] for node in request.network.nodes}
     for link in request.links():
         into[link.head].append((link.tail, link.delay))
-    found: dict[str, Fraction] = dict.fromkeys(ends.sinks, Fraction(0))
+    times: dict[str, Fraction] = dict.fromkeys(ends.sinks, Fraction(0))
     waiting = [(Fraction(0), node) for node in sorted(ends.sinks)]
     while waiting:
         time, node = heappop(waiting)
-        if time > found[node]:
+        if time > times[node]:
             continue
         for tail, delay in into[node]:
-            if tail not in found or time + delay < found[tail]:
-                found[tail] = time + delay
+            if tail not in times or time + delay < times[tail]:
+                times[tail] = time + delay
                 heappush(waiting, (time + delay, tail))
-    farthest = max(found.values())
-    return [found.get(node, farthest) for node in request.network.nodes]
+    farthest = max(times.values())
+    return [times.get(node, farthest) for node in request.network.nodes]

@@ -36,17 +36,17 @@ def best_circulants(nodes: int, degree: int, effort: int) -> tuple[BaseEntry, ..
 
     All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run.
     """
-    return tuple(found.base for found in _search(nodes, degree, effort))
+    return tuple(entry.base for entry in _search(nodes, degree, effort))
 
 
 def offset_sets(nodes: int, degree: int, effort: int) -> Iterator[tuple[int, ...]]:
     """Yield the offsets of a circulant for each of the costs of `best_circulants`."""
-    return (tuple(sorted(found.equals[0].tolist())) for found in _search(nodes, degree, effort))
+    return (tuple(sorted(entry.equals[0].tolist())) for entry in _search(nodes, degree, effort))
 
 
 def line_graph_circulants(nodes: int, degree: int, effort: int) -> tuple[Base, ...]:
     """List optimal circulant digraphs whose line graphs may cost less than Theorem 7 says."""
-    promising = (_equidistant(nodes, found.equals) for found in _search(nodes, degree, effort))
+    promising = (_equidistant(nodes, entry.equals) for entry in _search(nodes, degree, effort))
     return tuple(circulant_of_offsets(nodes, offsets) for offsets in promising if offsets)
 
 
@@ -62,10 +62,10 @@ def _search(nodes: int, degree: int, effort: int) -> tuple[_SearchResult, ...]:
     """Search once for `best_circulants` and `line_graph_circulants`."""
     if not 2 <= degree < min(nodes - 1, MAX_SEARCHED_DEGREE + 1):
         return ()
-    most = min(effort // (degree * (nodes + 2 ** (degree + 1))) + 1, MAX_SETS)
-    one_way = _best_of(nodes, digraph_offset_sets(nodes, degree, most))
+    limit = min(effort // (degree * (nodes + 2 ** (degree + 1))) + 1, MAX_SETS)
+    one_way = _best_of(nodes, digraph_offset_sets(nodes, degree, limit))
     # Of two-way graphs of degree 2 and 4 theorems say which are best.
-    two_way = () if degree in (2, 4) else _best_of(nodes, bidirectional_offset_sets(nodes, degree, most))
+    two_way = () if degree in (2, 4) else _best_of(nodes, bidirectional_offset_sets(nodes, degree, limit))
     return (*one_way, *two_way)
 
 
@@ -97,12 +97,12 @@ def _equidistant(nodes: int, sets: IntArray) -> tuple[int, ...]:
 
 def _efficient(costs: CirculantCosts) -> Iterator[int]:
     """Indices of Pareto-optimal sets in T_L and T_B; of equals one with the fewest hops."""
-    least = None
+    lowest = None
     worked_out = np.flatnonzero(costs.steps)
-    keys = (each[worked_out] for each in (costs.hops, costs.loads, costs.steps))
+    keys = (column[worked_out] for column in (costs.hops, costs.loads, costs.steps))
     for place in worked_out[np.lexsort(tuple(keys))].tolist():
-        if least is None or costs.loads[place] < least:
-            least = costs.loads[place]
+        if lowest is None or costs.loads[place] < lowest:
+            lowest = costs.loads[place]
             yield place
 
 
@@ -147,10 +147,10 @@ class Entry(NamedTuple):
         """T_B of a reduce-scatter and an allgather together."""
         return self.factor + (self.factor if self.reduce_factor is None else self.reduce_factor)
 
-    def changed(self, more: Fraction, times: Fraction | int = 1, **changes: Any) -> Entry:
-        """Return a copy whose factors are so many times as large and `more`, with other attributes changed too."""
-        back = None if self.reduce_factor is None else self.reduce_factor * times + more
-        return self._replace(factor=self.factor * times + more, reduce_factor=back, **changes)
+    def changed(self, extra: Fraction, times: Fraction | int = 1, **changes: Any) -> Entry:
+        """Return a copy whose factors are so many times as large and `extra`, with other attributes changed too."""
+        back = None if self.reduce_factor is None else self.reduce_factor * times + extra
+        return self._replace(factor=self.factor * times + extra, reduce_factor=back, **changes)
 
 
 class BaseEntry(NamedTuple):
@@ -166,30 +166,30 @@ def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
 
     With ties, which all-to-all is the reason for, entries with the least sums of hops are kept too.
     """
-    found = list(entries)
-    kept = _front(((order_of_entry(entry), entry) for entry in found), ties)
+    candidates = list(entries)
+    kept = _front(((order_of_entry(entry), entry) for entry in candidates), ties)
     if ties > 1:
-        known = {id(entry) for entry in kept}
-        near = [entry for entry in _by_hops(sorted(found, key=order_of_entry), ties) if id(entry) not in known]
+        kept_ids = {id(entry) for entry in kept}
+        near = [entry for entry in _by_hops(sorted(candidates, key=order_of_entry), ties) if id(entry) not in kept_ids]
         kept = sorted((*kept, *near), key=order_of_entry)
     if all(entry.reduce_factor is None for entry in kept):
         return kept
-    both = [((entry.steps, entry.both_factors, entry.factor, entry.hops), entry) for entry in found]
-    known = {id(entry) for entry in kept}
-    costs = [key[:2] for key, entry in both if id(entry) in known]
-    more = [
+    both = [((entry.steps, entry.both_factors, entry.factor, entry.hops), entry) for entry in candidates]
+    kept_ids = {id(entry) for entry in kept}
+    costs = [key[:2] for key, entry in both if id(entry) in kept_ids]
+    additions = [
         entry
         for entry in _front(both, ties)
         if not any(steps <= entry.steps and factors <= entry.both_factors for steps, factors in costs)
     ]
-    return sorted((*kept, *more), key=order_of_entry)
+    return sorted((*kept, *additions), key=order_of_entry)
 
 
 def with_fewest_steps(entries: Iterable[Entry], ties: int) -> list[Entry]:
     """Keep entries of fewest steps; all have the same T_B."""
-    found = list(entries)
-    least = min((entry.steps for entry in found), default=0)
-    return _by_hops((entry for entry in found if entry.steps == least), ties)
+    candidates = list(entries)
+    fewest = min((entry.steps for entry in candidates), default=0)
+    return _by_hops((entry for entry in candidates if entry.steps == fewest), ties)
 
 
 _Key = tuple[int, Fraction, Fraction, int]
@@ -201,20 +201,20 @@ def _front(entries: Iterable[tuple[_Key, Entry]], ties: int) -> list[Entry]:
     for row in entries:
         by_steps.setdefault(row[0][0], []).append(row)
     kept: list[Entry] = []
-    least: Fraction | None = None
+    lowest: Fraction | None = None
     for _, rows in sorted(by_steps.items(), key=itemgetter(0)):
         # Few are ever kept, and sorting would compare the fractions of all.
         factor, second = min(key[1:3] for key, _ in rows)
-        if least is None or factor < least:
-            least = factor
+        if lowest is None or factor < lowest:
+            lowest = factor
             kept += _by_hops((entry for key, entry in rows if key[1:3] == (factor, second)), ties)
     return kept
 
 
-def _by_hops(alike: Iterable[Entry], ties: int) -> list[Entry]:
+def _by_hops(entries: Iterable[Entry], ties: int) -> list[Entry]:
     """Keep the first entry for each of the least sums of hops."""
     by_hops: dict[int, Entry] = {}
-    for entry in alike:
+    for entry in entries:
         by_hops.setdefault(entry.hops, entry)
     return [by_hops[hops] for hops in sorted(by_hops)[:ties]]
 

@@ -108,8 +108,8 @@ def plan_bfb(
     collective = as_collective(collective, EVERY_ROOT, "breadth-first broadcast does not implement")
     count = None if chunks is None else as_chunks(chunks)
     num_bytes = None if size is None else as_bytes(size)
-    given = {"chunks": count, "size": num_bytes}
-    options: dict[str, int | str] = {name: value for name, value in given.items() if value is not None}
+    keywords = {"chunks": count, "size": num_bytes}
+    options: dict[str, int | str] = {name: value for name, value in keywords.items() if value is not None}
     trace = Trace()
     planned_for = _relevant_size(topology, collective.phases, num_bytes, trace)
     parts: list[StepSchedule] = []
@@ -145,8 +145,8 @@ def _schedule(
     from ...solvers.bfb.load_balancing import chunk_capacities, chunked_times, share_out
 
     times: Sequence[Fraction]
-    if chunks is None and (needed := lcm(*(each.load.denominator for each in sets))) <= MAX_CHUNKS:
-        chunks, times = needed, [each.load * needed for each in sets]
+    if chunks is None and (denominator := lcm(*(busiest.load.denominator for busiest in sets))) <= MAX_CHUNKS:
+        chunks, times = denominator, [busiest.load * denominator for busiest in sets]
     else:
         chunks = fastest_chunks(problem, sets, CHUNKS_TRIED) if chunks is None else chunks
         times = chunked_times(problem.intake, tuple(sets), chunks)
@@ -181,18 +181,18 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
     return _cost(graph, SOLVERS[solver](graph))
 
 
-def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], most: int) -> int:
-    """Find the least number of chunks per shard, up to `most`, that takes the least time; from `_sets`, the others."""
+def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], limit: int) -> int:
+    """Find the least number of chunks per shard, up to `limit`, that takes the least time; from `_sets`, the others."""
     from ...solvers.bfb.load_balancing import chunked_times, least_chunked_times
 
-    least, best, floor = Fraction(0), 0, sum((each.load for each in sets), Fraction(0))
-    for chunks in range(1, most + 1):
-        if best and sum(least_chunked_times(network.intake, tuple(sets), chunks), Fraction(0)) >= least * chunks:
+    lowest, best, floor = Fraction(0), 0, sum((busiest.load for busiest in sets), Fraction(0))
+    for chunks in range(1, limit + 1):
+        if best and sum(least_chunked_times(network.intake, tuple(sets), chunks), Fraction(0)) >= lowest * chunks:
             continue
         total = sum(chunked_times(network.intake, tuple(sets), chunks), Fraction(0)) / chunks
-        if not best or total < least:
-            least, best = total, chunks
-        if least == floor:
+        if not best or total < lowest:
+            lowest, best = total, chunks
+        if lowest == floor:
             break
     return best
 
@@ -215,7 +215,7 @@ def _by_sets(method: str, graph: DirectGraph) -> list[Fraction]:
     from ...solvers.bfb.load_balancing import METHODS
 
     network = read_network(graph)
-    return [found.load / network.unit for found in METHODS[method](network.intake)]
+    return [busiest.load / network.unit for busiest in METHODS[method](network.intake)]
 
 
 def _by_linear_programs(graph: DirectGraph) -> list[Fraction]:
@@ -263,21 +263,21 @@ def timed_bfb(topology: Topology, num_bytes: int, chunks: int | None, direction:
     """Build the breadth-first broadcast of least time for so many bytes in all, of up to 16 chunks per shard if any."""
     from ...solvers.bfb.load_balancing import share_out
 
-    tried = range(1, CHUNKS_TRIED_FOR_SIZE + 1) if chunks is None else (chunks,)
+    counts = range(1, CHUNKS_TRIED_FOR_SIZE + 1) if chunks is None else (chunks,)
     problem, demands = demands_of(topology, direction)
     shard = Fraction(num_bytes, topology.num_ranks)
     limit = sum(divisible_times(demands, shard), Fraction(0))
-    parts, times = _best_chunks(demands, shard, tried, limit)
+    parts, times = _best_chunks(demands, shard, counts, limit)
     capacities = _capacities(problem, topology, times, shard / parts)
     schedule = schedule_of(problem, parts, share_out(problem.intake, parts, capacities), direction)
     return TimedBfb(schedule, schedule_time(schedule, topology, num_bytes), limit)
 
 
 def _best_chunks(
-    demands: Sequence[set[Demand]], shard: Fraction, tried: Iterable[int], limit: Fraction
+    demands: Sequence[set[Demand]], shard: Fraction, counts: Iterable[int], limit: Fraction
 ) -> tuple[int, tuple[Fraction, ...]]:
     best: tuple[int, tuple[Fraction, ...]] = 0, ()
-    for chunks in tried:
+    for chunks in counts:
         times = tuple(
             max(indivisible_time(_scaled(costs, shard / chunks), shards * chunks) for costs, shards in step)
             for step in demands
@@ -367,5 +367,5 @@ def _capacities(problem: BfbProblem, topology: Topology, times: Sequence[Fractio
     """Chunks that each link can deliver in each step, links in the order of the network's arrays."""
     links = [topology.links[number] for number in problem.intake.links]
     costs = _scaled((LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in links), piece)
-    most = problem.intake.num_ranks * MAX_CHUNKS  # no link is asked for more
-    return np.array([[min(_pieces(cost, time), most) for cost in costs] for time in times], dtype=np.int64)
+    limit = problem.intake.num_ranks * MAX_CHUNKS  # no link is asked for more
+    return np.array([[min(_pieces(cost, time), limit) for cost in costs] for time in times], dtype=np.int64)

@@ -128,9 +128,9 @@ class Candidate(Viewed):
 
     def changed(self, **changes: Any) -> Candidate:
         """Return a copy with other attributes, which does not build the graph again."""
-        made = replace(self, **changes)
-        made.__dict__.update({name: graph for name, graph in self.__dict__.items() if name == "_graph"})
-        return made
+        copy = replace(self, **changes)
+        copy.__dict__.update({name: graph for name, graph in self.__dict__.items() if name == "_graph"})
+        return copy
 
     def graph(self) -> DirectGraph:
         """Build the graph."""
@@ -165,23 +165,23 @@ class Candidate(Viewed):
         >>> print(find_topologies(8, 2)[0].plan("allgather", bandwidth=25))
         allgather on Diamond by finder: 57.14 GB/s, optimal; 3 steps, 2 chunks per shard
         """
+        from ..all_to_all.multicommodity import plan_pairs
         from ..bounds.from_schedule import plan_of_schedule
-        from ..pairs.multicommodity import plan_pairs
 
         collective = as_collective(collective, (*EVERY_ROOT, ALL_TO_ALL), "a candidate has no schedule for")
         topology = self.topology(bandwidth=bandwidth, latency=latency)
         if collective.in_pairs:
             return plan_pairs(topology, collective)
-        made: AnyStepSchedule
+        schedule: AnyStepSchedule
         if collective.has_two_phases:
-            made = self.allreduce_schedule()
+            schedule = self.allreduce_schedule()
         else:
-            made = self.reduce_scatter_schedule() if collective.reduces else self.schedule()
-        return plan_of_schedule(topology, collective, made, planner="finder", options={"construction": self.name})
+            schedule = self.reduce_scatter_schedule() if collective.reduces else self.schedule()
+        return plan_of_schedule(topology, collective, schedule, planner="finder", options={"construction": self.name})
 
     def bounded(self, gap: Exact = Fraction(1, 100)) -> Candidate:
         """Return a copy whose bounds in `all_to_all` differ by at most `gap`, relative to the larger one."""
-        from ..pairs.direct_connect_rate import all_to_all_rate_bounds
+        from ..all_to_all.direct_connect_rate import all_to_all_rate_bounds
 
         return self.changed(
             all_to_all=all_to_all_rate_bounds(self.graph(), gap, symmetries=self.construction.symmetries())
@@ -192,15 +192,15 @@ class Candidate(Viewed):
         from .bfb import bfb_schedule
 
         graph = self.graph()
-        made = bfb_schedule(graph, direction=direction) if breadth_first else self.construction.schedule(direction)
-        verified_loads(made, Topology.from_graph(graph))
-        if (reached := step_cost(graph, made)) != cost:
+        schedule = bfb_schedule(graph, direction=direction) if breadth_first else self.construction.schedule(direction)
+        verified_loads(schedule, Topology.from_graph(graph))
+        if (reached := step_cost(graph, schedule)) != cost:
             what = "allgather" if direction == "broadcast" else "reduce-scatter"
             raise CertificateError(
                 f"the {what} of {self.name} takes {reached.steps} steps and {reached.bandwidth_factor} M/B; "
                 f"expected {cost.steps} and {cost.bandwidth_factor}"
             )
-        return made
+        return schedule
 
     def runtime(
         self,

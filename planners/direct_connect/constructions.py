@@ -20,7 +20,7 @@ from ...topologies import DirectGraph, Topology
 from ...topologies.direct_connect import expansions as graph_expansions
 from ...topologies.direct_connect.optimal_broadcasts import base_schedule_names
 from ...topologies.symmetry.automorphisms import link_images
-from ..pairs.direct_connect_rate import found_automorphisms
+from ..all_to_all.direct_connect_rate import found_automorphisms
 from .bfb import bfb_schedule
 
 VERTEX_TRANSITIVE = {
@@ -99,7 +99,7 @@ class Base(Construction):
         return 1 if is_complete or self.family in VERTEX_TRANSITIVE else None
 
     def _graph(self) -> DirectGraph:
-        return _built(self.family, self.arguments)
+        return _graph_of(self.family, self.arguments)
 
     def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
         """Use the stored schedule of graphs without a good breadth-first one; else plan breadth-first."""
@@ -109,7 +109,7 @@ class Base(Construction):
 
 
 @lru_cache(maxsize=32)
-def _built(family: str, arguments: tuple[object, ...]) -> DirectGraph:
+def _graph_of(family: str, arguments: tuple[object, ...]) -> DirectGraph:
     """Build a base, cached for all constructions that use it; its arcs are read-only."""
     topology: Topology = getattr(topologies, family)(*arguments)
     return topology.direct_graph()

@@ -51,10 +51,10 @@ def parallel_circulants(nodes: int, degree: int, effort: int, *, two_way: bool) 
         if left == 0 or (two_way and not _has_opposites(nodes, simple)):
             continue
         name = f"K({nodes})" if len(simple) == nodes - 1 else circulant_of_offsets(nodes, simple).name
-        for more in _further(nodes, left, simple):
-            if _has_opposites(nodes, more) or not two_way:
-                title = f"{name if copies == 1 else f'{copies}·{name}'} ∪ {circulant_of_offsets(nodes, more).name}"
-                yield Base("circulant_digraph", (nodes, (*simple * copies, *more)), title)
+        for extra in _extra_offsets(nodes, left, simple):
+            if _has_opposites(nodes, extra) or not two_way:
+                title = f"{name if copies == 1 else f'{copies}·{name}'} ∪ {circulant_of_offsets(nodes, extra).name}"
+                yield Base("circulant_digraph", (nodes, (*simple * copies, *extra)), title)
 
 
 def _simple_sets(nodes: int, effort: int) -> Iterator[Offsets]:
@@ -66,17 +66,17 @@ def _simple_sets(nodes: int, effort: int) -> Iterator[Offsets]:
         yield from offset_sets(nodes, size, effort)
 
 
-def _further(nodes: int, count: int, simple: Offsets) -> dict[Offsets, None]:
+def _extra_offsets(nodes: int, count: int, simple: Offsets) -> dict[Offsets, None]:
     """Return offsets of the ports left over: simple ones, next to each other or apart, and any with opposites."""
     spread = tuple(simple[place * len(simple) // count] for place in range(count))
-    found = [simple[:count], spread]
+    offset_sets = [simple[:count], spread]
     middle = (nodes // 2,) if count % 2 else ()
     if not middle or nodes % 2 == 0:
         half = range(1, (nodes + 1) // 2)
-        for apart in (1, max(1, 2 * len(half) // count)):
-            chosen = [half[place * apart] for place in range(count // 2)] if count // 2 * apart <= len(half) else []
-            found.append(tuple(sorted((*chosen, *middle, *(nodes - each for each in chosen)))))
-    return dict.fromkeys(each for each in found if len(each) == count)
+        for spacing in (1, max(1, 2 * len(half) // count)):
+            spaced = [half[place * spacing] for place in range(count // 2)] if count // 2 * spacing <= len(half) else []
+            offset_sets.append(tuple(sorted((*spaced, *middle, *(nodes - offsets for offsets in spaced)))))
+    return dict.fromkeys(offsets for offsets in offset_sets if len(offsets) == count)
 
 
 def _has_opposites(nodes: int, offsets: Offsets) -> bool:
@@ -101,19 +101,19 @@ def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[tuple
     if n > MAX_GROUP_ORDER or not 2 <= degree < min(n - 1, MAX_SEARCHED_DEGREE + 1):
         return ()
     groups = list(islice(_groups(n), MAX_GROUPS))
-    found: list[tuple[int, int, Group, list[int]]] = []
+    bases: list[tuple[int, int, Group, list[int]]] = []
     for group in groups:
-        most = min(SET_EFFORT // (n * degree * len(groups)) + 1, MAX_SETS)
-        sets = _element_sets(group, degree, most, two_way=two_way)
+        limit = min(SET_EFFORT // (n * degree * len(groups)) + 1, MAX_SETS)
+        sets = _element_sets(group, degree, limit, two_way=two_way)
         sums = hop_sums(group.m, group.powers, sets)
         best = np.argsort(sums, kind="stable")[:KEPT].tolist()
         # Groups take turns where sums are equal, for many sets of one group differ by an automorphism only.
-        found += [(int(sums[each]), turn, group, sets[each].tolist()) for turn, each in enumerate(best)]
-    listed = sorted(found, key=itemgetter(0, 1))[: max(KEPT * SMALL // max(n, SMALL), 6)]
-    return tuple(_made(group, elements) for hops, _, group, elements in listed if hops < UNREACHABLE)
+        bases += [(int(sums[row]), turn, group, sets[row].tolist()) for turn, row in enumerate(best)]
+    listed = sorted(bases, key=itemgetter(0, 1))[: max(KEPT * SMALL // max(n, SMALL), 6)]
+    return tuple(_cayley_base(group, elements) for hops, _, group, elements in listed if hops < UNREACHABLE)
 
 
-def _made(group: Group, elements: list[int]) -> tuple[Base, DirectGraph]:
+def _cayley_base(group: Group, elements: list[int]) -> tuple[Base, DirectGraph]:
     graph = group.graph(elements)
     return Base("metacirculant_digraph", (*group, tuple(elements)), graph.name), graph
 
@@ -130,20 +130,20 @@ def _groups(n: int) -> Iterator[Group]:
                 yield Group(m, k, r)
 
 
-def _element_sets(group: Group, degree: int, most: int, *, two_way: bool) -> IntArray:
+def _element_sets(group: Group, degree: int, limit: int, *, two_way: bool) -> IntArray:
     """Return all sets of elements, or a sample, int64 (sets, degree), increasing; if two-way, with all inverses."""
     n, random = group.m * group.k, np.random.default_rng(0)
     if two_way:
         inverses = group.heads(np.arange(n)).argmin(axis=1).tolist()  # 0 is the neutral element
-        units = [{each, other} for each, other in enumerate(inverses) if 0 < each <= other]
-        orders = (random.permutation(len(units)) for _ in range(min(most, MAX_TWO_WAY_SETS)))
-        found = (_filled((units[place] for place in order), degree) for order in orders)
-        listed = sorted({tuple(sorted(each)) for each in found if len(each) == degree})
+        units = [{element, other} for element, other in enumerate(inverses) if 0 < element <= other]
+        orders = (random.permutation(len(units)) for _ in range(min(limit, MAX_TWO_WAY_SETS)))
+        element_sets = (_filled((units[place] for place in order), degree) for order in orders)
+        listed = sorted({tuple(sorted(element)) for element in element_sets if len(element) == degree})
         sets = np.array(listed, dtype=np.int64).reshape(-1, degree)
-    elif comb(n - 1, degree) <= most:
+    elif comb(n - 1, degree) <= limit:
         sets = np.array(list(combinations(range(1, n), degree)), dtype=np.int64)
     else:
-        sets = np.sort(random.random((most, n - 1)).argpartition(degree, axis=1)[:, :degree] + 1, axis=1)
+        sets = np.sort(random.random((limit, n - 1)).argpartition(degree, axis=1)[:, :degree] + 1, axis=1)
     return sets
 
 
@@ -203,9 +203,9 @@ class Costing:
 
     def of_circulants(self) -> Iterator[Candidate]:
         """Create candidates of searched circulants, of their line graphs, and of circulants with parallel links."""
-        for found in best_circulants(self._nodes, self._degree, CIRCULANT_EFFORT):
-            if found.two_way or not self._two_way:
-                yield self.of_entry(found.entry)
+        for base in best_circulants(self._nodes, self._degree, CIRCULANT_EFFORT):
+            if base.two_way or not self._two_way:
+                yield self.of_entry(base.entry)
         for construction in self._measured_circulants():
             yield from self._exact_candidate(construction)
 
@@ -220,15 +220,18 @@ class Costing:
             yield circulant_base(nodes, low_diameter_offsets(nodes, degree, tries=CIRCULANT_TRIES))
         yield from parallel_circulants(nodes, degree, CIRCULANT_EFFORT, two_way=self._two_way)
 
-    def of_line_graphs(self, tables: Iterable[FinderTable], known: Iterable[Candidate]) -> Iterator[Candidate]:
+    def of_line_graphs(
+        self, tables: Iterable[FinderTable], known_candidates: Iterable[Candidate]
+    ) -> Iterator[Candidate]:
         """Create candidates of line graphs of all table entries that may beat a known allgather.
 
         What promises fewest steps, and of these least data by Theorem 7, is measured first, up to a limit.
         """
-        allgathers = {candidate.cost for candidate in known}
+        allgathers = {candidate.cost for candidate in known_candidates}
         measured = 0
         for promise in sorted(
-            {each.construction: each for each in self._predictions(tables)}.values(), key=itemgetter(0, 1, 2)
+            {prediction.construction: prediction for prediction in self._predictions(tables)}.values(),
+            key=itemgetter(0, 1, 2),
         ):
             if promise.construction in self._costs or self._is_dominated(promise, allgathers):
                 continue
@@ -241,15 +244,15 @@ class Costing:
 
     def _predictions(self, tables: Iterable[FinderTable]) -> Iterator[_PredictedCost]:
         for times, size in self._line_graph_bases():
-            more = sum((Fraction(1, size * self._degree**done) for done in range(times)), Fraction(0))
+            extra = sum((Fraction(1, size * self._degree**done) for done in range(times)), Fraction(0))
             for entry in (entry for table in tables for entry in table.all_entries(size, self._degree)):
                 if not isinstance(entry.construction, LineGraph):
                     construction = _line_graph(entry.construction, times)
                     yield _PredictedCost(
-                        entry.steps + times, entry.factor + more, construction.name, construction, entry, times
+                        entry.steps + times, entry.factor + extra, construction.name, construction, entry, times
                     )
 
-    def _is_dominated(self, promise: _PredictedCost, known: Iterable[StepCost]) -> bool:
+    def _is_dominated(self, promise: _PredictedCost, known_costs: Iterable[StepCost]) -> bool:
         """Whether a known candidate is no worse than a lower bound on the line graph's cost.
 
         In data that is what an allgather takes, and no less than the best breadth-first broadcast of the base.  In
@@ -260,7 +263,7 @@ class Costing:
         factor = max(base.factor, optimum) if base.breadth_first else optimum
 
         def dominated(steps: int) -> bool:
-            return any(is_no_worse(cost, StepCost(steps, factor)) for cost in known)
+            return any(is_no_worse(cost, StepCost(steps, factor)) for cost in known_costs)
 
         if base.breadth_first or not dominated(promise.steps):
             return dominated(promise.steps)
@@ -329,9 +332,9 @@ def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) ->
     from .bfb_problem import read_network
 
     network = read_network(graph)
-    found = busiest_sets(network.intake, None if orbit_representatives is None else np.arange(orbit_representatives))
-    loads = sum((each.load for each in found), Fraction(0)) / network.unit
-    return StepCost(len(found), Fraction(graph.degree, graph.num_nodes) * loads)
+    sets = busiest_sets(network.intake, None if orbit_representatives is None else np.arange(orbit_representatives))
+    loads = sum((busiest.load for busiest in sets), Fraction(0)) / network.unit
+    return StepCost(len(sets), Fraction(graph.degree, graph.num_nodes) * loads)
 
 
 def _with_transpose(candidate: Candidate) -> Iterator[Candidate]:

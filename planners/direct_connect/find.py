@@ -23,7 +23,7 @@ from ...schedules.collective import AnyCollective
 from ...support import progress
 from ...support.quantities import Exact, as_factor, as_latency
 from ...support.validation import as_flag, as_list, as_size
-from ..pairs.direct_connect_rate import all_to_all_rate_bounds
+from ..all_to_all.direct_connect_rate import all_to_all_rate_bounds
 from ..plans.stages import Trace
 from .bases import Entry
 from .candidate import Calls, Candidate, FrontierBounds, Workload, is_no_worse
@@ -121,7 +121,10 @@ class Frontier(Sequence[Candidate]):
             if node_bandwidth is None
             else as_factor(node_bandwidth, "node_bandwidth"),
         )
-        return min(self.candidates, key=lambda each: (each.time_of_calls(calls, work), -(each.all_to_all or (0,))[0]))
+        return min(
+            self.candidates,
+            key=lambda candidate: (candidate.time_of_calls(calls, work), -(candidate.all_to_all or (0,))[0]),
+        )
 
     def room(self) -> dict[int, Fraction]:
         """By T_L, the part by which the least T_B of an allgather in so many steps could be lower at most.
@@ -129,9 +132,9 @@ class Frontier(Sequence[Candidate]):
         Where it is 0 nothing better exists, as ``docs/explanation/refutations.md`` proves next to the Moore bound.
         """
         best: dict[int, Fraction] = {}
-        for steps, factor in (each.cost for each in self):
-            others = sum(self.degree**hops for hops in range(1, steps + 1))
-            shards = Fraction(others if 2 * (others + 1 - self.nodes) < self.degree else self.nodes - 1)
+        for steps, factor in (candidate.cost for candidate in self):
+            reachable = sum(self.degree**hops for hops in range(1, steps + 1))
+            shards = Fraction(reachable if 2 * (reachable + 1 - self.nodes) < self.degree else self.nodes - 1)
             if steps == 1:  # every neighbor's shard comes whole, over one link where there are fewest
                 shards = Fraction(self.degree, self.degree // (self.nodes - 1))
             best.setdefault(steps, 1 - shards / self.nodes / factor)
@@ -165,17 +168,17 @@ class Frontier(Sequence[Candidate]):
 
 def pareto_efficient(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Keep those that are Pareto-efficient for an allgather, a reduce-scatter or an allreduce, and an all-to-all."""
-    found = sorted(candidates, key=lambda each: (each.cost, each.reduce_scatter_cost))
-    return [candidate for place, candidate in enumerate(found) if _is_efficient(place, candidate, found)]
+    ordered = sorted(candidates, key=lambda entry: (entry.cost, entry.reduce_scatter_cost))
+    return [candidate for place, candidate in enumerate(ordered) if _is_efficient(place, candidate, ordered)]
 
 
-def _is_efficient(place: int, candidate: Candidate, found: Sequence[Candidate]) -> bool:
+def _is_efficient(place: int, candidate: Candidate, ordered: Sequence[Candidate]) -> bool:
     """Whether none is as good in all collectives, and none is better in each; of equals the first is."""
-    for number, other in enumerate(found):
+    for number, other in enumerate(ordered):
         if is_as_good(other, candidate) and (number < place or not is_as_good(candidate, other)):
             return False
     return not all(
-        any(is_as_good(other, candidate, only) and not is_as_good(candidate, other, only) for other in found)
+        any(is_as_good(other, candidate, only) and not is_as_good(candidate, other, only) for other in ordered)
         for only in ((cost,) for cost in COSTS)
     )
 
@@ -250,22 +253,22 @@ def find_topologies(
     with trace.stage("circulants"):
         circulants = list(costing.of_circulants())
     with trace.stage("breadth-first broadcasts"):
-        found = [*costing.of_entries(progress.iterate(entries, len(entries))), *circulants]
+        results = [*costing.of_entries(progress.iterate(entries, len(entries))), *circulants]
     with trace.stage("line graphs"):
         # The order matters only where a limit is reached: what is measured first uses up work that is left.
-        found += costing.of_line_graphs(_tables(), found)
-        found += costing.of_equal_cost_circulants()
+        results += costing.of_line_graphs(_tables(), results)
+        results += costing.of_equal_cost_circulants()
     with trace.stage("metacirculants"):
-        found += costing.of_metacirculants()
-    if not found:
+        results += costing.of_metacirculants()
+    if not results:
         raise UnsupportedError(
             f"no topology of {nodes} nodes with {degree} two-way links each is known here; expected an even degree, "
             "or links that need not be two-way"
         )
     if as_flag(all_to_all, "all_to_all"):
         with trace.stage("all-to-all"):
-            found = with_all_to_all(found)
-    candidates = pareto_efficient(found)
+            results = with_all_to_all(results)
+    candidates = pareto_efficient(results)
     bounds = FrontierBounds.of(nodes, degree, bidirectional=two_way)
     return Frontier(nodes, degree, two_way, tuple(candidates), bounds, workload, costing.unmeasured)
 
@@ -309,17 +312,17 @@ def sweep_topologies(
     """
     import pandas as pd
 
-    sizes = [_as_sizes(each, degree)[0] for each in as_list(nodes, "nodes")]
+    sizes = [_as_sizes(node_range, degree)[0] for node_range in as_list(nodes, "nodes")]
     degree = _as_sizes(2, degree)[1]
     workload = Workload.read(size, alpha, node_bandwidth)
     kind: Kind = "two-way" if as_flag(bidirectional, "bidirectional") else "any"
     trace = Trace()
     rows_of = partial(_rows, degree=degree, kind=kind, workload=workload)
-    found = iter(map(rows_of, sizes) if executor is None else executor.map(rows_of, sizes, chunksize=AT_ONCE))
+    batches = iter(map(rows_of, sizes) if executor is None else executor.map(rows_of, sizes, chunksize=AT_ONCE))
     rows: list[dict[str, object]] = []
     for done in progress.iterate(range(0, len(sizes), AT_ONCE), -(-len(sizes) // AT_ONCE)):
         with trace.stage(f"sizes from number {done + 1} of {len(sizes)}"):
-            rows += [row for each in islice(found, AT_ONCE) for row in each]
+            rows += [row for node_range in islice(batches, AT_ONCE) for row in node_range]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -347,12 +350,12 @@ def _tables() -> tuple[FinderTable, FinderTable]:
 def _rows(nodes: int, degree: int, kind: Kind, workload: Workload) -> list[dict[str, object]]:
     """Rows of one size of a sweep; may run in another process."""
     costing = Costing(nodes, degree, two_way=kind == "two-way", trace=Trace())
-    found = [costing.of_entry(entry) for entry in _table(1).best(nodes, degree, kind)]
-    times = [candidate.time_of(ALLREDUCE, workload) for candidate in found]
+    candidates = [costing.of_entry(entry) for entry in _table(1).best(nodes, degree, kind)]
+    times = [candidate.time_of(ALLREDUCE, workload) for candidate in candidates]
     fastest = times.index(min(times)) if times else None
     return [
         candidate.figures() | {"allreduce_us": float(time), "best": place == fastest}
-        for place, (candidate, time) in enumerate(zip(found, times, strict=True))
+        for place, (candidate, time) in enumerate(zip(candidates, times, strict=True))
     ]
 
 
@@ -374,19 +377,19 @@ def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
 
     Where it would take too long, bounds are those of shortest paths in equal parts and of distances, or none at all.
     """
-    found = list(candidates)
-    graphs = {each.construction: each for each in found}
-    if len(graphs) * found[0].nodes ** 2 * found[0].degree > MAX_DISTANCE_WORK:
-        return found
-    rates = {name: _by_distances(each) for name, each in progress.iterate(graphs.items(), len(graphs))}
+    copies = list(candidates)
+    graphs = {entry.construction: entry for entry in copies}
+    if len(graphs) * copies[0].nodes ** 2 * copies[0].degree > MAX_DISTANCE_WORK:
+        return copies
+    rates = {name: _by_distances(entry) for name, entry in progress.iterate(graphs.items(), len(graphs))}
     # What costs the same, and has the same bounds of both kinds, is most likely one graph under several names: all but
     # one of them come last, and are kept only where their rate is found to be better.
     rated: dict[tuple[StepCost, StepCost, Rates], dict[Construction, Candidate]] = {}
-    for each in found:
-        key = each.cost, each.reduce_scatter_cost, rates[each.construction]
-        rated.setdefault(key, {}).setdefault(each.construction, each)
+    for entry in copies:
+        key = entry.cost, entry.reduce_scatter_cost, rates[entry.construction]
+        rated.setdefault(key, {}).setdefault(entry.construction, entry)
     ranked = sorted(
-        ((place, each) for names in rated.values() for place, each in enumerate(names.values())),
+        ((place, entry) for names in rated.values() for place, entry in enumerate(names.values())),
         key=lambda item: (item[0] > 0, -rates[item[1].construction][1]),
     )
     left, sharp, kept = MAX_FLOW_WORK, dict[Construction, Rates](), list[Candidate]()

@@ -67,13 +67,13 @@ class FinderTable:
             self._factors[key] = tuple(with_fewest_steps(self._products(nodes, degree, kind), self._ties))
         return self._factors[key]
 
-    def _kept(self, found: list[Entry]) -> list[Entry]:
+    def _kept(self, entries: list[Entry]) -> list[Entry]:
         """Keep Pareto-optimal entries; self-loops, which few expansions accept, never dominate graphs without."""
-        kept = pareto(found, self._ties)
+        kept = pareto(entries, self._ties)
         if all(entry.loop_free for entry in kept):
             return kept
         names = {id(entry) for entry in kept}
-        spare = pareto((entry for entry in found if entry.loop_free), self._ties)
+        spare = pareto((entry for entry in entries if entry.loop_free), self._ties)
         return sorted((*kept, *(entry for entry in spare if id(entry) not in names)), key=order_of_entry)
 
     def all_entries(self, nodes: int, degree: int, kind: Kind = "any") -> Iterator[Entry]:
@@ -161,7 +161,7 @@ class FinderTable:
     def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
         searched = _search(nodes, degree, kind) if nodes <= self._search_limit else ()
-        return (*_known_factors(nodes, degree, kind), *(each for each in searched if each.factor == optimum(nodes)))
+        return (*_known_factors(nodes, degree, kind), *(entry for entry in searched if entry.factor == optimum(nodes)))
 
     def _allowed_below(self, nodes: int, degree: int, kind: Kind) -> tuple[tuple[int, tuple[Entry, ...]], ...]:
         """List `_allowed` of all lower degrees, by degree."""
@@ -179,13 +179,13 @@ class FinderTable:
             (entry.steps + other.steps, entry.hops * (nodes // size) ** 2 + other.hops * size**2, entry, other)
             for size in _divisors(nodes)
             for ports, entries in self._allowed_below(size, degree, kind)
-            for others in (self.factors(nodes // size, degree - ports, kind),)
+            for factors in (self.factors(nodes // size, degree - ports, kind),)
             for entry in entries
-            for other in others
+            for other in factors
         ]
         yield from self._allowed(nodes, degree, kind)
-        least = min((steps for steps, *_ in pairs), default=0)
-        first = {hops: (entry, other) for steps, hops, entry, other in reversed(pairs) if steps == least}
+        fewest = min((steps for steps, *_ in pairs), default=0)
+        first = {hops: (entry, other) for steps, hops, entry, other in reversed(pairs) if steps == fewest}
         for hops, (entry, other) in first.items():
             yield _product(entry, other, nodes, hops)
 
@@ -205,9 +205,9 @@ def _known_factors(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
     return _of_kind(bandwidth_optimal_bases(nodes, degree), kind)
 
 
-def _of_kind(found: Iterable[BaseEntry], kind: Kind) -> tuple[Entry, ...]:
+def _of_kind(bases: Iterable[BaseEntry], kind: Kind) -> tuple[Entry, ...]:
     return tuple(
-        base.entry for base in found if kind == "any" or (base.two_way if kind == "two-way" else base.reverse_symmetric)
+        base.entry for base in bases if kind == "any" or (base.two_way if kind == "two-way" else base.reverse_symmetric)
     )
 
 

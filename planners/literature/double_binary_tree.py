@@ -24,12 +24,12 @@ from .ring_walk import Ring
 @register_planner("double-binary-tree", (ALLREDUCE, BROADCAST, REDUCE))
 def plan_double_binary_tree(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:
     """Plan two trees over the boxes for every GPU of a box, as NCCL runs them."""
-    known = check_request(topology, collective)
+    planned = check_request(topology, collective)
 
     def build(problem: TreeProblem) -> Forest:
-        return _Trees(problem, None if known.has_two_phases else int(problem.root_weights.argmax())).forest()
+        return _Trees(problem, None if planned.has_two_phases else int(problem.root_weights.argmax())).forest()
 
-    return plan_baseline(topology, known, "double-binary-tree", build, root=root)
+    return plan_baseline(topology, planned, "double-binary-tree", build, root=root)
 
 
 class _Trees:
@@ -68,7 +68,7 @@ class _Trees:
             entry = self._entry(number, place)
             if parent >= 0:
                 sender = self._entry(parent, place)
-                row[entry] = self._number(self._uses.take(self._hops.needed(sender, entry)))
+                row[entry] = self._number(self._uses.take(self._hops.find_routes(sender, entry)))
             start = self._root if number == 0 and self._root is not None else entry
             for rank, route in self._chain(number, ring, start):
                 row[rank] = self._number(route)
@@ -79,10 +79,10 @@ class _Trees:
         box = self._boxes[number]
         if len(box) == 1:
             return
-        along: Ring = self._rings[box][ring]
-        first, size = along.ranks.index(start), len(box)
+        order: Ring = self._rings[box][ring]
+        first, size = order.ranks.index(start), len(box)
         for step in range(first, first + size - 1):
-            yield along.ranks[(step + 1) % size], along.routes[step % size]
+            yield order.ranks[(step + 1) % size], order.routes[step % size]
 
     def _entry(self, number: int, place: int) -> int:
         box = self._boxes[number]

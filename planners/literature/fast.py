@@ -24,8 +24,8 @@ from ...topologies import Topology
 from ...topologies.network.direct_graph import partial_hop_distances
 from ...topologies.network.link_costs import as_costs
 from ...topologies.symmetry.rank_groups import rank_groups
-from ..pairs.fast import MAX_BYTES, STAGES, schedule_all_to_allv
-from ..pairs.multicommodity import as_pair_collective, checked_traffic
+from ..all_to_all.fast import MAX_BYTES, STAGES, schedule_all_to_allv
+from ..all_to_all.multicommodity import as_pair_collective, checked_traffic
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
@@ -90,15 +90,19 @@ class _Timed(NamedTuple):
 def _fastest(networks: Sequence[_Network], traffic: IntArray, num_bytes: int | None) -> _Timed:
     """Try all kinds of stages, longer or shorter ones until they take more time; for so many bytes or endless data."""
     best: _Timed | None = None
-    tried = [(network, kind) for network in networks for kind in network.kinds]
-    for network, kind in progress.iterate(tried, len(tried)):
+    candidates = [(network, kind) for network in networks for kind in network.kinds]
+    for network, kind in progress.iterate(candidates, len(candidates)):
         before: _Timed | None = None
         for cut in CUTS[::-1] if num_bytes is None else CUTS:
-            made = network.timed(traffic, kind, cut, num_bytes)
-            if made is None or (before is not None and made.time > before.time):
+            schedule = network.timed(traffic, kind, cut, num_bytes)
+            if schedule is None or (before is not None and schedule.time > before.time):
                 break
-            best = made if best is None else min(best, made, key=lambda each: (*each[:2], each.kind or "", each.cut))
-            before = made
+            best = (
+                schedule
+                if best is None
+                else min(best, schedule, key=lambda timed: (*timed[:2], timed.kind or "", timed.cut))
+            )
+            before = schedule
     if best is None:
         box, other, *_ = networks[0].boxes
         raise _without_nic(networks[0].topology, int(box[0]), int(other[0]))
@@ -114,7 +118,7 @@ def boxes_of(hops: Hops) -> list[IntArray]:
             "joined by a switch or by links, and whose NICs by a fabric; plan with 'multicommodity'"
         )
     nearest = map(hops.nearest, range(topology.num_ranks))
-    shortest = min((length for length, found in nearest if found), default=0)
+    shortest = min((length for length, peers in nearest if peers), default=0)
     for tail, head in ((one, other) for box in boxes for one in box for other in box if other != one):
         if hops.distances(tail).get(head) != shortest:
             raise UnsupportedError(
@@ -142,8 +146,8 @@ def nic_rates(hops: Hops, boxes: list[IntArray]) -> tuple[tuple[Fraction, ...], 
     ranks, capacities = hops.problem.topology.num_ranks, hops.problem.capacities
     widths = np.zeros((ranks, ranks), dtype=np.int64)
     for tail in range(ranks):
-        known = hops.widths(tail)
-        widths[tail] = [known.get(head, 0) for head in range(ranks)]
+        widths_from = hops.widths(tail)
+        widths[tail] = [widths_from.get(head, 0) for head in range(ranks)]
     rates = np.zeros((2, ranks))
     for box in boxes:
         widths[np.ix_(box, box)] = 0
@@ -151,19 +155,19 @@ def nic_rates(hops: Hops, boxes: list[IntArray]) -> tuple[tuple[Fraction, ...], 
             loads = LinkLoads(capacities)
             sides: list[tuple[int, ...]] = []
             for place, gpu in enumerate(box):
-                widest = np.flatnonzero(reached[gpu] == (most := reached[gpu].max()))
+                widest = np.flatnonzero(reached[gpu] == (largest := reached[gpu].max()))
                 ends = (int(gpu), int(widest[place % len(widest)]))
-                found = hops.routes(*ends[:: -1 if way else 1]) if most else ()
-                links = loads.take(found).links if found else ()
+                routes = hops.routes(*ends[:: -1 if way else 1]) if largest else ()
+                links = loads.take(routes).links if routes else ()
                 sides.append((links, links[::-1])[way][: (len(links) + 1) // 2])  # those of this box
             uses = np.bincount(np.fromiter(chain.from_iterable(sides), dtype=np.int64), minlength=len(capacities))
             for gpu, links in zip(box, sides, strict=True):
                 rates[way, gpu] = min([reached[gpu].max(), *(capacities[link] / uses[link] for link in links)])
-    least = rates.min(axis=0)
-    eighths = np.where(least > 0, np.maximum(1, np.rint(8 * least / max(1, least.max()))), 0).astype(int)
+    smallest = rates.min(axis=0)
+    eighths = np.where(smallest > 0, np.maximum(1, np.rint(8 * smallest / max(1, smallest.max()))), 0).astype(int)
     if eighths.min() == 8:
         return ()
-    return tuple(tuple(Fraction(int(each), 8) for each in eighths[box]) for box in boxes)
+    return tuple(tuple(Fraction(int(eighth), 8) for eighth in eighths[box]) for box in boxes)
 
 
 def _networks(hops: Hops, boxes: list[IntArray]) -> list[_Network]:
@@ -178,7 +182,7 @@ def _networks(hops: Hops, boxes: list[IntArray]) -> list[_Network]:
         raise _without_nic(topology, int(lost[0][0]), int(boxes[0 if lost[0] is boxes[-1] else -1][0]))
     routes = _routes(hops, boxes, 1)
     worst = [min(place) for place in zip_longest(*rates, fillvalue=Fraction(1))]
-    found: dict[Any, _Network] = {"alike": _Network(topology, boxes, *routes)} if all(map(all, rates)) else {}
+    networks: dict[Any, _Network] = {"alike": _Network(topology, boxes, *routes)} if all(map(all, rates)) else {}
     for keys, floor in product(([worst] * len(rates), rates), (0, 1)):
         orders = [np.argsort(-np.array(by[: len(row)]), kind="stable") for by, row in zip(keys, rates, strict=True)]
         nics = tuple(
@@ -187,8 +191,8 @@ def _networks(hops: Hops, boxes: list[IntArray]) -> list[_Network]:
         )
         if all(map(any, nics)):
             sorted_boxes = [box[order] for box, order in zip(boxes, orders, strict=True)]
-            found[str(sorted_boxes), nics] = _Network(topology, sorted_boxes, *routes, nics)
-    return list(found.values())
+            networks[str(sorted_boxes), nics] = _Network(topology, sorted_boxes, *routes, nics)
+    return list(networks.values())
 
 
 def _routes(hops: Hops, boxes: list[IntArray], part: int) -> tuple[Routes, IntArray]:
@@ -197,7 +201,7 @@ def _routes(hops: Hops, boxes: list[IntArray], part: int) -> tuple[Routes, IntAr
     What boxes send to those as far on at once is shared out among equal routes.
     """
     ranks = hops.problem.topology.num_ranks
-    numbers, found = np.full((ranks, ranks), -1, dtype=np.int64), list[tuple[int, ...]]()
+    numbers, routes = np.full((ranks, ranks), -1, dtype=np.int64), list[tuple[int, ...]]()
     for shift in range(len(boxes)):
         loads = LinkLoads(hops.problem.capacities)
         for number, box in enumerate(boxes):
@@ -207,9 +211,9 @@ def _routes(hops: Hops, boxes: list[IntArray], part: int) -> tuple[Routes, IntAr
                 if tail == head or (shift and place % part != other % part):
                     continue
                 if ways := hops.routes(int(tail), int(head)):
-                    numbers[tail, head] = len(found)
-                    found.append(loads.take(ways).links)
-    starts, links = joined_rows(found)
+                    numbers[tail, head] = len(routes)
+                    routes.append(loads.take(ways).links)
+    starts, links = joined_rows(routes)
     return Routes(numbers, starts, hops.problem.heads[links]), links
 
 
@@ -264,12 +268,12 @@ class _Network(NamedTuple):
         pieces = all_pieces(schedule)
         if (self.routes.numbers[ranks[pieces.proxy], ranks[pieces.peer]] < 0).any():
             return None
-        made = as_flow(schedule, self._filled_in(schedule, ranks), ranks, self.routes)
+        staged = as_flow(schedule, self._filled_in(schedule, ranks), ranks, self.routes)
         try:
-            check_partners(made)
+            check_partners(staged)
         except CertificateError:
             return None
-        return made
+        return staged
 
     def _filled_in(self, schedule: StagedArrays, ranks: IntArray) -> LocalParts:
         """Divide local bytes among steps in which their links have room; what is left over moves in the longest."""
@@ -291,11 +295,11 @@ class _Network(NamedTuple):
             free = np.maximum(room[:, used].min(axis=1), 0)
             order = np.argsort(-free, kind="stable")
             before = np.cumsum(free[order]) - free[order]
-            taken = np.zeros_like(free)
-            taken[order] = np.clip(length - before, 0, free[order])
-            taken[int(busy.argmax())] += length - taken.sum()
-            room[:, used] -= taken[:, None]
-            parts += [(source, destination, int(taken[at]), int(at) + skipped) for at in np.flatnonzero(taken)]
+            lengths = np.zeros_like(free)
+            lengths[order] = np.clip(length - before, 0, free[order])
+            lengths[int(busy.argmax())] += length - lengths.sum()
+            room[:, used] -= lengths[:, None]
+            parts += [(source, destination, int(lengths[at]), int(at) + skipped) for at in np.flatnonzero(lengths)]
         return LocalParts(*np.array(parts, dtype=np.int64).T)
 
 
@@ -304,8 +308,8 @@ def _units(traffic: IntArray, sizes: list[int], lanes: list[int], cut: int) -> t
     firsts = np.cumsum([0, *sizes[:-1]])
     tiles = np.add.reduceat(np.add.reduceat(traffic, firsts, axis=0), firsts, axis=1)
     np.fill_diagonal(tiles, 0)
-    most = zip(np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist(), lanes, strict=True)
-    bound = max(Fraction(total, size) for total, size in most)
+    busiest = zip(np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist(), lanes, strict=True)
+    bound = max(Fraction(total, size) for total, size in busiest)
     part = gcd(*lanes)
     shares = lcm(*(one * other // part for one, other in product(set(lanes), repeat=2)))
     units = shares // gcd(shares, *tiles.ravel().tolist())
@@ -324,10 +328,10 @@ def _box_bound(topology: Topology, collective: Collective, traffic: IntArray, bo
     nearest = np.stack([distances[box].min(axis=0) for box in boxes])
     inside = [np.arange(size) == rank for rank in range(ranks)]
     for number in range(len(boxes)):
-        others = np.delete(nearest, number, axis=0).min(axis=0)
-        own = nearest[number] < others
+        others_nearest = np.delete(nearest, number, axis=0).min(axis=0)
+        own = nearest[number] < others_nearest
         inside += [own & (nearest[number] <= reach) for reach in np.unique(nearest[number][own])]
-        inside += [own & (others >= reach) for reach in np.unique(others[own])]
+        inside += [own & (others_nearest >= reach) for reach in np.unique(others_nearest[own])]
     sides = np.stack([*inside, *np.logical_not(inside)])
     weights = sides[:, :ranks].astype(np.float64)
     amounts = ((weights @ traffic) * (1 - weights)).sum(axis=1)

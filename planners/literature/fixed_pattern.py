@@ -62,14 +62,14 @@ class Hops:
 
     def nearest(self, tail: int) -> tuple[int, list[int]]:
         """Distance in links to the nearest ranks, and these ranks; none if `tail` reaches no rank."""
-        seen, level, length = {tail}, [tail], 0
+        reached, level, length = {tail}, [tail], 0
         while level:
             length += 1
             level = list(dict.fromkeys(self._heads[link] for node in level for link in self._out[node]))
-            if found := [node for node in level if node < self.problem.topology.num_ranks and node != tail]:
-                return length, found
-            level = [node for node in level if node not in seen]
-            seen.update(level)
+            if ranks := [node for node in level if node < self.problem.topology.num_ranks and node != tail]:
+                return length, ranks
+            level = [node for node in level if node not in reached]
+            reached.update(level)
         return length, []
 
     def following(self, tail: int) -> set[int]:
@@ -96,20 +96,20 @@ class Hops:
         ways = self._towards(tail, head)
         if head not in ways.lengths:
             return ()
-        width, found = ways.widths[head], list[Route]()
+        width, disjoint = ways.widths[head], list[Route]()
         unfinished = [Route((head,), ())]
-        while unfinished and len(found) < MAX_ROUTES:
+        while unfinished and len(disjoint) < MAX_ROUTES:
             nodes, links = unfinished.pop()
             if nodes[0] == tail:
-                found.append(Route(nodes, links))
+                disjoint.append(Route(nodes, links))
                 continue
             for link in reversed(ways.arrivals[nodes[0]]):
                 before = self._tails[link]
                 if self._capacities[link] >= width and ways.widths[before] >= width:
                     unfinished.append(Route((before, *nodes), (link, *links)))
-        return tuple(found)
+        return tuple(disjoint)
 
-    def needed(self, tail: int, head: int) -> tuple[Route, ...]:
+    def find_routes(self, tail: int, head: int) -> tuple[Route, ...]:
         """Return `routes`, or raise `UnsupportedError` if there are none."""
         if routes := self.routes(tail, head):
             return routes
@@ -196,9 +196,9 @@ class LinkLoads:
     """Uses of each link so far, and `costs`, the time of one in the unit that a link of capacity `common` takes."""
 
     def __init__(self, capacities: IntArray) -> None:
-        whole: list[int] = capacities.tolist()
-        self.common = lcm(*set(whole))
-        self.costs = [self.common // capacity for capacity in whole]
+        integers: list[int] = capacities.tolist()
+        self.common = lcm(*set(integers))
+        self.costs = [self.common // capacity for capacity in integers]
         self.uses = [0] * len(self.costs)
 
     def add(self, links: Iterable[int], times: int = 1) -> None:
@@ -208,8 +208,8 @@ class LinkLoads:
 
     def peak(self, links: Iterable[int] | None = None) -> int:
         """Largest time of a link, of `links` or of all."""
-        chosen = range(len(self.uses)) if links is None else links
-        return max(self.uses[link] * self.costs[link] for link in chosen)
+        numbers = range(len(self.uses)) if links is None else links
+        return max(self.uses[link] * self.costs[link] for link in numbers)
 
     def take(self, routes: Sequence[Route], times: int = 1) -> Route:
         """Choose the first route with the least time of its busiest link, and add its load."""
@@ -221,8 +221,8 @@ class LinkLoads:
 def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
     """Group the ranks into boxes, whatever they are called: those connected by the shortest hops."""
     nearest = [hops.nearest(rank) for rank in range(hops.problem.topology.num_ranks)]
-    shortest = min((length for length, found in nearest if found), default=0)
-    joined = [(rank, other) for rank, (length, found) in enumerate(nearest) for other in found if length == shortest]
+    shortest = min((length for length, peers in nearest if peers), default=0)
+    joined = [(rank, other) for rank, (length, peers) in enumerate(nearest) for other in peers if length == shortest]
     labels = components(len(nearest), joined)
     boxes = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
     return tuple(tuple(box.tolist()) for box in boxes)
@@ -280,10 +280,10 @@ def in_phases(
 ) -> Phase | Both:
     """Build the schedule of the only phase of a collective, or those of both phases, and join them."""
     *first, last = collective.phases
-    made = build(tree_problem(topology, last, shards))
+    schedule = build(tree_problem(topology, last, shards))
     if not first:
-        return made
+        return schedule
     if opposite_links(topology) is not None:
         # Sums come in on the links that they go out on, turned around: as fast as any others of the kind.
-        return join(replace(made, direction="reduce"), made)
-    return join(build(tree_problem(topology, first[0], shards)), made)
+        return join(replace(schedule, direction="reduce"), schedule)
+    return join(build(tree_problem(topology, first[0], shards)), schedule)

@@ -84,9 +84,9 @@ def _forest(count: int | None, problem: TreeProblem) -> Forest:
 
 def _hops(problem: TreeProblem) -> list[_Hop]:
     """List the hops between all pairs of ranks that have a way past no other rank, the fastest first."""
-    known, costs, ranks = Hops(problem), LinkLoads(problem.capacities).costs, problem.topology.num_ranks
-    pairs = [(tail, head) for tail in range(ranks) for head in known.distances(tail) if head < ranks]
-    routes = [(tail, head, route) for tail, head in pairs for route in known.routes(tail, head)]
+    hops, costs, ranks = Hops(problem), LinkLoads(problem.capacities).costs, problem.topology.num_ranks
+    pairs = [(tail, head) for tail in range(ranks) for head in hops.distances(tail) if head < ranks]
+    routes = [(tail, head, route) for tail, head in pairs for route in hops.routes(tail, head)]
     times = [tuple(costs[link] for link in route.links) for _, _, route in routes]
     return sorted(
         _Hop(max(own), tail, head, own, route) for own, (tail, head, route) in zip(times, routes, strict=True)
@@ -101,21 +101,21 @@ def _match(hops: Sequence[_Hop], num_ranks: int, roots: Sequence[int], weights: 
     chance = random.Random(current_seed())
     brought = np.zeros((len(roots), num_ranks), dtype=np.int64)
     everything = (1 << len(roots)) - 1  # sets of chunks are bits
-    held = [sum(1 << chunk for chunk, root in enumerate(roots) if root == rank) for rank in range(num_ranks)]
-    missing = [everything ^ own for own in held]
+    holdings = [sum(1 << chunk for chunk, root in enumerate(roots) if root == rank) for rank in range(num_ranks)]
+    missing = [everything ^ own for own in holdings]
     copies = [everything, *[0] * num_ranks]  # the chunks by how many more ranks have them, or are being sent them
     free = dict.fromkeys((link for hop in hops for link in hop.route.links), 0)
-    alike = [list(group) for _, group in groupby(enumerate(hops), key=lambda pair: pair[1].cost)]
+    groups = [list(group) for _, group in groupby(enumerate(hops), key=lambda pair: pair[1].cost)]
     events = [(0, 0, 0)]  # time, rank, and the chunks that have arrived there by then
     while events:
         now = events[0][0]
         while events and events[0][0] == now:
             _, rank, arrived = heappop(events)
-            held[rank] |= arrived
-        for group in alike:
+            holdings[rank] |= arrived
+        for group in groups:
             chance.shuffle(group)
             for number, (cost, tail, head, costs, route) in group:
-                choice = held[tail] & missing[head]
+                choice = holdings[tail] & missing[head]
                 if not choice or max(map(free.__getitem__, route.links)) > now:
                     continue
                 level = next(number for number, chunks in enumerate(copies) if chunks & choice)
@@ -131,5 +131,5 @@ def _match(hops: Sequence[_Hop], num_ranks: int, roots: Sequence[int], weights: 
 
 def _some_bit(bits: int, first: int) -> int:
     """Return the lowest bit that is not below `first`, or else the lowest of all."""
-    rest = bits >> first << first or bits
-    return (rest & -rest).bit_length() - 1
+    later = bits >> first << first or bits
+    return (later & -later).bit_length() - 1

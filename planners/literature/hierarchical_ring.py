@@ -33,13 +33,13 @@ def plan_hierarchical_ring(
 
 def box_rings(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Ring]]:
     """Find rings inside every box, equally many in all boxes: the best number for the slowest box."""
-    found: list[list[Ring]] = []
+    rings_by_box: list[list[Ring]] = []
     for number, box in enumerate(boxes):
         # Boxes of one kind can have the same rings, which saves looking for them.
-        same = _moved(hops, found[-1], boxes[number - 1], box) if found else None
-        found.append(same or find_rings(hops, [box]))
-    counts = sorted({len(rings) for rings in found})
-    filled = [[[rings[number % len(rings)] for number in range(count)] for rings in found] for count in counts]
+        copies = _moved(hops, rings_by_box[-1], boxes[number - 1], box) if rings_by_box else None
+        rings_by_box.append(copies or find_rings(hops, [box]))
+    counts = sorted({len(rings) for rings in rings_by_box})
+    filled = [[[rings[number % len(rings)] for number in range(count)] for rings in rings_by_box] for count in counts]
     return min(filled, key=lambda all_rings: max(sharing_time(hops, rings) for rings in all_rings))
 
 
@@ -82,7 +82,7 @@ def _rings_across(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Route
     rings = []
     for members in zip(*boxes, strict=True):
         pairs = pairwise([*members, members[0]])
-        rings.append([uses.take(hops.needed(tail, head)) for tail, head in pairs])
+        rings.append([uses.take(hops.find_routes(tail, head)) for tail, head in pairs])
     return rings
 
 

@@ -41,20 +41,24 @@ def plan_milp(topology: Topology, collective: AnyCollective, *, chunks: int | No
     searches: list[tuple[int, Synthesis]] = []
 
     def build(problem: TreeProblem) -> StepSchedule:
-        searches.append(_best(_along(problem), counts))
+        searches.append(_best(_broadcast_network(problem), counts))
         return replace(searches[-1][1].schedule, direction=problem.direction)
 
     options = {} if chunks is None else {"chunks": counts[0]}
     plan = plan_in_steps(topology, collective, "milp", build, options)
-    steps, found = searches[-1]
-    limit = sum((each.limit for _, each in searches), Fraction(0)) / len(searches) * len(plan.schedule.phases)
-    most = bandwidth_text(topology.num_ranks / limit, 2)
+    steps, answer = searches[-1]
+    limit = (
+        sum((search_answer.limit for _, search_answer in searches), Fraction(0))
+        / len(searches)
+        * len(plan.schedule.phases)
+    )
+    rate_limit = bandwidth_text(topology.num_ranks / limit, 2)
     each_phase = " + ".join([str(steps)] * len(plan.schedule.phases))
-    size = f"{each_phase} steps, {count_text(found.schedule.chunks_per_shard, 'chunk')} per shard"
-    return replace(plan, provenance={**plan.provenance, "search": f"branch and bound: at most {most} in {size}"})
+    size = f"{each_phase} steps, {count_text(answer.schedule.chunks_per_shard, 'chunk')} per shard"
+    return replace(plan, provenance={**plan.provenance, "search": f"branch and bound: at most {rate_limit} in {size}"})
 
 
-def _along(problem: TreeProblem) -> Topology:
+def _broadcast_network(problem: TreeProblem) -> Topology:
     """Return the network with its links in the direction from roots to leaves."""
     network = problem.topology
     if problem.direction == "broadcast":
@@ -73,13 +77,13 @@ def _best(topology: Topology, counts: Sequence[int]) -> tuple[int, Synthesis]:
             f"the integer program for {topology} has about {size * counts[0]} variables; a plan takes up to "
             f"{MAX_SENDS}: call collopt.planners.synthesise, which takes more"
         )
-    found: list[Synthesis] = []
-    tried = [chunks for chunks in counts if size * chunks <= MAX_SENDS]
-    for chunks in tried:
-        if not found or found[-1].gap:
+    answers: list[Synthesis] = []
+    small_counts = [chunks for chunks in counts if size * chunks <= MAX_SENDS]
+    for chunks in small_counts:
+        if not answers or answers[-1].gap:
             model = synthesis.build(topology, steps=steps, chunks=chunks, ways=ways)
-            found.append(search(model, PLAN_SECONDS / len(tried), _soonest(model)))
-    return steps, min(found, key=lambda each: each.inverse_rate)
+            answers.append(search(model, PLAN_SECONDS / len(small_counts), _soonest(model)))
+    return steps, min(answers, key=lambda answer: answer.inverse_rate)
 
 
 def _soonest(model: synthesis.SynthesisModel) -> dict[str, Any]:
@@ -91,11 +95,11 @@ def _soonest(model: synthesis.SynthesisModel) -> dict[str, Any]:
         usable = choices.setdefault((source, chunk, head), [key])
         if step == usable[0][-1] and key != usable[0]:
             usable.append(key)
-    loads, taken, ticks = Counter[tuple[str, str, int]](), set(), model.program.ticks
+    loads, used_keys, ticks = Counter[tuple[str, str, int]](), set(), model.program.ticks
     for usable in choices.values():
         step = usable[0][-1]
         routes = {key: list(pairwise(model.ways[key[2:4]])) for key in usable}
-        chosen = min(usable, key=lambda key: max((loads[*link, step] + 1) * ticks[link].value for link in routes[key]))
-        loads.update((*link, step) for link in routes[chosen])
-        taken.add(chosen)
-    return {"send": {key: float(key in taken) for key in keys}}
+        soonest = min(usable, key=lambda key: max((loads[*link, step] + 1) * ticks[link].value for link in routes[key]))
+        loads.update((*link, step) for link in routes[soonest])
+        used_keys.add(soonest)
+    return {"send": {key: float(key in used_keys) for key in keys}}

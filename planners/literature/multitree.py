@@ -75,7 +75,9 @@ class _Units:
         self.lengths = sorted(set().union(*(hops.lengths(rank) for rank in self._box)))
         self._near: dict[tuple[int, int], int] = {}  # ranks that are as near to a rank, as bits
         for rank, length in product(self._box, self.lengths):
-            nodes = (node for node, found in hops.distances(rank).items() if node < self._num_ranks and found <= length)
+            nodes = (
+                node for node, distance in hops.distances(rank).items() if node < self._num_ranks and distance <= length
+            )
             self._near[rank, length] = sum(1 << node for node in nodes)
         self.detours = False  # whether hops may leave a box and return, once no others remain
 
@@ -88,31 +90,36 @@ class _Units:
                 self._into[head] += units
         self.open = sum(1 << rank for rank, units in enumerate(self._into) if units)
 
-    def reach(self, tail: int, wanted: int, length: int) -> Route | None:
+    def reach(self, tail: int, targets: int, length: int) -> Route | None:
         """Use a route of `length` links, with units left, to one of some ranks, given as bits; None if none is left."""
-        if not wanted & self._near[tail, length]:
+        if not targets & self._near[tail, length]:
             return None
-        seen, level = {tail}, [Route((tail,), ())]
+        reached, level = {tail}, [Route((tail,), ())]
         for _ in range(length - 1):
-            level = [route for route in self._longer(level, seen) if route.nodes[-1] >= self._num_ranks]
+            level = [route for route in self._longer(level, reached) if route.nodes[-1] >= self._num_ranks]
         for nodes, links in level:
             for link in self._out[nodes[-1]]:
                 head = self._heads[link]
-                if wanted >> head & 1 and self._left[link] and head not in seen and self._allows(tail, head, length):
-                    for taken in (*links, link):
-                        self._left[taken] -= 1
+                if (
+                    targets >> head & 1
+                    and self._left[link]
+                    and head not in reached
+                    and self._allows(tail, head, length)
+                ):
+                    for used_link in (*links, link):
+                        self._left[used_link] -= 1
                     self._into[head] -= 1
                     self.open ^= (not self._into[head]) << head
                     return Route((*nodes, head), (*links, link))
         return None
 
-    def _longer(self, routes: Iterable[Route], seen: set[int]) -> Iterator[Route]:
+    def _longer(self, routes: Iterable[Route], reached: set[int]) -> Iterator[Route]:
         """Extend routes by one link with units left, to nodes not seen before."""
         for nodes, links in routes:
             for link in self._out[nodes[-1]]:
                 head = self._heads[link]
-                if self._left[link] and head not in seen:
-                    seen.add(head)
+                if self._left[link] and head not in reached:
+                    reached.add(head)
                     yield Route((*nodes, head), (*links, link))
 
     def _allows(self, tail: int, head: int, length: int) -> bool:
@@ -133,9 +140,9 @@ class _Tree:
 
     def add_rank(self, units: _Units) -> bool:
         """Add one rank; False if none can be added in this step."""
-        while self._choices and (wanted := self.missing & units.open):
+        while self._choices and (targets := self.missing & units.open):
             length, sender = self._choices[-1]
-            if route := units.reach(sender, wanted, length):
+            if route := units.reach(sender, targets, length):
                 self.routes.append(route)
                 self.members.append(route.nodes[-1])
                 self.missing ^= 1 << route.nodes[-1]

@@ -119,7 +119,7 @@ def choices(
     machine: Machine, collective: Collective, algorithm: str, rate: Fraction, channels: int, size: int
 ) -> list[Choice]:
     """Time an algorithm with each of its protocols, at `rate` GB/s; none if the hardware does not have it."""
-    found = []
+    options = []
     for place, protocol in enumerate(PROTOCOLS):
         speed = rate * _share(machine, collective, algorithm, place)
         if algorithm in ("ring", "tree") and protocol == "LL":
@@ -134,8 +134,8 @@ def choices(
             is_large = machine.boxes > 1 and collective is ALLREDUCE and size // (channels * machine.ranks) >= 64
             if (algorithm, protocol) == ("ring", "Simple") and is_large:  # its latency counts more (647-650)
                 delay *= Fraction("1.9" if machine.generation == "volta" else "1.4")
-            found.append(Choice(delay + Fraction(size) / (1000 * speed), algorithm, protocol))
-    return found
+            options.append(Choice(delay + Fraction(size) / (1000 * speed), algorithm, protocol))
+    return options
 
 
 def _share(machine: Machine, collective: Collective, algorithm: str, place: int) -> Fraction:
@@ -211,22 +211,22 @@ def plan_nccl(
     The ``provenance`` says which algorithm and protocol it is, and the µs of NCCL's model.
     """
     as_topology(topology)
-    known = as_collective(collective, TREE_COLLECTIVES, "NCCL's planner does not implement")
+    planned = as_collective(collective, TREE_COLLECTIVES, "NCCL's planner does not implement")
     num_bytes = LARGE if size is None else as_bytes(size)
     machine = machine_of(topology)
-    found = list[tuple[Choice, Plan]]()
+    plans = list[tuple[Choice, Plan]]()
     refusals = list[str]()
-    for algorithm in ALGORITHMS[known]:
+    for algorithm in ALGORITHMS[planned]:
         try:
-            made = _plan(algorithm, topology, known, root)
+            candidate = _plan(algorithm, topology, planned, root)
         except UnsupportedError as error:
             refusals.append(str(error))
             continue
-        timed = choices(machine, known, algorithm, made.algbw, _channels(made), num_bytes)
-        found += [(choice, made) for choice in timed]
-    if not found:
+        timed = choices(machine, planned, algorithm, candidate.algbw, _channels(candidate), num_bytes)
+        plans += [(choice, candidate) for choice in timed]
+    if not plans:
         raise UnsupportedError(f"NCCL's algorithms do not suit {topology}: {refusals[0]}")
-    best, made = min(found, key=lambda pair: pair[0].time)
+    best, candidate = min(plans, key=lambda pair: pair[0].time)
     notes: dict[str, float | str] = {
         "algorithm": best.algorithm,
         "protocol": best.protocol,
@@ -237,7 +237,7 @@ def plan_nccl(
     if size is not None:
         options["size"] = num_bytes
         notes["planned_for"] = f"{num_bytes} bytes, NCCL's {best.algorithm} with {best.protocol}"
-    return replace(made, planner="nccl", options=options, provenance={**made.provenance, **notes})
+    return replace(candidate, planner="nccl", options=options, provenance={**candidate.provenance, **notes})
 
 
 def machine_of(topology: Topology) -> Machine:
@@ -252,7 +252,9 @@ def machine_of(topology: Topology) -> Machine:
     if len(boxes) > 1 and inside & {route.links[0] for route in hops.routes(first, boxes[1][0])}:
         boxes, inside = tuple((rank,) for rank in range(topology.num_ranks)), set()
     speed = int(problem.capacities[np.array(sorted(inside), dtype=np.int64)].sum()) * topology.arrays.unit
-    generation = max((name for name, least in GENERATIONS.items() if least <= speed), key=GENERATIONS.__getitem__)
+    generation = max(
+        (name for name, least_speed in GENERATIONS.items() if least_speed <= speed), key=GENERATIONS.__getitem__
+    )
     return Machine(topology.num_ranks, len(boxes), generation)
 
 

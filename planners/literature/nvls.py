@@ -43,19 +43,19 @@ def plan_nvls(topology: Topology, collective: AnyCollective) -> Plan:
 
     It plans in one box, and an allreduce also in several boxes on a fabric that adds up and copies.
     """
-    known = check_request(topology, collective)
+    planned = check_request(topology, collective)
 
     def build(boxes: _Boxes) -> Iterator[Tree]:
-        if known is not ALLREDUCE and (len(boxes.boxes) > 1 or topology.num_ranks > MAX_HEADS):
+        if planned is not ALLREDUCE and (len(boxes.boxes) > 1 or topology.num_ranks > MAX_HEADS):
             raise UnsupportedError(
-                f"{topology} has {topology.num_ranks} ranks, in boxes of {len(boxes.boxes[0])}; NVLS runs {known} in "
+                f"{topology} has {topology.num_ranks} ranks, in boxes of {len(boxes.boxes[0])}; NVLS runs {planned} in "
                 f"one box of up to {MAX_HEADS}, use the planner 'ring'"
             )
         if len(boxes.boxes) > 1:
             return boxes.with_nvswitches(boxes.through_fabric(MAX_HEADS))
         return boxes.with_nvswitches(iter([[(head,)] for head in boxes.boxes[0][:MAX_HEADS]]))
 
-    return _plan(topology, known, "nvls", build)
+    return _plan(topology, planned, "nvls", build)
 
 
 @register_planner("nvls-tree", ALLREDUCE)
@@ -151,37 +151,37 @@ class _Boxes:
                 sends = [(parent, number) for number, parent in enumerate(parents) if parent >= 0]
                 yield [(heads[0],), *(self._path(heads[parent], heads[number]) for parent, number in sends)]
 
-    def through_fabric(self, most: int) -> Iterator[Tree]:
-        """Join the heads of all boxes by switches of the fabric, one tree for each place in a box, `most` at most."""
-        for place, heads in enumerate(self._heads(most)):
-            able = self._able(len(heads)).difference(*self._nvswitches)
-            tops = self._nearest(heads, able)
+    def through_fabric(self, limit: int) -> Iterator[Tree]:
+        """Join the heads of all boxes by switches of the fabric, one tree for each place in a box, `limit` at most."""
+        for place, heads in enumerate(self._heads(limit)):
+            able_switches = self._able_switches(len(heads)).difference(*self._nvswitches)
+            tops = self._nearest(heads, able_switches)
             if not tops:
                 raise UnsupportedError(
                     f"no switch between boxes of {self._topology} multicasts and aggregates for {len(heads)} GPUs "
                     f"such as {self._topology.nodes[heads[0]]!r}, one of each box; use the planner 'nvls-tree'"
                 )
-            yield self._below(tops[place % len(tops)], heads, able)
+            yield self._below(tops[place % len(tops)], heads, able_switches)
 
-    def _heads(self, most: int) -> Iterator[list[int]]:
+    def _heads(self, limit: int) -> Iterator[list[int]]:
         """Yield the GPU of each box that takes part, for each place in a box."""
         if len(self.boxes) == 1:
             raise UnsupportedError(
                 f"the ranks of {self._topology} form one box; {self._planner} joins several, use the planner 'nvls'"
             )
-        for place in range(min(most, max(map(len, self.boxes)))):
+        for place in range(min(limit, max(map(len, self.boxes)))):
             yield [box[place % len(box)] for box in self.boxes]
 
     def _inside(self, box: Sequence[int]) -> list[int]:
         """The able switches that are on the shortest ways between any two ranks of a box; none for one rank."""
         shortest = self._hops.nearest(box[0])[0]
-        found = self._nearest(box, self._able(len(box))) if len(box) > 1 else []
-        return [switch for switch in found if 2 * self._hops.distances(box[0])[switch] <= shortest]
+        switches = self._nearest(box, self._able_switches(len(box))) if len(box) > 1 else []
+        return [switch for switch in switches if 2 * self._hops.distances(box[0])[switch] <= shortest]
 
-    def _able(self, neighbors: int) -> set[int]:
+    def _able_switches(self, neighbors: int) -> set[int]:
         """Switches that add up and copy among so many neighbors."""
         topology = self._topology
-        small = {each.switch for each in topology.limits if each.group is not None and each.group < neighbors}
+        small = {limits.switch for limits in topology.limits if limits.group is not None and limits.group < neighbors}
         return {topology.node_index[name] for name in (topology.multicast & topology.aggregation) - small}
 
     def _nearest(self, ranks: Sequence[int], switches: set[int]) -> list[int]:
@@ -193,27 +193,27 @@ class _Boxes:
         distances = [sum(lengths[switch] for lengths in ways) for switch in reached]
         return [switch for switch, away in zip(reached, distances, strict=True) if away == min(distances)]
 
-    def _below(self, top: int, heads: Sequence[int], able: set[int]) -> Tree:
+    def _below(self, top: int, heads: Sequence[int], able_switches: set[int]) -> Tree:
         """The tree of the ways from a switch down to the heads, rooted at the first of them."""
         near: dict[int, list[int]] = {top: []}
         for head in heads:
             way = self._path(top, head)
-            known = max(place for place, node in enumerate(way) if node in near)
-            for above, below in zip(way[known:], way[known + 1 :], strict=False):
+            last_known = max(place for place, node in enumerate(way) if node in near)
+            for above, below in zip(way[last_known:], way[last_known + 1 :], strict=False):
                 near[above].append(below)
                 near[below] = [above]
         tree: Tree = [(heads[0],)]
-        ways, seen = list(tree), {heads[0]}
+        ways, reached = list(tree), {heads[0]}
         while ways:
             way = ways.pop()
             for node in near[way[-1]]:
-                if node not in seen:
-                    seen.add(node)
-                    is_vertex = node in able or node in heads
+                if node not in reached:
+                    reached.add(node)
+                    is_vertex = node in able_switches or node in heads
                     if is_vertex:
                         tree.append((*way, node))
                     ways.append((node,) if is_vertex else (*way, node))
         return tree
 
     def _path(self, tail: int, head: int) -> tuple[int, ...]:
-        return self._uses.take(self._hops.needed(tail, head)).nodes
+        return self._uses.take(self._hops.find_routes(tail, head)).nodes

@@ -73,10 +73,10 @@ def plan_pat(topology: Topology, collective: AnyCollective, *, aggregation: int 
     `aggregation` is the number of its trees, a power of two, at most half of the ranks rounded up.
     """
     ranks = _ranks(topology)
-    most = max(1, _power_of_two(ranks) // 2)
-    trees = most if aggregation is None else as_whole(aggregation, "aggregation", most=most)
+    limit = max(1, _power_of_two(ranks) // 2)
+    trees = limit if aggregation is None else as_whole(aggregation, "aggregation", most=limit)
     if trees & (trees - 1):
-        raise UnsupportedError(f"aggregation is {trees}; expected a power of two up to {most}")
+        raise UnsupportedError(f"aggregation is {trees}; expected a power of two up to {limit}")
     hops = pat_hops(ranks, trees)
     options = {} if aggregation is None else {"aggregation": trees}
     return plan_in_steps(topology, collective, "pat", lambda problem: _schedule(problem, hops, _below), options)
@@ -103,12 +103,12 @@ def bruck_hops(ranks: int, radix: int) -> list[Hop]:
 
 def pat_hops(ranks: int, trees: int) -> list[Hop]:
     """Hops of PAT: to the roots of the trees, and then through all of them depth first."""
-    apart = _power_of_two(ranks) // trees
-    bits, first = apart.bit_length() - 1, trees.bit_length() - 1
+    spacing = _power_of_two(ranks) // trees
+    bits, first = spacing.bit_length() - 1, trees.bit_length() - 1
     order = _depth_first(bits)
     hops = list[Hop]()
     for offset in range(1, ranks):
-        bit, inside = _lowest_bit(offset), offset % apart
+        bit, inside = _lowest_bit(offset), offset % spacing
         step = first + order[inside] if inside else first - 1 - (bit - bits)
         hops.append(Hop(step, offset, offset - (1 << bit)))
     return hops

@@ -50,7 +50,7 @@ def _route_choices(problem: TreeProblem) -> list[_RouteChoice]:
             f"recursive halving and doubling needs a power of two ranks; {problem.topology} has {ranks}"
         )
     hops = Hops(problem)
-    routes = {(tail, bit): hops.needed(tail, tail ^ (1 << bit)) for tail in range(ranks) for bit in range(bits)}
+    routes = {(tail, bit): hops.find_routes(tail, tail ^ (1 << bit)) for tail in range(ranks) for bit in range(bits)}
     falling = list(range(bits))[::-1]
     turned = [falling[turn:] + falling[:turn] for turn in range(bits)]
     return [_widest_route(problem, routes, orders) for orders in ([falling], turned)]
@@ -81,7 +81,7 @@ class _RouteChoice(NamedTuple):
 
 
 def _widest_route(
-    problem: TreeProblem, known: Mapping[tuple[int, int], tuple[Route, ...]], orders: Sequence[Sequence[int]]
+    problem: TreeProblem, known_routes: Mapping[tuple[int, int], tuple[Route, ...]], orders: Sequence[Sequence[int]]
 ) -> _RouteChoice:
     """Choose routes, and sum their loads in every step."""
     ranks, bits = problem.topology.num_ranks, len(orders[0])
@@ -90,7 +90,7 @@ def _widest_route(
     for order in orders:
         for step, bit in enumerate(order):
             for rank in range(ranks):
-                route = total.take(known[rank ^ (1 << bit), bit], 1 << step)
+                route = total.take(known_routes[rank ^ (1 << bit), bit], 1 << step)
                 steps[step].add(route.links, 1 << step)
                 routes.append(route)
     unit = total.common * len(orders)

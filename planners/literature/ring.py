@@ -41,7 +41,7 @@ PATIENCE = 8  # attempts in a row without a better result after which there are 
 def ring_along(hops: Hops, ranks: Sequence[int], uses: LinkLoads) -> Ring:
     """Make the ring of a given order, or raise `UnsupportedError` where a hop is impossible."""
     pairs = zip(ranks, [*ranks[1:], ranks[0]], strict=True)
-    return Ring(tuple(ranks), tuple(uses.take(hops.needed(tail, head)) for tail, head in pairs))
+    return Ring(tuple(ranks), tuple(uses.take(hops.find_routes(tail, head)) for tail, head in pairs))
 
 
 def find_rings(
@@ -70,7 +70,7 @@ def sharing_time(hops: Hops, rings: Sequence[Ring]) -> Fraction:
 def _best_rings(near: RingContext, hops: Hops, channels: int | None, ideal: Fraction) -> list[Ring]:
     """Try regular orders, then random ones until they stop improving."""
     best, time, idle = list[Ring](), Fraction(0), 0
-    counts = [channels] if channels else range(1, _useful(near) + 1)
+    counts = [channels] if channels else range(1, _channel_limit(near) + 1)
     ideal = max(ideal, near.ideal(counts, LinkLoads(hops.problem.capacities)))
     for attempt in range(min(MAX_ATTEMPTS, 3 + EFFORT // len(near.order))):
         preference = (
@@ -80,9 +80,9 @@ def _best_rings(near: RingContext, hops: Hops, channels: int | None, ideal: Frac
         )
         idle += 1
         for rings in _candidates(near, hops, channels, preference):
-            taken = sharing_time(hops, rings)
-            if not best or taken < time:
-                best, time, idle = rings, taken, 0
+            sharing = sharing_time(hops, rings)
+            if not best or sharing < time:
+                best, time, idle = rings, sharing, 0
             if time == ideal:
                 return best
         if not best or idle == PATIENCE:
@@ -92,27 +92,27 @@ def _best_rings(near: RingContext, hops: Hops, channels: int | None, ideal: Frac
 
 def _candidates(near: RingContext, hops: Hops, channels: int | None, preference: Preference) -> Iterator[list[Ring]]:
     """Yield rings found greedily, the best prefix of them, and each after improvement."""
-    uses, found = LinkLoads(hops.problem.capacities), list[Ring]()
-    for number in range(channels or _useful(near)):
+    uses, rings = LinkLoads(hops.problem.capacities), list[Ring]()
+    for number in range(channels or _channel_limit(near)):
         if (ring := next_ring(near, uses, number, preference)) is None:
             break
-        found.append(ring)
+        rings.append(ring)
         uses.add(ring.links)
-    if not found:
+    if not rings:
         return
     if channels:
-        found = [found[number % len(found)] for number in range(channels)]
+        rings = [rings[number % len(rings)] for number in range(channels)]
     else:
-        few = min(range(1, len(found) + 1), key=lambda count: sharing_time(hops, found[:count]))
-        yield found[:few]
-        yield _improved(near, hops, found[:few], preference)
-        if few == len(found):
+        best_count = min(range(1, len(rings) + 1), key=lambda count: sharing_time(hops, rings[:count]))
+        yield rings[:best_count]
+        yield _improved(near, hops, rings[:best_count], preference)
+        if best_count == len(rings):
             return
-    yield found
-    yield _improved(near, hops, found, preference)
+    yield rings
+    yield _improved(near, hops, rings, preference)
 
 
-def _useful(near: RingContext) -> int:
+def _channel_limit(near: RingContext) -> int:
     """One ring per GPU of a box, so that each one's NIC has a ring; in a single box, one per link of a rank."""
     return min(MAX_CHANNELS, max(map(len, near.boxes)) if len(near.boxes) > 1 else near.links_per_rank)
 
@@ -168,7 +168,7 @@ def plan_ring(
         options["channels"] = as_whole(channels, "channels", most=MAX_CHANNELS)
 
     def build(problem: TreeProblem) -> Forest:
-        return _forest(problem, _along(problem, ranks) if ranks else _search(problem, channels))
+        return _forest(problem, _rings_in_order(problem, ranks) if ranks else _search(problem, channels))
 
     return plan_baseline(topology, collective, "ring", build, root=root, weights=weights, options=options)
 
@@ -180,7 +180,7 @@ def _search(problem: TreeProblem, channels: int | None) -> list[Ring]:
     return find_rings(hops, find_boxes(hops), channels, Fraction(narrowest.supply, narrowest.capacity))
 
 
-def _along(problem: TreeProblem, ranks: list[int]) -> list[Ring]:
+def _rings_in_order(problem: TreeProblem, ranks: list[int]) -> list[Ring]:
     """The ring of a given order, and its reverse if that is possible and better."""
     hops, uses = Hops(problem), LinkLoads(problem.capacities)
     # With reductions the network is turned around, and data still runs in the order given.
@@ -217,9 +217,9 @@ def _checked_order(topology: Topology, order: str | Sequence[int | str]) -> list
         raise UnsupportedError(f"order is {shown(order)}; expected the ranks one after the other, such as '0,2,1,3'")
     numbers = [int(entry) if isinstance(entry, str) and entry.isdecimal() else entry for entry in entries]
     try:
-        chosen = topology.restrict(numbers).compute_nodes
+        names = topology.restrict(numbers).compute_nodes
     except TopologyError as error:
         raise UnsupportedError(f"order does not name ranks: {error}") from None
-    if len(chosen) != topology.num_ranks:
-        raise UnsupportedError(f"order has {len(chosen)} ranks; expected all {topology.num_ranks}, each once")
-    return [topology.node_index[name] for name in chosen]
+    if len(names) != topology.num_ranks:
+        raise UnsupportedError(f"order has {len(names)} ranks; expected all {topology.num_ranks}, each once")
+    return [topology.node_index[name] for name in names]

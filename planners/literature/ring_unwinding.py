@@ -44,12 +44,12 @@ def plan_ring_unwinding(
     weights: Sequence[object] | None = None,
 ) -> Plan:
     """Plan optimal trees on a network whose switches are replaced by rings, as TACCL and TACOS do."""
-    known = check_request(topology, collective)
+    planned = check_request(topology, collective)
     network, ways = _unwound(topology)
-    made = plan_trees(network, known, root=root, weights=weights)
-    forests = [_rewound(forest, topology, ways) for forest in made.trees.forests]
+    ring_plan = plan_trees(network, planned, root=root, weights=weights)
+    forests = [_rewound(forest, topology, ways) for forest in ring_plan.trees.forests]
     schedule: TreeSchedule = Allreduce(*forests) if len(forests) > 1 else forests[0]
-    return plan_of_schedule(topology, known, schedule, planner=PLANNER)
+    return plan_of_schedule(topology, planned, schedule, planner=PLANNER)
 
 
 def _unwound(topology: Topology) -> tuple[Topology, list[tuple[int, ...]]]:

@@ -131,13 +131,13 @@ def _steps(rows: Iterable[Sequence[Route]]) -> list[set[int]]:
 def _least_time(uses: int, costs: Sequence[tuple[int, int]]) -> int:
     """Time in which links, so many (second) of each cost (first), can be used so often together."""
     # Not by `bisect`, whose positions are 64-bit: costs are over the common multiple of all bandwidths.
-    least, enough = 0, uses * max(cost for cost, _ in costs)
-    while least < enough:
-        time = (least + enough) // 2
+    lower, enough = 0, uses * max(cost for cost, _ in costs)
+    while lower < enough:
+        time = (lower + enough) // 2
         if sum(time // cost * links for cost, links in costs) >= uses:
             enough = time
         else:
-            least = time + 1
+            lower = time + 1
     return enough
 
 
@@ -150,11 +150,11 @@ def next_ring(
     turn = number % len(near.starts)
     start = min(near.starts[turn:] + near.starts[:turn], key=lambda rank: near.entering_time(rank, uses))
     ceilings = sorted({(uses.uses[link] + 1) * uses.costs[link] for link in near.links})
-    found: dict[int, Ring | None] = {}
+    rings: dict[int, Ring | None] = {}
 
     def closes(ceiling: int) -> bool:
-        found[ceiling] = _Walk(near, uses, ceiling, preference).ring_from(start)
-        return found[ceiling] is not None
+        rings[ceiling] = _Walk(near, uses, ceiling, preference).ring_from(start)
+        return rings[ceiling] is not None
 
     if below is not None:
         ceilings = ceilings[: bisect_left(ceilings, below)]
@@ -162,14 +162,14 @@ def next_ring(
             return None
     best = bisect_left(ceilings, True, key=closes)
     if best < len(ceilings):
-        return found[ceilings[best]]
+        return rings[ceilings[best]]
     return _Walk(near, uses, sum(ceilings) * len(near.order), preference).ring_from(start)
 
 
 def _reached(hops: Hops, rank: int, box: Sequence[int], place: Mapping[int, int]) -> Row:
     """Ranks of a box that are one hop away, in cyclic rank order."""
-    others = sorted(box, key=lambda other: (place[other] - place[rank]) % len(place))
-    return {other: routes for other in others if (routes := hops.routes(rank, other))}
+    others_in_order = sorted(box, key=lambda other: (place[other] - place[rank]) % len(place))
+    return {other: routes for other in others_in_order if (routes := hops.routes(rank, other))}
 
 
 class _Walk:
@@ -251,9 +251,9 @@ class _Walk:
                 continue
             width, widest = 0, None
             for route in routes:
-                least = min([capacity[link] for link in route.links])
-                if least > width:
-                    width, widest = least, route
+                narrowest = min([capacity[link] for link in route.links])
+                if narrowest > width:
+                    width, widest = narrowest, route
             if widest:
                 ways.append((self._rating(head, width, entry), head, widest))
         ways.sort(key=itemgetter(0))
@@ -282,11 +282,11 @@ class _Walk:
 
     def _exit_masks(self, start: int) -> list[int]:
         """Per box, the ranks from which the next box, or from the last box the start, can be reached."""
-        wanted = [_mask_of(box) for box in self._near.boxes[1:]] + [1 << start]
+        targets = [_mask_of(box) for box in self._near.boxes[1:]] + [1 << start]
         onward = self._near.onward_masks
         return [
             _mask_of(rank for rank in box if onward[rank] & ~self._closed.get(rank, 0) & target)
-            for box, target in zip(self._near.boxes, wanted, strict=True)
+            for box, target in zip(self._near.boxes, targets, strict=True)
         ]
 
 

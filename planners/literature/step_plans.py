@@ -36,16 +36,16 @@ def plan_in_steps(
 ) -> Plan:
     """Plan an allgather, its reverse as a reduce-scatter, or both as an allreduce, unless that can be done at once."""
     check_request(topology, collective)
-    known = as_collective(collective, EVERY_ROOT, f"{planner} does not implement")
+    planned = as_collective(collective, EVERY_ROOT, f"{planner} does not implement")
     if topology.num_ranks > MAX_RANKS:
         raise UnsupportedError(f"{topology} has {topology.num_ranks} ranks; {planner} plans for up to {MAX_RANKS}")
     trace = Trace()
     with trace.stage("steps"):
-        whole = at_once(tree_problem(topology, "broadcast", ())) if known.has_two_phases else None
-        schedule = whole or in_phases(topology, known, (), build, StepAllreduce)
+        exchange = at_once(tree_problem(topology, "broadcast", ())) if planned.has_two_phases else None
+        schedule = exchange or in_phases(topology, planned, (), build, StepAllreduce)
     trace.note("steps", schedule.num_steps)
-    find = partial(bound_of_schedule, topology, known, schedule)
-    return proved_plan(topology, known, schedule, planner, dict(options or {}), trace, find)
+    find = partial(bound_of_schedule, topology, planned, schedule)
+    return proved_plan(topology, planned, schedule, planner, dict(options or {}), trace, find)
 
 
 def exchange_along(problem: TreeProblem, sends: DirectSends) -> StepExchange | None:
@@ -83,8 +83,8 @@ def _torus_paths(torus: Torus, sends: DirectSends) -> tuple[IntArray, list[IntAr
     ways = (torus.places[heads] - torus.places[tails] + sizes // 2) % sizes - sizes // 2
     paths: list[IntArray] = [np.empty(0, dtype=np.int64)] * len(pairs)
     for way in np.unique(ways, axis=0):
-        chosen = np.flatnonzero((ways == way).all(axis=1))
-        for pair, nodes in zip(chosen.tolist(), _straight(torus, way, tails[chosen]), strict=True):
+        pairs_one_way = np.flatnonzero((ways == way).all(axis=1))
+        for pair, nodes in zip(pairs_one_way.tolist(), _straight(torus, way, tails[pairs_one_way]), strict=True):
             paths[pair] = nodes
     return numbers, paths
 
@@ -106,9 +106,9 @@ def _best_paths(problem: TreeProblem, sends: DirectSends) -> tuple[IntArray, lis
     hops, numbers = distinct(keys)
     amounts = np.bincount(numbers, weights=sends.upper - sends.lower).astype(np.int64)
     steps, pairs = np.divmod(hops, count * count)
-    known, routes = Hops(problem), dict[int, tuple[Route, ...]]()
+    hop_table, routes = Hops(problem), dict[int, tuple[Route, ...]]()
     for pair in np.unique(pairs).tolist():
-        routes[pair] = known.needed(*divmod(pair, count))
+        routes[pair] = hop_table.find_routes(*divmod(pair, count))
     paths = list[IntArray]()
     bounds = np.searchsorted(steps, np.arange(int(steps.max()) + 2)).tolist()
     for begin, end in pairwise(bounds):
@@ -129,21 +129,21 @@ def _relayed(problem: TreeProblem, sends: DirectSends) -> DirectSends:
     paths = _shortest_paths(problem, *np.divmod(pairs, count))
     if paths.shape[1] == 2:
         return sends
-    held = np.eye(count, dtype=np.bool_)  # by rank and source
-    found, start = list[DirectSends](), 0
+    holdings = np.eye(count, dtype=np.bool_)  # by rank and source
+    relayed, start = list[DirectSends](), 0
     for step in range(int(sends.steps.max()) + 1):
         now = np.flatnonzero(sends.steps == step)
         ways, sources = paths[numbers[now]], sends.sources[now]
         for hop in range(paths.shape[1] - 1):
             tails, heads = ways[:, hop], ways[:, hop + 1]
-            fresh = np.flatnonzero((tails != heads) & ~held[heads, sources])
+            fresh = np.flatnonzero((tails != heads) & ~holdings[heads, sources])
             fresh = fresh[np.unique(heads[fresh] * count + sources[fresh], return_index=True)[1]]
             heads, senders, shards = heads[fresh], tails[fresh], sources[fresh]
-            held[heads, shards] = True
+            holdings[heads, shards] = True
             zeros = np.zeros_like(heads)
-            found.append(DirectSends(zeros + start + hop, shards, zeros, zeros + 1, senders, heads))
+            relayed.append(DirectSends(zeros + start + hop, shards, zeros, zeros + 1, senders, heads))
         start += paths.shape[1]
-    return DirectSends.joined(found)
+    return DirectSends.joined(relayed)
 
 
 def _shortest_paths(problem: TreeProblem, tails: IntArray, heads: IntArray) -> IntArray:
@@ -164,7 +164,7 @@ def _shortest_paths(problem: TreeProblem, tails: IntArray, heads: IntArray) -> I
             nodes, ends = current[far], heads[far]
             near = neighbors[nodes]
             good = (near >= 0) & (distances[near, ends[:, None]] == distances[nodes, ends][:, None] - 1)
-            chosen = (nodes + ends) % good.sum(axis=1)
-            following[far] = near[np.arange(len(far)), np.argmax(np.cumsum(good, axis=1) > chosen[:, None], axis=1)]
+            choice = (nodes + ends) % good.sum(axis=1)
+            following[far] = near[np.arange(len(far)), np.argmax(np.cumsum(good, axis=1) > choice[:, None], axis=1)]
         passed.append(following)
     return np.stack(passed, axis=1)

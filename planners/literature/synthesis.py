@@ -135,8 +135,8 @@ def ways_between(topology: Topology) -> synthesis.Ways:
     hops, loads, names = Hops(problem), LinkLoads(problem.capacities), topology.nodes
     ranks = topology.num_ranks
     pairs = [(tail, head) for tail in range(ranks) for head in hops.distances(tail) if tail != head < ranks]
-    chosen = (tuple(names[node] for node in loads.take(hops.routes(*pair)).nodes) for pair in pairs)
-    return {(way[0], way[-1]): way for way in chosen}
+    node_paths = (tuple(names[node] for node in loads.take(hops.routes(*pair)).nodes) for pair in pairs)
+    return {(way[0], way[-1]): way for way in node_paths}
 
 
 def search(
@@ -144,17 +144,17 @@ def search(
 ) -> Synthesis:
     """Solve the program, which no better than the bound of all schedules can be, and verify the schedule."""
     topology, cut = model.topology, bound(model.topology, ALLGATHER)
-    least = ceil(cut.inverse_rate / model.tick)
-    model.constrain("least", total(model.variables.duration.values()) >= least)
+    least_ticks = ceil(cut.inverse_rate / model.tick)
+    model.constrain("least", total(model.variables.duration.values()) >= least_ticks)
     solution = solve(model, HighsOptions(time_limit=time_limit), start=start)
     # HiGHS reads a start only once there is time.
     answer = start if start and solution.status.primal is not PrimalStatus.FEASIBLE else solution.values
     schedule = synthesis.as_schedule(model, answer["send"])
     reached = rate_of_loads(schedule.verified_loads(topology), schedule, topology)
     ticks = ceil(solution.bound - TOLERANCE) if solution.bound > 0 else 0
-    found = Synthesis(topology, schedule, reached, cut, max(ticks * model.tick, cut.inverse_rate))
-    found.verify()
-    return found
+    result = Synthesis(topology, schedule, reached, cut, max(ticks * model.tick, cut.inverse_rate))
+    result.verify()
+    return result
 
 
 def synthesis_frontier(
@@ -197,21 +197,21 @@ def synthesis_frontier(
     counts, lengths = _listed(chunks, "chunks"), _listed(usual if steps is None else steps, "steps")
     if not counts or not lengths:
         raise UnsupportedError(f"{'steps' if counts else 'chunks'} is empty; name at least one number")
-    found: list[Synthesis] = []
+    answers: list[Synthesis] = []
     for length in progress.iterate(lengths, len(lengths)):
-        found += [synthesise(topology, steps=length, chunks=count, time_limit=time_limit) for count in counts]
-        if steps is None and min(each.gap for each in found) == 0:
+        answers += [synthesise(topology, steps=length, chunks=count, time_limit=time_limit) for count in counts]
+        if steps is None and min(answer.gap for answer in answers) == 0:
             break
     return pd.DataFrame(
         {
-            "steps": [each.schedule.num_steps for each in found],
-            "chunks": [each.schedule.chunks_per_shard for each in found],
-            "inverse_rate": [each.inverse_rate for each in found],
-            "algbw": [each.algbw for each in found],
-            "gap": [each.gap for each in found],
-            "proved": [each.proved for each in found],
-            "pareto": _pareto(found),
-            "synthesis": found,
+            "steps": [answer.schedule.num_steps for answer in answers],
+            "chunks": [answer.schedule.chunks_per_shard for answer in answers],
+            "inverse_rate": [answer.inverse_rate for answer in answers],
+            "algbw": [answer.algbw for answer in answers],
+            "gap": [answer.gap for answer in answers],
+            "proved": [answer.proved for answer in answers],
+            "pareto": _pareto(answers),
+            "synthesis": answers,
         }
     )
 
@@ -222,11 +222,11 @@ def _listed(numbers: Iterable[int], what: str) -> list[int]:
     return list(numbers)
 
 
-def _pareto(found: list[Synthesis]) -> list[bool]:
+def _pareto(answers: list[Synthesis]) -> list[bool]:
     """Mark Pareto-optimal rows in steps and rate; of equals, the one with the fewest chunks."""
-    marks, least = [False] * len(found), None
-    figures = [(each.schedule.num_steps, each.inverse_rate, each.schedule.chunks_per_shard) for each in found]
-    for place in sorted(range(len(found)), key=figures.__getitem__):
-        if least is None or found[place].inverse_rate < least:
-            marks[place], least = True, found[place].inverse_rate
+    marks, lowest = [False] * len(answers), None
+    figures = [(answer.schedule.num_steps, answer.inverse_rate, answer.schedule.chunks_per_shard) for answer in answers]
+    for place in sorted(range(len(answers)), key=figures.__getitem__):
+        if lowest is None or answers[place].inverse_rate < lowest:
+            marks[place], lowest = True, answers[place].inverse_rate
     return marks

@@ -71,31 +71,31 @@ def spread(
     width = max(len(moves) for pattern in patterns for moves in pattern)
     spans = [max(move.distance for moves in step for move in moves) for step in zip(*patterns, strict=True)]
     starts = np.cumsum([0, *spans]).tolist()
-    found = list[DirectSends]()
+    sends = list[DirectSends]()
     for number, pattern in enumerate(patterns):
-        held = np.zeros((len(torus.ranks), len(shards)), dtype=np.bool_)
-        held[shards, np.arange(len(shards))] = True
+        holdings = np.zeros((len(torus.ranks), len(shards)), dtype=np.bool_)
+        holdings[shards, np.arange(len(shards))] = True
         for start, moves in zip(starts, pattern, strict=False):
-            for step, messages in enumerate(_hops(torus, held, moves, relays), start):
-                found += _sends(messages, step, shards, number * width, width)
+            for step, messages in enumerate(_hops(torus, holdings, moves, relays), start):
+                sends += _sends(messages, step, shards, number * width, width)
                 for message in messages:
-                    held |= message.brought
-        if not held.all():
+                    holdings |= message.brought
+        if not holdings.all():
             raise UnsupportedError(f"the steps of this pattern do not reach all ranks of a torus of {torus.label}")
-    return _coarsest(len(patterns) * width, DirectSends.joined(found))
+    return _coarsest(len(patterns) * width, DirectSends.joined(sends))
 
 
-def _hops(torus: Torus, held: BoolArray, moves: Sequence[Move], relays: bool) -> Iterator[list[_Message]]:
-    """Yield the messages of a step, or of one step for each link that they pass; `held` grows in between."""
-    contents = [held & ~held[torus.moved(move.axis, move.signs * move.distance)] for move in moves]
+def _hops(torus: Torus, holdings: BoolArray, moves: Sequence[Move], relays: bool) -> Iterator[list[_Message]]:
+    """Yield the messages of a step, or of one step for each link that they pass; `holdings` grows in between."""
+    contents = [holdings & ~holdings[torus.moved(move.axis, move.signs * move.distance)] for move in moves]
     for hop in range(max(move.distance for move in moves) if relays else 1):
         messages = list[_Message]()
         for move, content in zip(moves, contents, strict=True):
             before, after = (hop, hop + 1) if relays else (0, move.distance)
             if after <= move.distance:
                 tails, heads = (torus.moved(move.axis, move.signs * amount) for amount in (before, after))
-                brought, senders = np.zeros_like(held), np.empty_like(tails)
-                brought[heads] = content & ~held[heads]
+                brought, senders = np.zeros_like(holdings), np.empty_like(tails)
+                brought[heads] = content & ~holdings[heads]
                 senders[heads] = tails
                 messages.append(_Message(brought, senders))
         yield messages
@@ -136,10 +136,10 @@ def plan_swing(topology: Topology, collective: AnyCollective) -> Plan:
 @register_planner("bine", TREE_COLLECTIVES)
 def plan_bine(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:
     """Plan exchanges at Swing's distances in trees and butterflies (Bine trees)."""
-    known = as_collective(collective)
-    if known.has_one_root or root is not None:
-        return plan_baseline(topology, known, "bine", _trees, root=root)
-    return plan_in_steps(topology, known, "bine", lambda problem: _swinging(problem, "bine"))
+    planned = as_collective(collective)
+    if planned.has_one_root or root is not None:
+        return plan_baseline(topology, planned, "bine", _trees, root=root)
+    return plan_in_steps(topology, planned, "bine", lambda problem: _swinging(problem, "bine"))
 
 
 @register_planner("trivance", EVERY_ROOT)
@@ -243,17 +243,17 @@ def _both_sides_pattern(torus: Torus, first: int) -> Pattern:
     ahead = np.ones(len(torus.ranks), dtype=np.int64)
     return [
         [Move(axis, distances[axis][step], ahead * side) for side in ((1, -1) if torus.shape[axis] > 2 else (1,))]
-        for axis, step in _rounds(torus, first, [len(each) for each in distances])
+        for axis, step in _rounds(torus, first, [len(row) for row in distances])
     ]
 
 
 def _distances(size: int) -> list[int]:
     """Distances of a reduce-scatter on a ring by Trivance."""
-    found = [1]
-    while 3 ** len(found) < size:
-        found.append(3 ** len(found))
-    found[-1] = -((found[-1] - size) // 2)
-    return found
+    distances = [1]
+    while 3 ** len(distances) < size:
+        distances.append(3 ** len(distances))
+    distances[-1] = -((distances[-1] - size) // 2)
+    return distances
 
 
 def _ring_pattern(torus: Torus, first: int, side: int) -> Pattern:

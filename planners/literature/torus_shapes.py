@@ -42,8 +42,8 @@ class Torus(NamedTuple):
         there = self.places.copy()
         there[:, axis] += amounts
         places: IntArray = np.ravel_multi_index(tuple(there.T), self.shape, mode="wrap")
-        found: IntArray = self.ranks[places]
-        return found
+        ranks: IntArray = self.ranks[places]
+        return ranks
 
     @classmethod
     def in_order(cls, shape: Sequence[int], routers: IntArray | None = None) -> Torus:
@@ -55,10 +55,10 @@ class Torus(NamedTuple):
 
 def find_torus(topology: Topology) -> Torus | None:
     """Find the coordinates of all ranks, by their order where there are several; None if the network is no torus."""
-    found = _arcs_between_ranks(topology)
-    if found is None:
+    between = _arcs_between_ranks(topology)
+    if between is None:
         return None
-    tails, heads, routers = found
+    tails, heads, routers = between
     count = topology.num_ranks
     arcs = np.unique(tails * count + heads)
     degrees = np.bincount(tails, minlength=count)
@@ -127,7 +127,7 @@ def _shapes(count: int, degree: int) -> Iterator[tuple[int, ...]]:
             return
         for first in range(2, size // 2 ** (dimensions - 1) + 1):
             if size % first == 0:
-                yield from ((first, *rest) for rest in of(dimensions - 1, size // first))
+                yield from ((first, *sizes) for sizes in of(dimensions - 1, size // first))
 
     for dimensions in range(1, degree + 1):
         for shape in of(dimensions, count):

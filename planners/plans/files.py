@@ -44,8 +44,8 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
     try:
         data = read_json(path, PLAN_FORMAT, PLAN_VERSION)
     except FileFormatError as error:
-        if told := wrong_kind(path, PLAN_KIND, [PLAN_KIND]):
-            raise FileFormatError(told) from error
+        if problem := wrong_kind(path, PLAN_KIND, [PLAN_KIND]):
+            raise FileFormatError(problem) from error
         raise
     plan = plan_from_json(data, name_of(path))
     plan.verify(topology)

@@ -152,7 +152,7 @@ class Plan(Viewed):
 
     def __reduce__(self) -> tuple[type[Plan], tuple[object, ...]]:
         """Copy and pickle by construction, as `Forest` does."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     @property
     def algbw(self) -> Fraction:
@@ -232,9 +232,9 @@ class Plan(Viewed):
         topology states; see `collopt.topologies.guessed_costs` for names.  Raises `UnsupportedError` if an argument is
         not understood, or slices are given for steps.
         """
-        given = as_costs(costs, self.topology)
+        cost_model = as_costs(costs, self.topology)
         rate = self.inverse_rate
-        return float(schedule_time(self.schedule, self.topology, size, slices, inverse_rate=rate, costs=given))
+        return float(schedule_time(self.schedule, self.topology, size, slices, inverse_rate=rate, costs=cost_model))
 
     def simulate(self, size: int | str, *, simulator: str = "event-driven", **options: Any) -> float:
         """Simulate the plan on its topology and return the time in µs; see `collopt.runtime.simulate` for more.

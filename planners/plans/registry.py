@@ -68,7 +68,7 @@ class Planner:
     def keywords(self) -> dict[str, inspect.Parameter]:
         """Keyword parameters of the function, by name."""
         parameters = inspect.signature(self.function).parameters
-        return {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
+        return {name: parameter for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -171,8 +171,8 @@ def register_planner(
     >>> del PLANNERS["one-ring"]
     """
     planned: Collection[Any] = (collectives,) if isinstance(collectives, str | Collective) else collectives
-    if any(isinstance(each, str) for each in planned):
-        planned = tuple(as_collective(each) for each in planned)
+    if any(isinstance(entry, str) for entry in planned):
+        planned = tuple(as_collective(entry) for entry in planned)
 
     def register(function: PlannerFunction) -> PlannerFunction:
         if not function.__module__.startswith(f"{PACKAGE}.") and name in PLANNERS:
@@ -228,8 +228,10 @@ def plan(
     solver = as_planner(planner)
     planned = as_collective(collective, solver.collectives, f"the planner {solver.name!r} does not cover")
     if any(name not in solver.options for name in options):
-        known = {option for each in PLANNERS.values() for option in each.options}
-        refuse_network_options(plan, topology, {name: value for name, value in options.items() if name not in known})
+        option_names = {option for entry in PLANNERS.values() for option in entry.options}
+        refuse_network_options(
+            plan, topology, {name: value for name, value in options.items() if name not in option_names}
+        )
     keywords = {"root": root, "weights": weights, "traffic": traffic, "size": size, **options}
     keywords = checked_keywords(solver, planned, keywords)
     network = as_network(topology)
@@ -269,8 +271,10 @@ def _not_taken(planner: Planner, collective: Collective, name: str, value: objec
         return UnsupportedError(f"{collective} takes no weights; only allgather and reduce_scatter do")
     text = f"planner {planner.name!r} has no option {name!r}{hint(name, planner.options)}; "
     text += f"its options: {', '.join(planner.options) or 'none'}"
-    others = [each.name for each in PLANNERS.values() if each.takes(collective, name) and each.name != "auto"]
-    return UnsupportedError(text + (f"; planners with {name}: {', '.join(others)}" if others else ""))
+    planner_names = [
+        entry.name for entry in PLANNERS.values() if entry.takes(collective, name) and entry.name != "auto"
+    ]
+    return UnsupportedError(text + (f"; planners with {name}: {', '.join(planner_names)}" if planner_names else ""))
 
 
 def as_planner(value: object) -> Planner:
@@ -282,9 +286,9 @@ def as_planner(value: object) -> Planner:
     return PLANNERS[value]
 
 
-def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnsupportedError:
+def unknown_name(kind: str, name: object, known_names: Iterable[str]) -> UnsupportedError:
     """Return the error for an unknown name, with the closest known one, or else all known ones."""
-    names = list(known)
+    names = list(known_names)
     close = get_close_matches(name.lower().replace("_", "-")[:50], names, n=1) if isinstance(name, str) else []
     advice = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
     return UnsupportedError(f"there is no {kind} {shown(name)}; {advice}")

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
 from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, Partition, TreePartition, Witness
-from ...solvers.strength.strength import Orientation, Strength, orient, strength
-from ...solvers.trees.bottleneck import Bottleneck
+from ...solvers.flow.bottleneck import Bottleneck
+from ...solvers.trees.strength import Orientation, Strength, orient, strength
 from ...support.arrays import IntArray, components
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
@@ -34,13 +34,14 @@ from .spanned_switches import (
     in_original_numbers,
     joined_forests,
     network_of_boxes,
+    rooted_at_centers,
+    rooted_for_loopback,
     span_choices,
     spannable,
     spanning_network,
     star_rate,
     with_stars,
 )
-from .tree_roots import rooted_at_centers, rooted_for_loopback
 
 MAX_COPIES = 2**13  # of trees; where the best packing has more, stars in boxes are packed instead, even if slower
 

@@ -83,15 +83,15 @@ def iter_outcomes(
         as_bytes(size)
     if costs is not None:
         topology = topology.changed(costs=as_costs(costs, topology))
-    given = (("root", root), ("weights", weights), ("traffic", traffic))
-    shards: dict[str, Any] = {name: value for name, value in given if value is not None}
+    keywords = (("root", root), ("weights", weights), ("traffic", traffic))
+    shards: dict[str, Any] = {name: value for name, value in keywords if value is not None}
     tasks: list[tuple[Kind, str]] = [
         ("bound", name) for name in _names(bounds, "bounds", BOUNDS, _pattern_filter(collective))
     ]
     everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
     usual = _pattern_filter(collective)
-    chosen = _names(planners, "planners", everyone, lambda name: usual(name) or (name == "auto" and bool(sizes)))
-    tasks += [("plan", name) for name in chosen]
+    planner_names = _names(planners, "planners", everyone, lambda name: usual(name) or (name == "auto" and bool(sizes)))
+    tasks += [("plan", name) for name in planner_names]
     if not tasks:
         raise UnsupportedError("there is nothing to compare; name a planner or a bound")
     calls = [(topology, collective, *task, shards, tuple(sizes or ())) for task in tasks]
@@ -108,8 +108,8 @@ def check_feasible(
 ) -> None:
     """Raise `BoundError` if ranks cannot reach each other; parameters as `compare`."""
     if collective.in_pairs:
-        from ..pairs.flows import check_pairs_reachable
-        from ..pairs.multicommodity import checked_traffic
+        from ..all_to_all.flows import check_pairs_reachable
+        from ..all_to_all.multicommodity import checked_traffic
 
         check_pairs_reachable(topology, checked_traffic(topology, collective, traffic, root))
     else:
@@ -134,11 +134,11 @@ def outcome(
         try:
             with Trace().stage(f"{kind} by {name}"):
                 if kind == "plan":
-                    answer, times = made, _ = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
-                    reason = str(made.provenance.get("search", ""))
+                    answer, times = candidate, _ = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
+                    reason = str(candidate.provenance.get("search", ""))
                 else:
-                    answer = found = BOUNDS[name](topology, collective, shards)
-                    reason = "" if found.scope == EVERY_SCHEDULE else f"holds for {found.scope} only"
+                    answer = limit = BOUNDS[name](topology, collective, shards)
+                    reason = "" if limit.scope == EVERY_SCHEDULE else f"holds for {limit.scope} only"
         except (UnsupportedError, BoundError, CapacityOverflowError) as error:
             status, reason = "not applicable", str(error)
         except ColloptError as error:
@@ -154,18 +154,18 @@ def _plan_and_times(
 ) -> tuple[Plan, dict[int | str, float]]:
     """Plan, and predict the time for each size; those that plan for sizes do so for each."""
     if "size" not in planner.keywords:
-        made = plan(topology, collective, planner=planner, **shards)
-        predictor = _predictor(made)
-        return made, {size: float(predictor.time(as_bytes(size))) for size in sizes}
+        unsized = plan(topology, collective, planner=planner, **shards)
+        predictor = _predictor(unsized)
+        return unsized, {size: float(predictor.time(as_bytes(size))) for size in sizes}
     sized = {size: plan(topology, collective, planner=planner, size=size, **shards) for size in sizes}
-    times = {size: float(_predictor(each).time(as_bytes(size))) for size, each in sized.items()}
+    times = {size: float(_predictor(sized_plan).time(as_bytes(size))) for size, sized_plan in sized.items()}
     if len(sized) == 1:
         return next(iter(sized.values())), times
     return plan(topology, collective, planner=planner, **shards), times
 
 
-def _predictor(made: Plan) -> Predictor:
-    return Predictor(made.schedule, made.topology, as_costs(None, made.topology), MANY_EVENTS)
+def _predictor(candidate: Plan) -> Predictor:
+    return Predictor(candidate.schedule, candidate.topology, as_costs(None, candidate.topology), MANY_EVENTS)
 
 
 def _internal_error(error: Exception) -> str:
@@ -186,15 +186,17 @@ def _pattern_filter(collective: Collective) -> Callable[[str], bool]:
     return has_pattern
 
 
-def _names(names: Sequence[str] | None, what: str, known: Iterable[str], is_usual: Callable[[str], bool]) -> list[str]:
+def _names(
+    names: Sequence[str] | None, what: str, known_names: Iterable[str], is_usual: Callable[[str], bool]
+) -> list[str]:
     """Check the given names, or return the default ones, without repeats."""
     if names is None:
-        return [name for name in known if is_usual(name)]
+        return [name for name in known_names if is_usual(name)]
     if isinstance(names, str) or not isinstance(names, Sequence):
-        raise UnsupportedError(f"{what} is {shown(names)}; expected a list of names: {', '.join(known)}")
+        raise UnsupportedError(f"{what} is {shown(names)}; expected a list of names: {', '.join(known_names)}")
     for name in names:
-        if not isinstance(name, str) or name not in known:
-            raise unknown_name(what.removesuffix("s"), name, known)
+        if not isinstance(name, str) or name not in known_names:
+            raise unknown_name(what.removesuffix("s"), name, known_names)
     return list(dict.fromkeys(names))
 
 
@@ -204,16 +206,16 @@ TIME_LIMIT = 30  # seconds that the linear program may take
 
 def _forestcoll_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
     as_collective(collective, TREE_COLLECTIVES, "cuts of shards do not bound")
-    found: Bound = bound(topology, collective, **shards)
-    return found
+    limit: Bound = bound(topology, collective, **shards)
+    return limit
 
 
 def _multicommodity_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
     if not collective.in_pairs:
         about = " and ".join(map(str, PAIR_COLLECTIVES))
         raise UnsupportedError(f"flows between pairs bound {about}, not {collective}")
-    found: Bound = bound(topology, collective, **shards)
-    return found
+    limit: Bound = bound(topology, collective, **shards)
+    return limit
 
 
 def _strength_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:  # noqa: ARG001
@@ -319,7 +321,7 @@ def compare(
      plan       ring       640/3 0.384615
     """
     refuse_options(compare, topology, unknown)
-    found = iter_outcomes(
+    outcomes = iter_outcomes(
         as_network(topology),
         collective,
         planners=planners,
@@ -330,18 +332,18 @@ def compare(
         weights=weights,
         traffic=traffic,
     )
-    return outcome_table(list(found), sizes or ())
+    return outcome_table(list(outcomes), sizes or ())
 
 
-def outcome_table(found: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.DataFrame:
+def outcome_table(outcomes: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.DataFrame:
     """Return the table of `compare`."""
     import pandas as pd
 
-    limits = [(entry.bound.scope, entry.bound.algbw) for entry in found if entry.bound is not None]
+    limits = [(entry.bound.scope, entry.bound.algbw) for entry in outcomes if entry.bound is not None]
     lowest = min((algbw for scope, algbw in limits if scope == EVERY_SCHEDULE), default=None)
     # A bound of fewer than all schedules is about trees.
     by_trees = min((algbw for _, algbw in limits), default=None)
-    frame = pd.DataFrame([_row(entry, lowest, by_trees, sizes) for entry in found])
+    frame = pd.DataFrame([_row(entry, lowest, by_trees, sizes) for entry in outcomes])
     return frame.astype(dict.fromkeys(("num_trees", "max_height", "num_steps"), "Int64"))
 
 
@@ -349,8 +351,8 @@ def _row(
     entry: Outcome, lowest: Fraction | None, by_trees: Fraction | None, sizes: Sequence[int | str]
 ) -> dict[str, object]:
     answer = entry.answer
-    made = answer if isinstance(answer, Plan) else None
-    of_trees = made if made is not None and made.schedule.num_trees else None
+    candidate = answer if isinstance(answer, Plan) else None
+    of_trees = candidate if candidate is not None and candidate.schedule.num_trees else None
     return {
         "kind": entry.kind,
         "planner": entry.name,
@@ -360,15 +362,15 @@ def _row(
         "algbw_exact": None if answer is None else answer.algbw,
         "bound": None if lowest is None else float(lowest),
         "bound_exact": lowest,
-        "gap": None if made is None or lowest is None else float(1 - made.algbw / lowest),
+        "gap": None if candidate is None or lowest is None else float(1 - candidate.algbw / lowest),
         "tree_bound": None if by_trees is None else float(by_trees),
         "tree_bound_exact": by_trees,
         "tree_gap": None if of_trees is None or by_trees is None else float(1 - of_trees.algbw / by_trees),
         "num_trees": None if of_trees is None else of_trees.trees.num_trees,
         "max_height": None if of_trees is None else of_trees.heights.highest,
-        "num_steps": None if made is None else made.schedule.num_steps or None,
+        "num_steps": None if candidate is None else candidate.schedule.num_steps or None,
         **{f"us_{size}": entry.times.get(size) for size in sizes},
         "seconds": entry.seconds,
         "compile_seconds": entry.compile_seconds,
-        "plan": made,
+        "plan": candidate,
     }

@@ -46,7 +46,7 @@ def carried_plan(plan: Plan, topology: Topology, names: Mapping[str, str]) -> Pl
     # Of an all-to-all(v) weights are about pairs.
     weights = old.weights if len(old.weights) != len(ranks) else tuple(_by_rank(old.weights, ranks))
     witness: Any = old.witness
-    renamed = {each.name: _renamed(getattr(witness, each.name), names) for each in fields(witness)}
+    renamed = {field.name: _renamed(getattr(witness, field.name), names) for field in fields(witness)}
     renamed |= {name: tuple(_by_rank(renamed[name], ranks)) for name in witness.by_rank if renamed[name]}
     bound = Bound(topology, plan.collective, old.inverse_rate, replace(witness, **renamed), weights)
     schedule = plan.schedule.renumbered(image)
@@ -63,10 +63,10 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return names[value]
     if isinstance(value, frozenset | tuple):
-        parts = [_renamed(each, names) for each in value]
+        parts = [_renamed(part, names) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if hasattr(value, "__dataclass_fields__"):
-        return replace(value, **{each.name: _renamed(getattr(value, each.name), names) for each in fields(value)})
+        return replace(value, **{part.name: _renamed(getattr(value, part.name), names) for part in fields(value)})
     return value
 
 
@@ -140,31 +140,33 @@ class PlanFolder:
         from ...topologies.symmetry.failure_orbits import Symmetries
 
         if path is not None and (as_path(path) / INDEX).exists():
-            found = cls(path)
-            if (found.topology.digest, dict(found.options)) != (topology.digest, dict(options)):
-                given = ", ".join(f"{name} {value}" for name, value in found.options.items())
-                raise UnsupportedError(
-                    f"{found.path} has plans for {found.topology}, {given}; give another folder, or the same request"
-                )
-            return found
-        made = cls.__new__(cls)
-        made.topology = topology
-        made._start(options)
-        made.symmetries = Symmetries(topology, fixed=made.root)
-        made.path = None
+            folder = cls(path)
+            if (folder.topology.digest, dict(folder.options)) != (topology.digest, dict(options)):
+                request = ", ".join(f"{name} {value}" for name, value in folder.options.items())
+                raise UnsupportedError(f"{folder.path} has plans for {folder.topology}, {request}; give another one")
+            return folder
+        new_folder = cls.__new__(cls)
+        new_folder.topology = topology
+        new_folder._start(options)
+        new_folder.symmetries = Symmetries(topology, fixed=new_folder.root)
+        new_folder.path = None
         if path is not None:
-            made.path = as_path(path)
+            new_folder.path = as_path(path)
             try:
-                made.path.mkdir(parents=True, exist_ok=True)
+                new_folder.path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise UnsupportedError(f"{made.path} cannot be a folder: {error.strerror}; give another") from None
+                raise UnsupportedError(
+                    f"{new_folder.path} cannot be a folder: {error.strerror}; give another"
+                ) from None
             # A run that was killed at the start left hidden files, or the topology.
-            others = [each for each in made.path.iterdir() if not each.name.startswith(".")]
-            if any(each.name != TOPOLOGY or read_topology(each).digest != topology.digest for each in others):
-                raise UnsupportedError(f"{made.path} holds other files; give a new folder, or one that survive wrote")
-            write_topology(topology, made.path / TOPOLOGY)
-            made.save()
-        return made
+            strays = [file for file in new_folder.path.iterdir() if not file.name.startswith(".")]
+            if any(file.name != TOPOLOGY or read_topology(file).digest != topology.digest for file in strays):
+                raise UnsupportedError(
+                    f"{new_folder.path} holds other files; give a new folder, or one that survive wrote"
+                )
+            write_topology(topology, new_folder.path / TOPOLOGY)
+            new_folder.save()
+        return new_folder
 
     def _start(self, options: Mapping[str, str | None]) -> None:
         ranks, root = self.topology.compute_nodes, options["root"]
@@ -194,7 +196,7 @@ class PlanFolder:
         lost = self.path is None or case.file is None or not (self.path / case.file).exists()
         return case.status != "ok" or (not lost and self._loaded(case) is not None)
 
-    def add(self, case: CaseEntry, made: Plan | None) -> None:
+    def add(self, case: CaseEntry, new_plan: Plan | None) -> None:
         """Add a case, or replace it: first the file of its plan is written, then the index, each of them whole.
 
         The index waits until `save` while that takes more than a share of the time since it was last written.
@@ -203,11 +205,11 @@ class PlanFolder:
         if old := self._cases.get(key):
             case = case.model_copy(update={"baselines": {**old.baselines, **case.baselines}})
         self._cases[key] = case
-        if made is not None:
-            self._plans[key] = made
+        if new_plan is not None:
+            self._plans[key] = new_plan
             if self.path is not None:
                 self._cases[key] = case = case.model_copy(update={"file": self._file_of(key)})
-                write_whole(self.path / str(case.file), document_text(made.to_json()))
+                write_whole(self.path / str(case.file), document_text(new_plan.to_json()))
         if time.monotonic() >= self._due:
             self.save()
 
@@ -225,54 +227,58 @@ class PlanFolder:
         collective : str or Collective, optional
             Which collective, if there are plans for several.
         """
-        known = self.collectives
-        name = known[0] if collective is None and len(known) == 1 else str(collective)
-        if name not in known:
-            given = "no collective is named" if collective is None else f"the collective is {shown(collective)}"
-            raise UnsupportedError(f"{given}; expected one of the folder's, {', '.join(known) or 'which has none yet'}")
+        names = self.collectives
+        name = names[0] if collective is None and len(names) == 1 else str(collective)
+        if name not in names:
+            problem = "no collective is named" if collective is None else f"the collective is {shown(collective)}"
+            raise UnsupportedError(
+                f"{problem}; expected one of the folder's, {', '.join(names) or 'which has none yet'}"
+            )
         failure = Failure.read(self.topology, failures)
         if (name, failure) not in self._plans:
-            self._plans[name, failure] = self._found(name, failure)
+            self._plans[name, failure] = self._nearest_plan(name, failure)
         return self._plans[name, failure]
 
-    def _found(self, collective: str, failure: Failure) -> Plan:
+    def _nearest_plan(self, collective: str, failure: Failure) -> Plan:
         """Load the plan for a failure, or carry that for one like it over."""
-        known = {self.symmetries.row(failure_of(case)): case for case in self.cases if case.collective == collective}
-        found = self.symmetries.known_image(failure, known)
-        if found is None:
+        cases_by_row = {
+            self.symmetries.row(failure_of(case)): case for case in self.cases if case.collective == collective
+        }
+        match = self.symmetries.known_image(failure, cases_by_row)
+        if match is None:
             raise NoAnswerError(
                 f"there is no plan for {collective} without {failure}; run collopt survive with --pairs '{failure}'"
             )
-        case, mapping = found
+        case, mapping = match
         like = failure_of(case)
         if case.file is None:
             raise NoAnswerError(f"there is no plan for {collective} without {failure}: {case.reason or 'run again'}")
-        made = self._loaded(case)
+        stored = self._loaded(case)
         if like == failure:
-            return made
+            return stored
         nodes, left = self.topology.nodes, failure.applied(self.topology)
         names = {node: nodes[image] for node, image in zip(nodes, mapping.tolist(), strict=True)}
         try:
-            return carried_plan(made, left, names)
+            return carried_plan(stored, left, names)
         except UnsupportedError:
             options: dict[str, Any] = {} if self.root is None else {"root": self.options["root"]}
-            return plan(left, made.collective, planner=self.options["planner"], **options)
+            return plan(left, stored.collective, planner=self.options["planner"], **options)
 
     def _loaded(self, case: CaseEntry) -> Plan:
         """Return the verified plan of a case, which is as the index says."""
         failure = failure_of(case)
-        if known := self._plans.get((case.collective, failure)):
-            return known
+        if kept_plan := self._plans.get((case.collective, failure)):
+            return kept_plan
         assert self.path is not None
         assert case.file is not None
-        found, planner = load_plan(self.path / case.file, failure.applied(self.topology)), self.options["planner"]
-        root = found.schedule.problem(found.collective).get("root")
+        stored, planner = load_plan(self.path / case.file, failure.applied(self.topology)), self.options["planner"]
+        root = stored.schedule.problem(stored.collective).get("root")
         stated = {
-            "collective": (case.collective, str(found.collective)),
-            "planner": (planner, planner if planner == "auto" else found.planner),
-            "root": (self.options["root"], None if root is None else found.topology.compute_nodes[root]),
-            "algbw": (case.algbw, found.algbw),
-            "bound": (case.bound, found.bound.algbw),
+            "collective": (case.collective, str(stored.collective)),
+            "planner": (planner, planner if planner == "auto" else stored.planner),
+            "root": (self.options["root"], None if root is None else stored.topology.compute_nodes[root]),
+            "algbw": (case.algbw, stored.algbw),
+            "bound": (case.bound, stored.bound.algbw),
         }
         for what, (expected, has) in stated.items():
             if expected != has:
@@ -280,12 +286,12 @@ class PlanFolder:
                     f"{name_of(self.path / case.file)} has {what} {has}, but {INDEX} says {expected}; the folder was "
                     "changed, plan again"
                 )
-        self._plans[case.collective, failure] = found
-        return found
+        self._plans[case.collective, failure] = stored
+        return stored
 
     def _file_of(self, key: tuple[str, Failure]) -> str:
         """Name the file of a case by its place, which it keeps when it is replaced."""
-        later = sum(1 for _ in takewhile(lambda known: known != key, reversed(self._cases)))
+        later = sum(1 for _ in takewhile(lambda other_key: other_key != key, reversed(self._cases)))
         return f"{key[0]}-{len(self._cases) - 1 - later}.json"
 
     def save(self) -> None:

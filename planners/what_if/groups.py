@@ -48,8 +48,8 @@ class Group:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.replace("-", "").replace("_", "").isalnum():
             raise UnsupportedError(f"the name of a group is {shown(self.name)}; expected letters, digits, - and _ only")
-        known = as_collective(self.collective, (*TREE_COLLECTIVES, ALL_TO_ALL), "groups do not share a fabric for")
-        object.__setattr__(self, "collective", known)
+        planned = as_collective(self.collective, (*TREE_COLLECTIVES, ALL_TO_ALL), "groups do not share a fabric for")
+        object.__setattr__(self, "collective", planned)
         object.__setattr__(self, "ranks", tuple(as_several(self.ranks, f"the ranks of group {self.name!r}")))
         object.__setattr__(self, "size", as_bytes(self.size))
 
@@ -75,13 +75,13 @@ class Group:
 
 def as_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
     """Check that there are groups, each with a name of its own."""
-    given = as_list(groups, "the groups")
-    if not given:
+    group_list = as_list(groups, "the groups")
+    if not group_list:
         raise UnsupportedError("there are no groups; expected at least one")
-    name, times = Counter(as_kind(each, Group, "a group").name for each in given).most_common(1)[0]
+    name, times = Counter(as_kind(group, Group, "a group").name for group in group_list).most_common(1)[0]
     if times > 1:
         raise UnsupportedError(f"group {name!r} is listed twice; every group needs its own name")
-    return given
+    return group_list
 
 
 def mesh_groups(
@@ -111,18 +111,18 @@ def mesh_groups(
     [(0, 3), (1, 4), (2, 5)]
     """
     sides = [as_whole(side, "a side of the mesh", most=MAX_MESH) for side in as_several(shape, "the mesh")]
-    chosen = as_list([axes] if isinstance(axes, int) else axes, "the axes")
+    group_axes = as_list([axes] if isinstance(axes, int) else axes, "the axes")
     if not sides or prod(sides) > MAX_MESH:
         raise UnsupportedError(
             f"the mesh is {shown(shape)}; expected sides such as (2, 8), of at most {MAX_MESH} ranks"
         )
-    if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= set(range(len(sides))):
+    if not group_axes or len(set(group_axes)) < len(group_axes) or not set(group_axes) <= set(range(len(sides))):
         raise UnsupportedError(f"the axes are {shown(axes)}; expected some of 0..{len(sides) - 1}, each once")
-    if (members := prod(sides[axis] for axis in chosen)) < 2:
+    if (members := prod(sides[axis] for axis in group_axes)) < 2:
         raise UnsupportedError(f"groups along axes {shown(axes)} of the mesh {shown(shape)} have {members} rank each")
-    others = [axis for axis in range(len(sides)) if axis not in chosen]
-    rows = np.arange(prod(sides)).reshape(sides).transpose(*others, *chosen).reshape(-1, members)
-    title = "axis" + "-".join(map(str, chosen))
+    other_axes = [axis for axis in range(len(sides)) if axis not in group_axes]
+    rows = np.arange(prod(sides)).reshape(sides).transpose(*other_axes, *group_axes).reshape(-1, members)
+    title = "axis" + "-".join(map(str, group_axes))
     return tuple(
         Group(f"{title}_{number}", tuple(row), collective, size, root) for number, row in enumerate(rows.tolist())
     )

@@ -95,15 +95,15 @@ def sensitivity(
     """
     refuse_options(sensitivity, topology, unknown)
     topology = as_network(topology)
-    known = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
-    sizes = shard_weights(topology, known, root, weights)
-    bound = _bound_of(known, sizes, root, traffic)
+    planned = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
+    sizes = shard_weights(topology, planned, root, weights)
+    bound = _bound_of(planned, sizes, root, traffic)
     part = as_factor(step, "step")
     groups = _grouped(topology, together)
     witnesses = _Witnesses(topology, bound(topology))
-    in_pairs = known.in_pairs and (root is not None or traffic is not None)
-    alike = {name: name for name in groups} if in_pairs else _alike(topology, sizes, groups)
-    first = {kind: groups[name] for name, kind in reversed(alike.items())}
+    in_pairs = planned.in_pairs and (root is not None or traffic is not None)
+    kinds = {name: name for name in groups} if in_pairs else _group_orbits(topology, sizes, groups)
+    first = {kind: groups[name] for name, kind in reversed(kinds.items())}
     for links in progress.iterate(first.values(), len(first)):
         if witnesses.gain(links, part):
             witnesses.add(bound(_widened(topology, links, part)))
@@ -113,31 +113,33 @@ def sensitivity(
     for name, links in groups.items():
         # Alike are links whose gains are equal, but for bounds of allreduces that are not the least of all partitions.
         worth = _worth(best, links)
-        figures = name, worth, min(gains[alike[name]], worth)
+        figures = name, worth, min(gains[kinds[name]], worth)
         rows += [(*link[:3], best.get(link[:2], Fraction(0)), *figures) for link in links]
     return _frame(rows)
 
 
 def _bound_of(
-    known: Collective, sizes: tuple[int, ...], root: int | str | None, traffic: Any
+    collective: Collective, sizes: tuple[int, ...], root: int | str | None, traffic: Any
 ) -> Callable[[Topology], Bound]:
     """Return what bounds a collective on a network of other bandwidths."""
-    from ..pairs.multicommodity import bound_pairs
+    from ..all_to_all.multicommodity import bound_pairs
     from ..trees.forestcoll import bound_cuts
 
-    if known.in_pairs:
-        return lambda network: bound_pairs(network, known, root=root, traffic=traffic, needs_exact=True)
+    if collective.in_pairs:
+        return lambda network: bound_pairs(network, collective, root=root, traffic=traffic, needs_exact=True)
     if traffic is not None:
-        raise UnsupportedError(f"{known} takes no traffic; all_to_allv does")
-    return lambda network: bound_cuts(network, known, sizes)
+        raise UnsupportedError(f"{collective} takes no traffic; all_to_allv does")
+    return lambda network: bound_cuts(network, collective, sizes)
 
 
-def _alike(topology: Topology, sizes: tuple[int, ...], groups: dict[Hashable, list[Link]]) -> dict[Hashable, Hashable]:
+def _group_orbits(
+    topology: Topology, sizes: tuple[int, ...], groups: dict[Hashable, list[Link]]
+) -> dict[Hashable, Hashable]:
     """Name groups that symmetries take to each other alike; of single links of the whole network only."""
     if len(groups) < topology.num_links:
         return {name: name for name in groups}
-    found = symmetries(topology, np.outer(sizes, np.ones(len(sizes), dtype=np.int64)) if sizes else None)
-    orbits = link_orbits(found, topology).tolist() if len(found) else range(len(groups))
+    generators = symmetries(topology, np.outer(sizes, np.ones(len(sizes), dtype=np.int64)) if sizes else None)
+    orbits = link_orbits(generators, topology).tolist() if len(generators) else range(len(groups))
     return dict(zip(groups, orbits, strict=True))
 
 

@@ -55,13 +55,13 @@ class SharedBound:
         """Least cost of 1 GB/s of algorithm bandwidth by group; raises `CertificateError` if a bound is wrong."""
         values = {(tail, head): dual for tail, head, dual in self.links}
         costs = {}
-        for name, each in as_kind(self.bounds, dict, "the bounds by group", error=CertificateError).items():
-            as_kind(each, Bound, f"the bound of group {shown(name)}", error=CertificateError).verify()
-            worth = each.witness.link_weights(each.topology, each.collective)
+        for name, limit in as_kind(self.bounds, dict, "the bounds by group", error=CertificateError).items():
+            as_kind(limit, Bound, f"the bound of group {shown(name)}", error=CertificateError).verify()
+            worth = limit.witness.link_weights(limit.topology, limit.collective)
             if any(weight > values.get(pair, 0) for pair, weight in worth.items()):
                 raise CertificateError(f"the bound of group {name!r} values a link higher than the groups together do")
-            amount, _ = each.witness.crossing(each.topology, each.collective, each.weights)
-            costs[name] = amount / each.total_weight
+            amount, _ = limit.witness.crossing(limit.topology, limit.collective, limit.weights)
+            costs[name] = amount / limit.total_weight
         return costs
 
 
@@ -132,9 +132,9 @@ class GroupPlans:
     def _check_parts(self) -> None:
         """Check types and counts, and that there can be such groups."""
         for name, kind in (("groups", Group), ("plans", Plan), ("limits", Fraction), ("proofs", SharedBound)):
-            given = getattr(self, name)
-            if not isinstance(given, tuple) or not all(isinstance(each, kind) for each in given):
-                raise CertificateError(f"the {name} are {shown(given)}; expected a tuple of {kind.__name__}")
+            parts = getattr(self, name)
+            if not isinstance(parts, tuple) or not all(isinstance(part, kind) for part in parts):
+                raise CertificateError(f"the {name} are {shown(parts)}; expected a tuple of {kind.__name__}")
         if len({len(self.groups), len(self.plans), len(self.limits)}) > 1:
             raise CertificateError(
                 f"there are {len(self.plans)} plans and {len(self.limits)} limits for {len(self.groups)} groups; "
@@ -156,9 +156,9 @@ class GroupPlans:
             for pair, amount in self.usage(number).items():
                 used[pair] += amount
         for pair, amount in used.items():
-            if amount > (most := self._bandwidths[pair]):
+            if amount > (bandwidth := self._bandwidths[pair]):
                 raise CertificateError(
-                    f"the groups together put {amount} GB/s on the link {pair}, which has {most} GB/s"
+                    f"the groups together put {amount} GB/s on the link {pair}, which has {bandwidth} GB/s"
                 )
 
     def _verify_limits(self) -> None:
@@ -169,16 +169,16 @@ class GroupPlans:
         for proof in self.proofs:
             values = value_by_link(as_link_values(proof.links), self._bandwidths, "link")
             costs = proof.costs()
-            for name, each in proof.bounds.items():
+            for name, limit in proof.bounds.items():
                 if name not in networks:
                     raise CertificateError(f"a bound is of group {shown(name)}, which is not among the groups")
-                _check_is_of_group(each, *networks[name], "bound")
+                _check_is_of_group(limit, *networks[name], "bound")
             worth = sum(dual * self._bandwidths[pair] for pair, dual in values.items())
             if sum(cost * limits[name] for name, cost in costs.items()) != worth:
                 raise CertificateError("the groups' limits do not cost what all links are worth")
             # Rates over sizes of those that are settled now are equal, and least among all that are left.
-            least = min(left.values(), default=None)
-            if {left.pop(name) for name in costs.keys() & left.keys()} != {least}:
+            smallest = min(left.values(), default=None)
+            if {left.pop(name) for name in costs.keys() & left.keys()} != {smallest}:
                 raise CertificateError("the groups' limits are not max-min fair")
         if left:
             raise CertificateError(f"no proof settles the limit of group {min(left)!r}")
@@ -247,19 +247,19 @@ def plan_groups(topology: Topology, groups: Iterable[Group], *, relay: bool = Fa
     (['20', '20'], '0')
     """
     relayed = as_flag(relay, "relay")
-    chosen = {f"part{number}": group for number, group in enumerate(as_groups(groups))}
+    groups_by_part = {f"part{number}": group for number, group in enumerate(as_groups(groups))}
     topology = as_topology(topology).without_abilities()
-    networks = {name: group.network(topology, relay=relayed) for name, group in chosen.items()}
-    _check(chosen, networks)
+    networks = {name: group.network(topology, relay=relayed) for name, group in groups_by_part.items()}
+    _check(groups_by_part, networks)
     fabric, unit = counted(topology)
-    parts = {name: _program(group.network(fabric, relay=relayed), group) for name, group in chosen.items()}
+    parts = {name: _program(group.network(fabric, relay=relayed), group) for name, group in groups_by_part.items()}
     # Algorithm bandwidth per unit of the programs' rates.
     scales = {
         name: 1 if group.kind.has_two_phases or group.kind.has_one_root else len(group.ranks)
-        for name, group in chosen.items()
+        for name, group in groups_by_part.items()
     }
-    sizes = whole_numbers([Fraction(int(group.size), scales[name]) for name, group in chosen.items()])
-    worth = dict(zip(chosen, sizes, strict=True))
+    sizes = whole_numbers([Fraction(int(group.size), scales[name]) for name, group in groups_by_part.items()])
+    worth = dict(zip(groups_by_part, sizes, strict=True))
     model = sharing.build(fabric, parts, weights=worth)
     model.balance_switches()
     for part in parts.values():
@@ -267,13 +267,14 @@ def plan_groups(topology: Topology, groups: Iterable[Group], *, relay: bool = Fa
         part.program.link_bandwidth.deactivate()
     rates, answers = _max_min_rates(model, worth)
     plans = tuple(
-        _plan(group, networks[name], _shares(parts[name], answers[-1], name), unit) for name, group in chosen.items()
+        _plan(group, networks[name], _shares(parts[name], answers[-1], name), unit)
+        for name, group in groups_by_part.items()
     )
-    limits = tuple(rates[name] * scales[name] * unit for name in chosen)
-    proofs = tuple(_proof(parts, answer, chosen, networks) for answer in answers)
-    found = GroupPlans(topology, tuple(chosen.values()), relayed, plans, limits, proofs)
-    found.verify()
-    return found
+    limits = tuple(rates[name] * scales[name] * unit for name in groups_by_part)
+    proofs = tuple(_proof(parts, answer, groups_by_part, networks) for answer in answers)
+    group_plans = GroupPlans(topology, tuple(groups_by_part.values()), relayed, plans, limits, proofs)
+    group_plans.verify()
+    return group_plans
 
 
 def _check(groups: Mapping[str, Group], networks: Mapping[str, Topology]) -> None:

@@ -129,27 +129,29 @@ def survive(
     import pandas as pd
 
     as_topology(topology)
-    several = [collective] if isinstance(collective, str | Collective) else as_list(collective, "the collectives")
-    known = [as_collective(each, COLLECTIVES.values(), "there is no planner for") for each in several]
+    collectives = [collective] if isinstance(collective, str | Collective) else as_list(collective, "the collectives")
+    planned = [as_collective(entry, COLLECTIVES.values(), "there is no planner for") for entry in collectives]
     names = tuple(as_options(baselines, "the baselines"))
     for name in (planner, *names):
         as_planner(name)
     rooted = None if root is None else topology.compute_nodes[as_root(topology.compute_nodes, root)]
-    for each in known:
-        check_feasible(topology, each, root=rooted)
+    for entry in planned:
+        check_feasible(topology, entry, root=rooted)
     home = PlanFolder.create(folder, topology, {"planner": planner, "root": rooted})
     cases = failure_cases(topology, failures, derate=derate, pairs=pairs, symmetries=home.symmetries)
     listed = [("intact", 1, Failure()), *((case.kind, len(case.members), case.failure) for case in cases)]
-    tasks = [_Task(topology, each, *case, planner, rooted, names) for each in known for case in listed]
+    tasks = [_Task(topology, entry, *case, planner, rooted, names) for entry in planned for case in listed]
     missing = [task for task in tasks if not home.is_complete(home.case_of(str(task.collective), task.failure), names)]
-    with _running(executor, jobs, len(missing)) as chosen:
+    with _running(executor, jobs, len(missing)) as pool:
         try:
-            for task, answer in progress.iterate(_answers(missing, chosen, home), len(missing)):
+            for task, answer in progress.iterate(_answers(missing, pool, home), len(missing)):
                 home.add(_entry(task, answer), answer.plan)
         finally:
             home.save()
-    found = {str(each): [home.case_of(str(each), failure) for _, _, failure in listed] for each in known}
-    return pd.DataFrame([_row(case, rows[0], names) for rows in found.values() for case in rows if case and rows[0]])
+    cases_by_name = {str(entry): [home.case_of(str(entry), failure) for _, _, failure in listed] for entry in planned}
+    return pd.DataFrame(
+        [_row(case, rows[0], names) for rows in cases_by_name.values() for case in rows if case and rows[0]]
+    )
 
 
 @contextmanager
@@ -162,11 +164,11 @@ def _running(executor: Executor | None, jobs: int | None, tasks: int) -> Iterato
         yield executor
         return
     # A fork would copy locks that other threads hold.
-    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as made:
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
         try:
-            yield made
+            yield pool
         except BaseException:
-            made.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
@@ -202,22 +204,22 @@ def _answers(tasks: Sequence[_Task], executor: Executor | None, home: PlanFolder
 def _answer(task: _Task) -> _Answer:
     """Plan for what is left of the network."""
     start = time.perf_counter()
-    ranks, found, status, reason = 0, None, "ok", ""
+    ranks, new_plan, status, reason = 0, None, "ok", ""
     rates: dict[str, Fraction | None] = dict.fromkeys(task.baselines)
     options: dict[str, Any] = {} if task.root is None else {"root": task.root}
     try:
         left = task.failure.applied(task.topology)
         ranks = left.num_ranks
-        found = plan(left, task.collective, planner=task.planner, **options)
+        new_plan = plan(left, task.collective, planner=task.planner, **options)
     except (BoundError, TopologyError) as error:
         status, reason = "disconnected", str(error)
     except ColloptError as error:
         status, reason = "failed", str(error)
     seconds = time.perf_counter() - start
-    if found is not None:
+    if new_plan is not None:
         for name in task.baselines:
-            rates[name] = _rate(found.topology, task.collective, name, options)
-    return _Answer(status, reason, ranks, found, rates, seconds)  # type: ignore[arg-type]
+            rates[name] = _rate(new_plan.topology, task.collective, name, options)
+    return _Answer(status, reason, ranks, new_plan, rates, seconds)  # type: ignore[arg-type]
 
 
 def _rate(topology: Topology, collective: Collective, planner: str, options: Mapping[str, Any]) -> Fraction | None:
@@ -231,7 +233,7 @@ def _rate(topology: Topology, collective: Collective, planner: str, options: Map
 def _entry(task: _Task, answer: _Answer) -> CaseEntry:
     from .schema import CaseEntry, FaultEntry
 
-    made = answer.plan
+    new_plan = answer.plan
     return CaseEntry(
         collective=str(task.collective),
         failure=tuple(FaultEntry(nodes=nodes, factor=factor) for nodes, factor in task.failure.faults),
@@ -240,8 +242,8 @@ def _entry(task: _Task, answer: _Answer) -> CaseEntry:
         status=answer.status,
         reason=answer.reason,
         ranks=answer.ranks,
-        bound=None if made is None else made.bound.algbw,
-        algbw=None if made is None else made.algbw,
+        bound=None if new_plan is None else new_plan.bound.algbw,
+        algbw=None if new_plan is None else new_plan.algbw,
         baselines=answer.baselines,
         seconds=answer.seconds,
     )
@@ -271,5 +273,5 @@ def _row(case: CaseEntry, intact: CaseEntry, baselines: Iterable[str]) -> dict[s
     return row | {"seconds": case.seconds, "file": case.file}
 
 
-def _loss(rate: Fraction | None, whole: Fraction | None) -> Fraction | None:
-    return None if rate is None or whole is None else 1 - rate / whole
+def _loss(rate: Fraction | None, reference: Fraction | None) -> Fraction | None:
+    return None if rate is None or reference is None else 1 - rate / reference

@@ -67,18 +67,18 @@ def scan_trees_per_root(
     as_bytes(size)  # refused before the work
     if unknown := sorted(set(options) - set(OPTIONS)):
         raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
-    chosen = None if counts is None else _checked_counts(counts)
+    numbers = None if counts is None else _checked_counts(counts)
     best = plan(topology, collective, planner=planner, **options)
-    if chosen is None:
+    if numbers is None:
         # Up to the best plan's own number, where it is one per rank and so of the same kind.
         enough = best.trees.forests[-1].trees_per_root if best.planner == "forestcoll" else MAX_COUNTS + 1
-        chosen = list(range(1, min(enough, MAX_COUNTS + 1)))
+        numbers = list(range(1, min(enough, MAX_COUNTS + 1)))
     plans = [
         plan(topology, collective, planner=planner, trees_per_root=count, **options)
-        for count in progress.iterate(chosen, len(chosen))
+        for count in progress.iterate(numbers, len(numbers))
     ]
     plans.append(best)
-    frame = pd.DataFrame([_row(made, size) for made in plans])
+    frame = pd.DataFrame([_row(scanned, size) for scanned in plans])
     better = frame[["algbw", "max_height", "num_trees"]] * [-1, 1, 1]
     frame["pareto"] = [
         not ((better <= row).all(axis=1) & (better < row).any(axis=1)).any() for _, row in better.iterrows()
@@ -86,25 +86,25 @@ def scan_trees_per_root(
     return frame
 
 
-def _row(made: Plan, size: int | str) -> dict[str, object]:
-    heights = made.heights
+def _row(scanned: Plan, size: int | str) -> dict[str, object]:
+    heights = scanned.heights
     return {
-        "trees_per_root": made.trees.forests[-1].trees_per_root,
-        "algbw": float(made.algbw),
-        "gap": float(made.gap),
-        "num_trees": made.trees.num_trees,
+        "trees_per_root": scanned.trees.forests[-1].trees_per_root,
+        "algbw": float(scanned.algbw),
+        "gap": float(scanned.gap),
+        "num_trees": scanned.trees.num_trees,
         "min_height": heights.lowest,
         "mean_height": heights.mean,
         "max_height": heights.highest,
-        "estimate_us": made.estimate(size),
-        "planner": made.planner,
-        "plan": made,
+        "estimate_us": scanned.estimate(size),
+        "planner": scanned.planner,
+        "plan": scanned,
     }
 
 
 def _checked_counts(counts: Iterable[int]) -> list[int]:
     if isinstance(counts, (str, bytes)) or not isinstance(counts, Iterable):
         raise UnsupportedError(f"counts is {shown(counts)}; expected a list of numbers of trees per root")
-    if not (chosen := [checked_count(count) for count in counts]):
+    if not (numbers := [checked_count(count) for count in counts]):
         raise UnsupportedError("counts is empty; name at least one number of trees per root")
-    return chosen
+    return numbers

@@ -50,7 +50,7 @@ class AllToAllCall(NamedTuple):
 
 def check_arguments(call: AllToAllCall) -> Terms:
     """Check the arguments of a call, and fill in defaults."""
-    from ...planners.pairs.fast import as_rates, as_traffic
+    from ...planners.all_to_all.fast import as_rates, as_traffic
 
     _, dist = import_torch()
     ranks, rank = dist.get_world_size(call.group), dist.get_rank(call.group)
@@ -90,7 +90,7 @@ def check_arguments(call: AllToAllCall) -> Terms:
 
 def check_limits(timeout: object, stages: object, caps: Mapping[str, int | None], minimum: int = 1) -> None:
     """Refuse an invalid timeout, kind of stages or cap; None stands for an option that is not given."""
-    from ...planners.pairs.fast import STAGES
+    from ...planners.all_to_all.fast import STAGES
 
     if timeout is not None:
         check_seconds("timeout", timeout)
@@ -101,7 +101,7 @@ def check_limits(timeout: object, stages: object, caps: Mapping[str, int | None]
 
 def _sizes(call: AllToAllCall, ranks: int) -> tuple[int, ...]:
     """GPUs of each server."""
-    from ...planners.pairs.fast import as_sizes
+    from ...planners.all_to_all.fast import as_sizes
 
     if not isinstance(call.gpus_per_server, Sequence):
         servers, gpus = servers_and_gpus(call.servers, call.gpus_per_server, ranks)
@@ -208,7 +208,7 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
     """Exchange the arguments, or errors, of all ranks, and return the agreed exchange; split sizes must match."""
     if isinstance(terms, UnsupportedError):
         refuse(terms, len(NAMES + DIGESTED) + 2, group, timeout, CALL)
-    from ...planners.pairs.fast import STAGES
+    from ...planners.all_to_all.fast import STAGES
 
     exchange = terms.exchange
     # No digest is 0, so that it can stand for no matrix.

@@ -53,7 +53,7 @@ class RankSteps(NamedTuple):
 @lru_cache(maxsize=32)
 def rank_steps(exchange: Exchange, rank: int) -> RankSteps:
     """Plan an exchange and return one rank's part of it."""
-    from ...planners.pairs.fast import schedule_all_to_allv
+    from ...planners.all_to_all.fast import schedule_all_to_allv
     from .step_kernel import BATCH, LENGTH, PLACE, STEP, rank_messages
 
     servers, gpus = exchange.servers, exchange.gpus_per_server

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
-from ...planners.pairs.dispatch import MAX_ROUNDS, pays_to_relay
-from ...planners.pairs.dispatch_counts import MAX_GPUS, DispatchCounts, as_indices, as_placement, class_counts
-from ...planners.pairs.fast import STAGES
+from ...planners.all_to_all.dispatch import (
+    MAX_GPUS,
+    MAX_ROUNDS,
+    DispatchCounts,
+    as_indices,
+    as_placement,
+    class_counts,
+    pays_to_relay,
+)
+from ...planners.all_to_all.fast import STAGES
 from ...support.arrays import IntArray
 from ..all_to_allv.arguments import check_limits, servers_and_gpus
 from ..execution.agreement import coded, compare, digest, first_line, gathered, refuse, wait
@@ -21,7 +28,7 @@ from .rounds import MAX_RELAY_SERVERS, MAX_TOKENS
 if TYPE_CHECKING:
     import torch
 
-    from ...solvers.fast.routing_counts import MaskArray
+    from ...solvers.fast.dispatch import MaskArray
 
 SAME = (
     "servers", "gpus_per_server", "max_stage_tokens", "relay_rounds", "stages", "the columns of tokens",
@@ -127,7 +134,7 @@ def agree_on_dispatch(
     terms: Terms | UnsupportedError, relay_rounds: int | None, group: Any, timeout: float | None
 ) -> Agreed:
     """Compare the arguments of all ranks, and exchange counts; raises on all ranks if any refuses, or they differ."""
-    from ...solvers.fast.routing_counts import destination_masks
+    from ...solvers.fast.dispatch import destination_masks
 
     _, dist = import_torch()
     ranks, rank = dist.get_world_size(group), dist.get_rank(group)

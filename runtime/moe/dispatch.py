@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ...planners.pairs.dispatch import DispatchPlan, schedule_dispatch
+from ...planners.all_to_all.dispatch import DispatchPlan, schedule_dispatch
 from ...support.arrays import IntArray
 from ..all_to_allv.all_to_all_single import bounded_timeout
 from ..execution.agreement import checked, connect

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import ColloptError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, bound_sizes, plan_of_schedule
-from collopt.planners.sizes.families import families
+from collopt.planners.by_size.families import families
 from collopt.runtime import simulate
 from collopt.schedules import COLLECTIVES, SizeBound
 from collopt.topologies import (

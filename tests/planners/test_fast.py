@@ -24,8 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners.pairs import fast
-from collopt.planners.pairs.fast import STAGES, schedule_all_to_allv
+from collopt.planners.all_to_all import fast
+from collopt.planners.all_to_all.fast import STAGES, schedule_all_to_allv
 from collopt.schedules.stages.schedule import AllToAllvSchedule
 from collopt.schedules.stages.segments import ARRAYS
 from collopt.schedules.stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel

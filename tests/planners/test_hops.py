@@ -68,7 +68,7 @@ def test_impossible_hops_are_refused_in_the_direction_of_the_data() -> None:
             UnsupportedError,
             match=rf"^rank '{sender}' would have to send to '{receiver}', but every path there .* passes",
         ):
-            hops.needed(0, 2)
+            hops.find_routes(0, 2)
 
 
 def test_uses_spread_over_ways_of_equal_width() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, CertificateError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, load_plan, plan_of_schedule
-from collopt.planners.pairs.multicommodity import bound_pairs
+from collopt.planners.all_to_all.multicommodity import bound_pairs
 from collopt.planners.what_if.compare import check_feasible
 from collopt.report import curve_table
 from collopt.runtime import simulate

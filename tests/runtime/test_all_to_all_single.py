@@ -21,7 +21,7 @@ from collopt.runtime.execution.local_ranks import run_ranks
 PRELOAD = (
     "torch",
     "torch.distributed",
-    "collopt.planners.pairs.fast",
+    "collopt.planners.all_to_all.fast",
     "collopt.solvers.fast.stages",
     "collopt.runtime.all_to_allv.step_kernel",
 )

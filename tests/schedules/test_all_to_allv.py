@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, CertificateError, TopologyError, UnsupportedError
-from collopt.planners.pairs.fast import schedule_all_to_allv
+from collopt.planners.all_to_all.fast import schedule_all_to_allv
 from collopt.schedules.stages.schedule import AllToAllvSchedule
 from collopt.schedules.stages.segments import ARRAYS
 from collopt.schedules.stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel

@@ -22,11 +22,19 @@ from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
 from ...topologies.symmetry.rank_groups import RankGroups, rank_groups
 from ..trees.problem import tree_problem
 from .digits import Digits, compositions, joined, with_radix
-from .exchanges import in_all_orders, in_turn, in_waves, overlapping, trees
+from .exchanges import (
+    Exchange,
+    Routing,
+    exchanges,
+    in_all_orders,
+    in_turn,
+    in_waves,
+    overlapping,
+    schedule_of,
+    trees,
+)
 from .move_loads import Estimator, LinkTimes, MoveLoads
 from .pieces import Pieces
-from .routing import Routing
-from .whole_vectors import Exchange, exchanges, schedule_of
 
 MOST_COMPOSITIONS = 16
 """Above so many ways to join levels, only those with two digits, and those of all levels and of none, are looked at."""

@@ -15,9 +15,8 @@ from ...schedules import StepSchedule
 from ...solvers import solve
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from .digits import Digits, LastHops
-from .exchanges import exchange
+from .exchanges import Routing, exchange
 from .move_loads import MoveLoads
-from .routing import Routing
 
 CHUNKS_TRIED = (*range(2, 65), *(1 << power for power in range(7, 13)))
 ROUNDING_LOSS = 2e-3

@@ -16,7 +16,7 @@ from ...schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Collective
 from ...schedules.bounds.witness import Witness
 from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest, link_orbits
-from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
+from ...solvers.flow.bottleneck import Bottleneck, bottleneck_cut
 from ...support.arrays import IntArray, orbits
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
@@ -26,10 +26,10 @@ from ...topologies.symmetry.turns import hosts_of_sites, nested_turns
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from ..trees.problem import TreeProblem, tree_problem
-from ..trees.strength import allreduce_bound, node_names, partition
-from .levels import direct_forest
-from .parts import Symmetry, parts_forest
+from .problem import TreeProblem, tree_problem
+from .strength import allreduce_bound, node_names, partition
+from .symmetric_parts import Symmetry, parts_forest
+from .symmetric_sites import direct_forest
 
 MANY_RANKS = 1024  # above which the best bound of an allreduce is not sought
 

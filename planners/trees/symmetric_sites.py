@@ -14,12 +14,12 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
+from ...solvers.flow.bottleneck import Bottleneck
 from ...solvers.flow.max_flow import check_capacities, max_flow
-from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray
 from ...topologies.symmetry.refinement import ColoredNetwork, hops_from
-from ..trees.problem import TreeProblem
-from .parts import MAX_ROUTES, Symmetry
+from .problem import TreeProblem
+from .symmetric_parts import MAX_ROUTES, Symmetry
 
 SEEDS = 4  # loose orders that are tried
 

@@ -11,7 +11,7 @@ from ...support.arrays import FloatArray, IntArray
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.link_costs import timed_network
 from .digits import Digits
-from .routing import Routing
+from .exchanges import Routing
 
 NS_PER_US = 1000
 MOST_SLICES = 64

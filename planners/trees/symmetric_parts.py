@@ -14,13 +14,13 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...schedules import Forest
 from ...schedules.trees.symmetric_forest import SymmetricForest, link_orbits
-from ...solvers.trees.bottleneck import Bottleneck
+from ...solvers.flow.bottleneck import Bottleneck
 from ...support.arrays import IntArray, SmallArray
 from ...topologies import Topology
 from ..plans.stages import Trace
-from ..trees.forest import best_forest, bottleneck
-from ..trees.problem import TreeProblem, tree_problem
-from .fabric_routes import FabricRoutes, chosen_routes
+from .forest import best_forest, bottleneck
+from .problem import TreeProblem, tree_problem
+from .symmetric_fabric import FabricRoutes, chosen_routes
 
 MAX_ROUTES = 2**29  # entries of the representatives' trees
 

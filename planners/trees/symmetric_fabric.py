@@ -13,7 +13,7 @@ from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, FloatArray, IntArray, distances_from
 from ...support.kernels import kernel
 from ...support.lookup import places_of
-from ..trees.problem import TreeProblem
+from .problem import TreeProblem
 
 CANDIDATES = 24
 ROUNDS = 6

@@ -1,1 +1,0 @@
-"""All-to-all(v): multicommodity, shortest paths, FAST."""

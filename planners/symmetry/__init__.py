@@ -1,1 +1,0 @@
-"""Trees of a few representative roots whose images under symmetries of the network are all trees."""

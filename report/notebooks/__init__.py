@@ -1,1 +1,0 @@
-"""What objects show of themselves in notebooks."""
