@@ -15,8 +15,8 @@ import time
 import numpy as np
 from scaling import random_regular
 
+from collopt.solvers.flow.bottleneck import bottleneck_cut
 from collopt.solvers.trees.batch_packing import pack_in_batches
-from collopt.solvers.trees.bottleneck import bottleneck_cut
 from collopt.solvers.trees.tree_packing import pack_trees
 
 CASES = (("dgx-a100", "boxes=2"), ("mi250", "boxes=2"))

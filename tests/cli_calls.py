@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from collopt.topologies import Topology, ring, write_topology
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["Answer", "call", "netfile", "process", "refusal", "uneven_torus"]
+__all__ = ["Answer", "Cli", "call", "netfile", "process", "refusal", "uneven_torus"]
 
 # Else typer takes the logs of CI services for terminals and colors its help there.
 os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"
@@ -34,6 +35,10 @@ class Answer:
     def data(self) -> Any:
         """Standard output, which has to be JSON and nothing else."""
         return json.loads(self.out)
+
+
+Cli = Callable[..., Answer]
+"""What the fixture `cli` is: `call` without its first argument."""
 
 
 def call(capsys: pytest.CaptureFixture[str], *words: object) -> Answer:

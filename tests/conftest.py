@@ -7,6 +7,8 @@ import signal
 import subprocess
 import threading
 from collections.abc import Generator, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -66,6 +68,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="torch sees no CUDA or ROCm device"))
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call the command line in this process: its status and what it printed."""
+    from cli_calls import call
+
+    return partial(call, capsys)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from fractions import Fraction
 from pathlib import Path
 
 import astra_sim as program
 import pytest
-from astra_sim import Dimension, dimension
+from astra_sim import dimension
 
 from collopt.topologies import Topology, dgx_a100, kautz, torus, write_topology
 
@@ -37,17 +36,6 @@ def test_other_networks_are_no_products(network: Topology) -> None:
     assert program.dimensions_of(network) is None
 
 
-def test_network_files_have_gib_and_ns() -> None:
-    """64 GB/s are 59.6 GiB/s."""
-    text = program.network_text([Dimension("Ring", 8, Fraction(64), Fraction(1, 2)), dimension("Switch", 2, 16, "1")])
-    assert text.splitlines() == [
-        "topology: [ Ring, Switch ]",
-        "npus_count: [ 8, 2 ]",
-        "bandwidth: [ 59.604644775390625, 14.90116119384765625 ]",
-        "latency: [ 500, 1000 ]",
-    ]
-
-
 @pytest.mark.parametrize(("name", "collective", "whole"), [
     ("ring 8", "allgather", set()),
     ("2 DGX A100", "all_to_all", {"oneRing", "oneDirect"}),
@@ -57,13 +45,6 @@ def test_built_ins_on_all_ranks_as_one_dimension(name: str, collective: str, who
     """Where there are several; dimension by dimension, the all-to-all on a torus takes 1.6 times as long."""
     labels = [label for label, _, _ in program.built_ins(program.NETWORKS[name], collective, 2**20)]
     assert {label.partition(",")[0] for label in labels if label.startswith("one")} == whole
-
-
-def test_no_build_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    """With the reason."""
-    monkeypatch.setattr(sys, "argv", ["astra_sim.py", str(tmp_path)])
-    assert program.main() == 0
-    assert capsys.readouterr().out == f"skipped: {tmp_path} holds no AstraSim_Analytical_Congestion_Aware\n"
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import collopt
-from cli_calls import Answer, call, netfile, refusal
+from cli_calls import Answer, Cli, netfile
 from collopt.cli.commands import bench as live_table
 from collopt.cli.commands.bench import LiveTable
 from collopt.planners.plans.stages import on_stage
@@ -57,9 +57,9 @@ def rows_of(printed: str) -> list[list[str]]:
     return [line.split() for line in printed.splitlines() if not line.startswith("#")]
 
 
-def test_prints_the_table_of_nccl_tests(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """A sweep of three sizes, by the plan and by gloo."""
-    answer = call(capsys, "bench", plan_file, *SHORT)
+def test_prints_the_table_of_nccl_tests(cli: Cli, plan_file: Path) -> None:
+    """A sweep of three sizes prints a row for the plan and one for gloo at each."""
+    answer = cli("bench", plan_file, *SHORT)
     assert (answer.status, answer.err) == (0, "")
     rows = rows_of(answer.out)
     assert [(row[0], row[1], row[-1]) for row in rows] == [
@@ -71,13 +71,12 @@ def test_prints_the_table_of_nccl_tests(capsys: pytest.CaptureFixture[str], plan
     assert answer.out.endswith(f"# Planned bus bandwidth: 50 {plan_file} on ring-2\n")
 
 
-def test_plans_on_the_spot_and_prints_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """For a network that is described, by two planners, beside a file; nothing but JSON."""
+def test_plans_on_the_spot_and_prints_json(cli: Cli, tmp_path: Path) -> None:
+    """Plans from a file and of two planners are measured side by side, and JSON is the only output."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(3, bandwidth=25), "broadcast", root=1).save(path)
     net = netfile(tmp_path, ring(3, bandwidth=25))
-    answer = call(
-        capsys, "bench", path, "--topology", net, "--collective", "broadcast", "-r", 1, "--planner", "forestcoll",
+    answer = cli("bench", path, "--topology", net, "--collective", "broadcast", "-r", 1, "--planner", "forestcoll",
         "--planner", "blink", "-b", 100, "-e", 200, "-i", 100, "-n", 1, "-w", 0, "-d", "uint8", "--json",
     )  # fmt: skip
     assert (answer.status, answer.err) == (0, "")
@@ -91,37 +90,20 @@ def test_plans_on_the_spot_and_prints_json(capsys: pytest.CaptureFixture[str], t
     assert data["out_of_bounds"] == {"count": 0, "okay": "true"}
 
 
-def test_shares_of_what_is_planned_can_be_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Traffic of an all-to-allv, and weights, which leave the backend out."""
-    traffic = tmp_path / "traffic.csv"
-    traffic.write_text("0,1\n3,0\n")
-    words = ["--topology", "ring", "--nodes", 2, "-b", 64, "-e", 64, "-n", 1, "-w", 0]
-    answer = call(capsys, "bench", *words, "--collective", "all_to_allv", "--traffic", traffic)
-    assert (answer.status, answer.err) == (0, "")
-    assert [row[0] for row in rows_of(answer.out)] == ["64", "64"]
-    answer = call(capsys, "bench", *words, "--collective", "reduce_scatter", "--weights", "1,3")
-    assert (answer.status, answer.err) == (0, "")
-    assert [row[-1] for row in rows_of(answer.out)] == ["forestcoll"]
-
-
-def test_wrong_data_fail_the_check(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
-) -> None:
-    """The table is still printed; status 1, and a line that says whose they are."""
-    answer = call(capsys, "bench", plan_file)
+def test_wrong_data_fail_the_check(cli: Cli, plan_file: Path, calls: list[dict[str, Any]]) -> None:
+    """Wrong elements end in status 1 and a line that names the plan, after the table."""
+    answer = cli("bench", plan_file)
     assert answer.status == 1
     assert "# Out of bounds values : 5 FAILED" in answer.out
     assert answer.err == (
         f"collopt: error: 5 elements computed by {plan_file} are wrong; rule out faulty hardware, and report this\n"
     )
-    answer = call(capsys, "bench", plan_file, "--json")
+    answer = cli("bench", plan_file, "--json")
     assert (answer.status, answer.data["out_of_bounds"]) == (1, {"count": 5, "okay": "false"})
 
 
-def test_every_option_reaches_the_measurement(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
-) -> None:
-    """Under the names that the library has for them, with the defaults of nccl-tests."""
+def test_every_option_reaches_the_measurement(cli: Cli, plan_file: Path, calls: list[dict[str, Any]]) -> None:
+    """Options have the defaults of nccl-tests and reach the library under its names."""
     usual = {
         "plans": [str(plan_file)],
         "minbytes": 2**25,
@@ -138,12 +120,11 @@ def test_every_option_reaches_the_measurement(
         "timeout_s": 600.0,
         "seed": 0,
     }
-    call(capsys, "bench", plan_file)
-    call(
-        capsys, "bench", plan_file, "-b", "8", "-e", "1.5K", "-f", 3, "-n", 7, "-w", 0, "-c", 2, "-d", "half",
+    cli("bench", plan_file)
+    cli("bench", plan_file, "-b", "8", "-e", "1.5K", "-f", 3, "-n", 7, "-w", 0, "-c", 2, "-d", "half",
         "-o", "max", "--backend", "nccl", "--slices", 4, "--timeout", 9, "--seed", 5,
     )  # fmt: skip
-    call(capsys, "bench", plan_file, "--minbytes", 8, "--maxbytes", 9, "--stepbytes", 1, "--iters", 2,
+    cli("bench", plan_file, "--minbytes", 8, "--maxbytes", 9, "--stepbytes", 1, "--iters", 2,
          "--warmup_iters", 3, "--check", 4, "--datatype", "int8", "--op", "min")  # fmt: skip
     short = {"minbytes": 8, "maxbytes": 1536, "stepfactor": 3, "iters": 7, "warmup_iters": 0, "check": 2,
              "datatype": "half", "op": "max", "backend": "nccl", "slices": 4, "timeout_s": 9.0, "seed": 5}  # fmt: skip
@@ -162,7 +143,7 @@ def launched(plan: Path, *options: list[object]) -> list[Answer]:
 
 @pytest.mark.slow
 def test_two_processes_measure_and_the_first_one_prints(plan_file: Path) -> None:
-    """One table, and not a word on standard error."""
+    """Rank 0 prints one table, and no rank writes to standard error."""
     first, second = launched(plan_file, [*SHORT], [*SHORT])
     assert (first.status, second.status) == (0, 0)
     assert len(rows_of(first.out)) == 6
@@ -170,26 +151,8 @@ def test_two_processes_measure_and_the_first_one_prints(plan_file: Path) -> None
 
 
 @pytest.mark.slow
-def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
-    """Before anything is measured."""
-    for answer in launched(plan_file, [*SHORT, "-c", 1], [*SHORT, "-c", 2]):
-        assert refusal(answer, status=1) == (
-            "the ranks disagree about validation: 1, 2; start all with the same plans and options"
-        )
-
-
-@pytest.mark.slow
-def test_a_plan_for_another_number_of_processes_is_refused(tmp_path: Path) -> None:
-    """On every rank; status 2, as nothing was checked."""
-    path = tmp_path / "three.json"
-    collopt.plan(ring(3), "allgather").save(path)
-    for answer in launched(path, [], []):
-        assert refusal(answer) == "2 processes were started, the plan is for 3 ranks"
-
-
-@pytest.mark.slow
 def test_torchrun_starts_the_ranks(plan_file: Path) -> None:
-    """The real one."""
+    """Ranks that torchrun starts measure together."""
     result = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
          "-m", "collopt", "bench", str(plan_file), *SHORT, "--json"],
@@ -220,7 +183,7 @@ def sizes(printed: str) -> list[str]:
 
 
 def test_rows_are_printed_when_they_come(capsys: pytest.CaptureFixture[str]) -> None:
-    """The head with the first one, the tail at the end; together they are the table."""
+    """Head, rows and tail come one after the other and are the whole table together."""
     with LiveTable("measuring", prints=True) as table:
         assert capsys.readouterr().out == ""
         printed = []
@@ -233,16 +196,8 @@ def test_rows_are_printed_when_they_come(capsys: pytest.CaptureFixture[str]) -> 
     assert whole == f"{report(3)}\n# Planned bus bandwidth: 50 mine on ring-2\n"
 
 
-def test_what_was_not_printed_before_comes_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever measures need not tell."""
-    with LiveTable("measuring", prints=True) as table:
-        pass
-    table.finish(report(3), {})
-    assert capsys.readouterr().out == f"{report(3)}\n"
-
-
 def test_programs_hear_nothing_in_between(capsys: pytest.CaptureFixture[str]) -> None:
-    """While rows are counted for people."""
+    """Without a table on standard output the rows are only counted."""
     counts: list[tuple[int, int]] = []
     with (
         on_stage(lambda _: None, lambda done, total: counts.append((done, total))),
@@ -254,10 +209,8 @@ def test_programs_hear_nothing_in_between(capsys: pytest.CaptureFixture[str]) ->
     assert counts == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
-def test_a_terminal_is_left_to_a_row_while_it_is_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bar stands where the row is to be written, so it makes room, and counts on from there."""
+def test_a_terminal_is_left_to_a_row_while_it_is_printed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The progress bar makes room for each row and counts on from there."""
     events: list[object] = []
 
     @contextmanager

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import collopt
-from cli_calls import call
+from cli_calls import Cli
 from collopt.cli.terminal import options as shared
 from collopt.cli.terminal.options import read_traffic
 from collopt.errors import FileFormatError
@@ -20,9 +20,9 @@ from sample_sizes import examples
 from strategies import eulerian_topologies
 
 
-def test_two_boxes_of_mi250_as_the_paper_has_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_boxes_of_mi250_as_the_paper_has_them(cli: Cli) -> None:
     """1/x* = 15/166, 354.13 GB/s and k = 83 (ForestColl, Table 1)."""
-    answer = call(capsys, "bound", "mi250", "--boxes", 2, "allgather", "--json")
+    answer = cli("bound", "mi250", "--boxes", 2, "allgather", "--json")
     assert answer.status == 0
     assert answer.err == ""
     data = answer.data
@@ -33,15 +33,9 @@ def test_two_boxes_of_mi250_as_the_paper_has_them(capsys: pytest.CaptureFixture[
     assert data["digest"] == mi250(boxes=2).digest
 
 
-def test_mi250_with_half_of_each_box_as_the_paper_has_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """The 8+8 setting: 1/x* = 1/13."""
-    answer = call(capsys, "bound", "mi250", "--boxes", 2, "--ranks", "0-7,16-23", "allgather", "--json")
-    assert (answer.data["inverse_rate"], answer.data["num_ranks"]) == ("1/13", 16)
-
-
-def test_the_cut_that_is_printed_proves_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its ranks over the bandwidth that leaves it is 1/x*, added up here."""
-    data = call(capsys, "bound", "mi250", "--boxes", 2, "allgather", "--json").data
+def test_the_cut_that_is_printed_proves_the_bound(cli: Cli) -> None:
+    """The ranks inside the cut over the bandwidth that leaves it is 1/x*."""
+    data = cli("bound", "mi250", "--boxes", 2, "allgather", "--json").data
     network, inside = mi250(boxes=2), set(data["cut"])
     leaving = sum(
         (link.bandwidth for link in network.links if link.tail in inside and link.head not in inside), Fraction(0)
@@ -52,9 +46,9 @@ def test_the_cut_that_is_printed_proves_the_bound(capsys: pytest.CaptureFixture[
     assert 0 < ranks < network.num_ranks
 
 
-def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two decimals, and the exact value where they round."""
-    answer = call(capsys, "bound", "mi250", "--boxes", 2, "allgather")
+def test_people_read_the_same_figures(cli: Cli) -> None:
+    """Text has two decimals, and the exact value where they round."""
+    answer = cli("bound", "mi250", "--boxes", 2, "allgather")
     assert answer.out.splitlines()[:5] == [
         "allgather on mi250-2boxes, 32 ranks",
         "  algbw            at most 354.13 GB/s (5312/15)",
@@ -68,16 +62,16 @@ def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> Non
 @settings(max_examples=examples(30))
 @given(eulerian_topologies())
 def test_the_trees_per_root_of_a_bound_are_those_of_the_plan_that_meets_it(topology: Topology) -> None:
-    """Computed from 1/x* and the unit of bandwidth alone."""
+    """A bound computes the plan's trees per root from 1/x* and the unit of bandwidth alone."""
     assert (
         collopt.bound(topology, "allgather").trees_per_root
         == collopt.plan(topology, "allgather").schedule.trees_per_root
     )
 
 
-def test_least_time_at_a_size(capsys: pytest.CaptureFixture[str]) -> None:
-    """With what must get where, and whether the costs are guesses."""
-    answer = call(capsys, "bound", "dgx-a100", "--boxes", 2, "allgather", "--size", "4M", "--costs", "fused")
+def test_least_time_at_a_size(cli: Cli) -> None:
+    """The bound at a size names the flow that takes the time, and guessed costs as such."""
+    answer = cli("bound", "dgx-a100", "--boxes", 2, "allgather", "--size", "4M", "--costs", "fused")
     assert answer.out.splitlines() == [
         "allgather on dgx-a100-2boxes, 16 ranks (not calibrated)",
         "  size   4M (4194304 bytes)",
@@ -88,20 +82,20 @@ def test_least_time_at_a_size(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_least_times_at_several_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    """A table, or the same figures as JSON and CSV, each size once."""
+def test_least_times_at_several_sizes(cli: Cli) -> None:
+    """Several sizes make a table, and the same figures as JSON and CSV, each size once."""
     words = ("bound", "ring", "--set", "n=4", "--set", "latency=1", "allgather", "--size", "1K", "--size", "1M")
-    assert call(capsys, *words, "--size", "1K").out.splitlines()[1:] == [
+    assert cli(*words, "--size", "1K").out.splitlines()[1:] == [
         "size  time at least  algbw at most  busbw at most  by its",
         "1K    2.13 µs        481.20 MB/s    360.90 MB/s    flow",
         "1M    394 µs         2.66 GB/s      1.99 GB/s      flow",
     ]
-    data = call(capsys, *words, "--json").data
+    data = cli(*words, "--json").data
     assert (data["topology"], data["num_ranks"], data["costs"], data["costs_label"]) == ("ring-4", 4, {}, "links alone")
     assert [row["bytes"] for row in data["sizes"]] == [2**10, 2**20]
     times = [collopt.bound(collopt.topologies.ring(4, latency=1), "allgather", size=size).time for size in ("1K", "1M")]
     assert [Fraction(row["time_exact"]) for row in data["sizes"]] == times
-    lines = call(capsys, *words, "--csv").out.splitlines()
+    lines = cli(*words, "--csv").out.splitlines()
     assert lines[0] == "size,bytes,time_us,time_exact,algbw,busbw,argument,reason"
     assert len(lines) == 3
 
@@ -116,35 +110,27 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "traffic.csv"
 
 
-def test_bound_plan_and_compare_take_traffic(capsys: pytest.CaptureFixture[str], table: Path) -> None:
-    """From CSV and from numpy's own files, with the same result."""
+def test_bound_plan_and_compare_take_traffic(cli: Cli, table: Path) -> None:
+    """CSV and numpy's own files have the same result."""
     np.save(table.with_suffix(".npy"), TRAFFIC)
     answers = [
-        call(capsys, "bound", "dgx1-v100", "all_to_allv", "--traffic", path, "--json").data["inverse_rate"]
+        cli("bound", "dgx1-v100", "all_to_allv", "--traffic", path, "--json").data["inverse_rate"]
         for path in (table, table.with_suffix(".npy"))
     ]
     assert answers[0] == answers[1]
-    planned = call(capsys, "plan", "dgx1-v100", "all_to_allv", "--traffic", table, "-o", table.with_name("plan.json"))
+    planned = cli("plan", "dgx1-v100", "all_to_allv", "--traffic", table, "-o", table.with_name("plan.json"))
     assert planned.status == 0
     assert "paths" in planned.out
     assert "with a barrier after each step" in planned.out
-    checked = call(capsys, "verify", table.with_name("plan.json"))
+    checked = cli("verify", table.with_name("plan.json"))
     assert "receive all data meant for them exactly once" in checked.out
-    rows = call(capsys, "compare", "dgx1-v100", "all_to_allv", "--traffic", table, "--json").data
+    rows = cli("compare", "dgx1-v100", "all_to_allv", "--traffic", table, "--json").data
     assert [row["status"] for row in rows] == ["ok"] * 3 + ["not applicable"]
-
-
-def test_people_see_where_the_bottleneck_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """And how fast pairs can be."""
-    answer = call(capsys, "bound", "dgx-a100", "--boxes", 2, "all_to_all").out
-    assert "at least 0.32 ns per byte of the data from one rank to another" in answer
-    assert "egress of the cut around 8 of 16 ranks: 200 GB/s, carrying their traffic to the others" in answer
-    assert "trees per root" not in answer
 
 
 @pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
 def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
-    """However lines end; one more rank is refused, as text and as numpy's own file."""
+    """Matrices are read up to the largest number of ranks, whatever ends their lines."""
     monkeypatch.setattr(shared, "MAX_RANKS", 20)
     for ranks, suffix in ((20, ".csv"), (21, ".csv"), (21, ".npy")):
         path = tmp_path / f"{ranks}{suffix}"
@@ -159,7 +145,7 @@ def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_matrix_of_the_most_ranks_is_not_too_large_a_file(tmp_path: Path) -> None:
-    """In the longest form that numpy writes by itself."""
+    """The largest matrix fits the limit of files in the longest form that numpy writes by itself."""
     ranks = shared.MAX_RANKS
     row = ",".join(["1.234567890123456789e-100"] * ranks) + "\r\n"
     assert len(row) * ranks <= shared.MAX_BYTES

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, netfile, refusal
-from collopt.runtime import read_nccl_tests
+from cli_calls import Cli, netfile, refusal
 from collopt.topologies import RuntimeCosts, read_topology
-from forked_programs import forked
 
 HEADER = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 
@@ -28,24 +26,24 @@ def times(path: Path, alpha: float, bandwidth: float, program: str = "sendrecv_p
     return path
 
 
-def test_a_file_alone_gets_its_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """In three forms, of which JSON has all digits."""
+def test_a_file_alone_gets_its_line(cli: Cli, tmp_path: Path) -> None:
+    """A file without a network gets alpha and algbw, as text, CSV and JSON."""
     file = times(tmp_path / "times.txt", 4, 240)
-    (row,) = call(capsys, "calibrate", file, "--json").data
+    (row,) = cli("calibrate", file, "--json").data
     assert (row["file"], row["collective"], row["points"]) == (str(file), "sendrecv", 46)
     assert row["alpha_us"] == pytest.approx(4, rel=0.01)
     assert row["algbw"] == pytest.approx(240, rel=0.01)
-    (same,) = csv.DictReader(io.StringIO(call(capsys, "calibrate", file, "--csv").out))
+    (same,) = csv.DictReader(io.StringIO(cli("calibrate", file, "--csv").out))
     assert list(same) == list(row)
     assert float(same["algbw"]) == row["algbw"]
-    table = call(capsys, "calibrate", file, file).out.splitlines()
+    table = cli("calibrate", file, file).out.splitlines()
     assert table[0].split()[:4] == ["file", "collective", "alpha_us", "alpha_error"]
     assert len(table) == 3
 
 
-def test_a_network_without_times_shows_its_classes(capsys: pytest.CaptureFixture[str]) -> None:
-    """So that people know their names."""
-    rows = call(capsys, "calibrate", "--topology", "dgx-a100", "--boxes", 2, "--json").data
+def test_a_network_without_times_shows_its_classes(cli: Cli) -> None:
+    """A network without times lists its link classes."""
+    rows = cli("calibrate", "--topology", "dgx-a100", "--boxes", 2, "--json").data
     assert [(row["class"], row["links"], row["bandwidth"]) for row in rows] == [
         ("gpu-nvswitch", 32, 300.0),
         ("gpu-nic", 32, 25.0),
@@ -53,11 +51,11 @@ def test_a_network_without_times_shows_its_classes(capsys: pytest.CaptureFixture
     ]
 
 
-def test_a_network_is_calibrated_and_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """To be planned on; what is not measured stays."""
+def test_a_network_is_calibrated_and_written(cli: Cli, tmp_path: Path) -> None:
+    """Measured classes are fitted and written; the others keep their costs."""
     box, output = times(tmp_path / "box.txt", 4, 240), tmp_path / "calibrated.json"
     network = ("--topology", "dgx-a100", "--boxes", 2)
-    answer = call(capsys, "calibrate", *network, "--class", f"gpu-nvswitch={box}", "-o", output)
+    answer = cli("calibrate", *network, "--class", f"gpu-nvswitch={box}", "-o", output)
     assert (answer.status, answer.err) == (0, f"wrote {output}\n")
     assert answer.out.startswith("dgx-a100-2boxes, calibrated; rounded by a tenth of their 95 % confidence")
     assert f"model for {box}: sendrecv of 2 ranks, one message over box0/gpu0 - box0/nvswitch - box0/gpu1" in answer.out
@@ -66,7 +64,7 @@ def test_a_network_is_calibrated_and_written(capsys: pytest.CaptureFixture[str],
     written = read_topology(output)
     assert written.link("box0/gpu0", "box0/nvswitch").bandwidth == 300
     assert written.costs == RuntimeCosts("3.3", efficiency={"gpu-nvswitch": "0.8"}, calibrated=True)
-    data = call(capsys, "calibrate", *network, "--class", f"gpu-nvswitch={box}", "--json").data
+    data = cli("calibrate", *network, "--class", f"gpu-nvswitch={box}", "--json").data
     assert [(row["cost"], row["class"], row["value"]) for row in data["costs"]] == [
         ("launch", None, 0.0),
         ("alpha", None, 3.3),
@@ -77,66 +75,49 @@ def test_a_network_is_calibrated_and_written(capsys: pytest.CaptureFixture[str],
     assert [run["num_points"] for run in data["runs"]] == [46]
     assert data["notes"][0].startswith("launch and alpha cannot be told apart, as every measurement has 1 hop")
     net = times(tmp_path / "net.txt", 12, 22)
-    answer = call(capsys, "calibrate", *network, "--class", f"gpu-nic,nic-ib={net}", "--csv")
+    answer = cli("calibrate", *network, "--class", f"gpu-nic,nic-ib={net}", "--csv")
     rows = csv.DictReader(io.StringIO(answer.out))
     together = [row["together"] for row in rows if row["cost"] == "efficiency"]
     assert together == ['["gpu-nvswitch"]', '["gpu-nic", "nic-ib"]', '["gpu-nic", "nic-ib"]']
 
 
-def test_a_run_of_all_ranks_is_about_all_links(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_run_of_all_ranks_is_about_all_links(cli: Cli, tmp_path: Path) -> None:
     """A ring of 25 GB/s both ways carries an allgather of 4 ranks at 66.7 GB/s of algbw; it was half that."""
     file = times(tmp_path / "times.txt", 30, 200 / 6, "", 4)
-    answer = call(capsys, "calibrate", file, "--topology", netfile(tmp_path), "--collective", "all_gather", "--json")
+    answer = cli("calibrate", file, "--topology", netfile(tmp_path), "--collective", "all_gather", "--json")
     (row,) = (row for row in answer.data["costs"] if row["cost"] == "efficiency")
     assert row["value"] == pytest.approx(0.5, rel=0.02)
 
 
-@pytest.mark.slow
-def test_a_benchmark_on_this_machine_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """What `collopt bench` measures over gloo, as text and as JSON; its times mean nothing here."""
-    words = ("--topology", "ring", "--nodes", 2, "--collective", "allgather", "-b", "1K", "-e", "64K", "-f", 4, "-n", 2)
-    for form in ([], ["--json"]):
-        answer = forked("-m", "collopt", "bench", *words, *form)
-        assert answer.status == 0
-        file = tmp_path / "times"
-        file.write_text(answer.out, encoding="utf-8")
-        found = read_nccl_tests(file)
-        assert (str(found.collective), found.num_ranks, found.names) == ("allgather", 2, ("gloo", "forestcoll"))
-        assert len(found.rows) == 2 * 2 * 4
-        assert call(capsys, "calibrate", file, "--by", "gloo").status == 0
-
-
-def test_a_time_far_from_the_line_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Even where most are near it, as with two protocols."""
+def test_a_time_far_from_the_line_is_told(cli: Cli, tmp_path: Path) -> None:
+    """A single outlier is reported although the median is small."""
     file = times(tmp_path / "times.txt", 4, 240)
     lines = file.read_text(encoding="utf-8").splitlines()
     lines[-9] = "1048576 1 float none -1 80.000 0 0 0 80.000 0 0 N/A"
     file.write_text("\n".join(lines), encoding="utf-8")
-    answer = call(capsys, "calibrate", "--topology", "dgx-a100", "--class", f"gpu-nvswitch={file}")
+    answer = cli("calibrate", "--topology", "dgx-a100", "--class", f"gpu-nvswitch={file}")
     said = f"collopt: note: {file}: the model does not describe the 46 measured times well: median error "
     assert answer.err.startswith(said)
     assert ", worst 89." in answer.err
 
 
-def test_what_sizes_do_not_tell_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Of small ones alone, the bandwidth: in words in tables, and as null in JSON."""
+def test_what_sizes_do_not_tell_is_said(cli: Cli, tmp_path: Path) -> None:
+    """A bandwidth that small sizes do not determine is named in tables and null in JSON."""
     file = tmp_path / "times.txt"
     rows = "".join(f"{2**power} 1 float none -1 4.00 0 0 0 4.00 0 0 N/A\n" for power in range(3, 8))
     file.write_text(HEADER + rows, encoding="utf-8")
-    assert " not identifiable from these sizes " in call(capsys, "calibrate", file).out
-    (row,) = call(capsys, "calibrate", file, "--json").data
+    assert " not identifiable from these sizes " in cli("calibrate", file).out
+    (row,) = cli("calibrate", file, "--json").data
     assert (row["algbw"], row["algbw_error"], row["alpha_us"]) == (None, None, pytest.approx(4))
     network = ("--topology", "dgx-a100", "--collective", "sendrecv", "--class", f"gpu-nvswitch={file}")
-    assert (
-        "efficiency gpu-nvswitch  1       not identifiable from these sizes" in call(capsys, "calibrate", *network).out
-    )
+    assert "efficiency gpu-nvswitch  1       not identifiable from these sizes" in cli("calibrate", *network).out
 
 
-def test_residuals_are_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Into a file of a known format, and only where there is a model."""
+def test_residuals_are_drawn(cli: Cli, tmp_path: Path) -> None:
+    """Residuals of a model are drawn into a file of a known format."""
     file, figure = times(tmp_path / "box.txt", 4, 240), tmp_path / "residuals.svg"
     network = ("--topology", "dgx-a100", "--boxes", 2, "--class", f"gpu-nvswitch={file}")
-    assert call(capsys, "calibrate", *network, "--figure", figure).err == f"wrote {figure}\n"
+    assert cli("calibrate", *network, "--figure", figure).err == f"wrote {figure}\n"
     assert "model above measured time in %" in figure.read_text(encoding="utf-8")
-    assert "--figure x.gif does not end in .svg" in refusal(call(capsys, "calibrate", *network, "--figure", "x.gif"))
-    assert "--figure applies to a network" in refusal(call(capsys, "calibrate", file, "--figure", figure))
+    assert "--figure x.gif does not end in .svg" in refusal(cli("calibrate", *network, "--figure", "x.gif"))
+    assert "--figure applies to a network" in refusal(cli("calibrate", file, "--figure", figure))

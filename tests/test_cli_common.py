@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, process, refusal
+from cli_calls import Cli, process, refusal
 from collopt.cli.app import COMMANDS, GROUPS
 from collopt.cli.terminal import parameters
 from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
@@ -27,9 +27,9 @@ from slow_cases import slow_where
 RING = ("ring", "--nodes", "4", "allgather")
 
 
-def test_verbose_tells_stages_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """Standard output stays as it is, and without the option there is nothing."""
-    quiet, told = call(capsys, "plan", *RING), call(capsys, "plan", *RING, "-v")
+def test_verbose_tells_stages_on_standard_error(cli: Cli) -> None:
+    """`-v` logs stages to standard error and leaves standard output as it is."""
+    quiet, told = cli("plan", *RING), cli("plan", *RING, "-v")
     assert (quiet.err, told.out) == ("", quiet.out)
     lines = told.err.splitlines()
     assert all(line.startswith("collopt: info: ") and line.endswith(" s") for line in lines)
@@ -40,42 +40,40 @@ def test_verbose_tells_stages_on_standard_error(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     "words", [("plan", *RING, "-vv"), ("plan", "-v", *RING, "-v"), ("-v", "plan", *RING, "--verbose")]
 )
-def test_twice_verbose_tells_more(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    """Also when stages start; before or after the command's name."""
-    assert "collopt: debug: tree packing ...\n" in call(capsys, *words).err
+def test_twice_verbose_tells_more(cli: Cli, words: tuple[str, ...]) -> None:
+    """`-v` twice, before or after the command's name, also logs when stages start."""
+    assert "collopt: debug: tree packing ...\n" in cli(*words).err
 
 
-def test_the_log_is_left_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also by a command that fails."""
+def test_the_log_is_left_as_it_was(cli: Cli) -> None:
+    """A command that fails restores the level and handlers of the log."""
     logger = logging.getLogger("collopt")
     before = (logger.level, list(logger.handlers))
-    refusal(call(capsys, "plan", "ring", "--nodes", "4", "dance", "-v"))
+    refusal(cli("plan", "ring", "--nodes", "4", "dance", "-v"))
     assert (logger.level, list(logger.handlers)) == before
 
 
-def test_threads_reach_the_solver(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the time of the command."""
+def test_threads_reach_the_solver(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--threads` limits HiGHS for the time of the command."""
     from collopt.solvers import HighsOptions
 
     seen = []
     monkeypatch.setattr("collopt.planners.bound", lambda *_, **__: seen.append(HighsOptions().settings()["threads"]))
     with pytest.raises(AttributeError):
-        call(capsys, "bound", *RING, "--threads", 3)
+        cli("bound", *RING, "--threads", 3)
     assert seen == [3]
     assert "threads" not in HighsOptions().settings()
-    assert (
-        call(capsys, "plan", "ring", "--nodes", 3, "allreduce", "--planner", "allreduce-lp", "--threads", 2).status == 0
-    )
+    assert cli("plan", "ring", "--nodes", 3, "allreduce", "--planner", "allreduce-lp", "--threads", 2).status == 0
 
 
-def test_the_seed_reaches_the_heuristics(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The same one makes the same file; one that is given at all changes no proof."""
+def test_the_seed_reaches_the_heuristics(cli: Cli, tmp_path: Path) -> None:
+    """Equal seeds make equal files, and every seed makes a plan that verifies."""
     files = []
     for number, seed in enumerate(([], ["--seed", 0], ["--seed", 1], ["--seed", 1])):
         files.append(tmp_path / f"{number}.json")
         words = ("hypercube", "--set", "dimension=3", "all_to_all", "--planner", "shortest-paths", "-o", files[-1])
-        assert call(capsys, "plan", *words, *seed).status == 0
-        assert call(capsys, "verify", files[-1]).status == 0
+        assert cli("plan", *words, *seed).status == 0
+        assert cli("verify", files[-1]).status == 0
     contents = [file.read_bytes() for file in files]
     assert contents[0] == contents[1] != contents[2] == contents[3]
 
@@ -90,27 +88,27 @@ def test_the_seed_reaches_the_heuristics(capsys: pytest.CaptureFixture[str], tmp
         ("topologies", "ring"),
     ],
 )
-def test_tables_come_as_csv_too(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    """With a header, as many entries in each row, and nothing else."""
-    answer = call(capsys, *words, "--csv")
+def test_tables_come_as_csv_too(cli: Cli, words: tuple[str, ...]) -> None:
+    """CSV has a header, rows of equal length, and nothing else."""
+    answer = cli(*words, "--csv")
     assert (answer.status, answer.err) == (0, "")
     header, *rows = csv.reader(io.StringIO(answer.out))
     assert rows
     assert {len(row) for row in rows} == {len(header)}
     assert len(set(header)) == len(header)
-    assert refusal(call(capsys, *words, "--csv", "--json")).startswith("--json and --csv are mutually exclusive")
+    assert refusal(cli(*words, "--csv", "--json")).startswith("--json and --csv are mutually exclusive")
 
 
-def test_csv_has_the_figures_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nested names are joined."""
-    (row,) = csv.DictReader(io.StringIO(call(capsys, "plan", *RING, "--csv").out))
-    data = call(capsys, "plan", *RING, "--json").data
+def test_csv_has_the_figures_of_json(cli: Cli) -> None:
+    """Names of nested figures are joined in CSV."""
+    (row,) = csv.DictReader(io.StringIO(cli("plan", *RING, "--csv").out))
+    data = cli("plan", *RING, "--json").data
     assert (row["algbw_exact"], row["bound_algbw_exact"]) == (data["algbw_exact"], data["bound"]["algbw_exact"])
     assert (row["optimal"], row["root_weights"]) == ("true", str(data["root_weights"]))
 
 
 def test_cells_of_csv_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    """Missing ones are empty, and commas and quotes do no harm."""
+    """Missing values are empty cells, and commas and quotes are escaped."""
     rows: list[dict[str, object]] = [{"a": 'x,"y"', "b": None}, {"a": "z", "b": 1 / 3, "c": True}]
     emit_csv(rows)
     assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [
@@ -137,7 +135,7 @@ def completed(*words: str) -> list[str]:
 
 @pytest.mark.slow
 def test_shells_complete_commands_names_and_collectives() -> None:
-    """Through the program itself."""
+    """The program completes commands, networks, collectives and planners for bash."""
     assert completed("collopt", "comp") == ["compare"]
     assert completed("collopt", "plan", "dgx-") == ["dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300"]
     assert completed("collopt", "plan", "mi250", "all_to") == ["all_to_all", "all_to_allv"]
@@ -145,7 +143,7 @@ def test_shells_complete_commands_names_and_collectives() -> None:
 
 
 def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files come where no name of the catalogue begins so, and hidden ones not at all."""
+    """Files complete a word that begins no name of the catalogue, hidden files never."""
     monkeypatch.chdir(tmp_path)
     for name in ("zoo.json", ".zoo.json"):
         (tmp_path / name).touch()
@@ -160,7 +158,7 @@ def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("shell", slow_where(["bash", "zsh", "fish"], lambda shell: shell != "bash"))
 def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
-    """In the home of whoever asks, for a shell that is named."""
+    """Completion is installed for a named shell in the user's home."""
     result = subprocess.run(
         [sys.executable, "-m", "collopt", "--install-completion", shell],
         env={**os.environ, "HOME": str(tmp_path)},
@@ -183,17 +181,15 @@ def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
         ("powershell", "Register-ArgumentCompleter"),
     ],
 )
-def test_completion_is_shown_for_the_shell_that_is_named(
-    capsys: pytest.CaptureFixture[str], shell: str, sign: str
-) -> None:
-    """Whichever shell runs."""
-    answer = call(capsys, "--show-completion", shell)
+def test_completion_is_shown_for_the_shell_that_is_named(cli: Cli, shell: str, sign: str) -> None:
+    """The completion script is that of the named shell."""
+    answer = cli("--show-completion", shell)
     assert (answer.status, answer.err) == (0, "")
     assert sign in answer.out
 
 
 def test_importing_the_completions_loads_nothing_heavy() -> None:
-    """A shell waits for them at every press of a key."""
+    """Completions import none of numba, scipy, pandas and torch."""
     program = (
         "import sys; from collopt.cli.terminal import parameters as p; "
         "p.complete_topology('m'); p.complete_planner('m'); "
@@ -204,7 +200,7 @@ def test_importing_the_completions_loads_nothing_heavy() -> None:
 
 
 def test_counts_of_long_work_are_told_once() -> None:
-    """Of counts within counts, the outermost; what ends early is over; and nothing to nobody."""
+    """Only the outermost of nested counts is told, and a listener is not needed."""
     told: list[tuple[int, int]] = []
     with on_stage(lambda _: None, lambda done, total: told.append((done, total))):
         for _ in progress.iterate(range(2), 2):
@@ -216,7 +212,7 @@ def test_counts_of_long_work_are_told_once() -> None:
 
 
 def test_traces_speak_through_the_standard_log(caplog: pytest.LogCaptureFixture) -> None:
-    """So that a program that uses the library can listen too."""
+    """Stages and notes are records of the logger `collopt`."""
     with caplog.at_level(logging.DEBUG, logger="collopt"):
         trace = Trace()
         with trace.stage("thinking"):

@@ -1,16 +1,11 @@
 """`collopt compare`."""
 
-import csv
-import io
 from pathlib import Path
 
-import pytest
-
 import collopt
-from cli_calls import call, netfile, refusal, uneven_torus
+from cli_calls import Cli, netfile, uneven_torus
 from collopt.planners import PLANNERS
 from collopt.planners.what_if.compare import BOUNDS
-from collopt.topologies import SwitchLimits, Topology
 
 A100 = ("dgx-a100", "--boxes", 2, "allgather")
 PAIRS = ("multicommodity", "shortest-paths", "fast")
@@ -18,9 +13,9 @@ OF_TREES = [name for known in (BOUNDS, PLANNERS) for name in known if name not i
 """Bounds and planners of collectives that trees carry out."""
 
 
-def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFixture[str]) -> None:
-    """And last, why the others do not suit."""
-    answer = call(capsys, "compare", *A100, "--size", "1M", "--size", "1G")
+def test_people_see_bounds_then_plans_the_fastest_first(cli: Cli) -> None:
+    """Bounds come first, then plans by bandwidth, then the reasons of planners without a plan."""
+    answer = cli("compare", *A100, "--size", "1M", "--size", "1G")
     assert (answer.status, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[0] == "allgather on dgx-a100-2boxes, 16 ranks"
@@ -51,40 +46,16 @@ def test_people_see_bounds_then_plans_the_fastest_first(capsys: pytest.CaptureFi
     )
 
 
-def test_steps_have_a_column_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
-    """Empty for trees, whose own columns are empty for steps, and left out if nobody has any."""
-    both = call(capsys, "compare", "ring", "--nodes", 5, "allgather", "--planner", "bfb", "--planner", "ring").out
-    header, *rows = [line.split() for line in both.splitlines() if line.startswith(("planner", "bfb", "ring"))]
-    assert header[3:8] == ["optimality", "gap", "trees", "hops", "steps"]
-    assert {row[0]: row[2:-2] for row in rows} == {"bfb": ["optimal", "2"], "ring": ["optimal", "10", "4"]}
-    alone = call(capsys, "compare", "ring", "--nodes", 5, "allgather", "--planner", "bfb").out
-    assert "steps" in alone
-    assert "trees" not in alone
-
-
-def test_the_gap_of_trees_has_a_column_where_their_bound_is_lower(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a box whose switch loops copies back, as its plan says."""
-    answer = call(capsys, "compare", "dgx-h100", "allreduce", "--planner", "strength", "--planner", "ring")
+def test_the_gap_of_trees_has_a_column_where_their_bound_is_lower(cli: Cli) -> None:
+    """A box whose switch loops copies back has a gap for all schedules and one for trees."""
+    answer = cli("compare", "dgx-h100", "allreduce", "--planner", "strength", "--planner", "ring")
     header, *rows = [line for line in answer.out.splitlines() if line.startswith(("planner", "strength", "ring"))]
     assert "gap, all schedules  gap, trees  trees" in header
     assert [row.split()[2:-4] for row in rows] == [["11.11", "%", "optimal"], ["42.86", "%", "35.71", "%"]]
 
 
-def test_without_a_bound_of_all_schedules_there_is_the_one_of_trees(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Where a switch gives out less than it takes in, and stars of ranks are slower than other schedules may be."""
-    links = [(rank, "s", 3) for rank in "abcd"] + [("s", rank, 2) for rank in "abcd"]
-    limits = [SwitchLimits("s", loopback=True)]
-    network = Topology.from_links(links, compute="abcd", switches="s", multicast="s", aggregation="s", limits=limits)
-    answer = call(capsys, "compare", netfile(tmp_path, network), "allreduce", "--planner", "steiner")
-    assert answer.status == 0
-    (row,) = (line for line in answer.out.splitlines() if line.startswith("steiner"))
-    assert row.split()[:3] == ["steiner", "1.87", "optimal"]
-
-
-def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """With one, the row is that of the plan for it; with more, that of the plan without, and times are for each."""
+def test_one_size_is_planned_for_and_several_are_predicted(cli: Cli, tmp_path: Path) -> None:
+    """With one size a row is that of the plan for it; with several, times alone are of plans for them."""
     words = (
         "compare",
         netfile(tmp_path, uneven_torus()),
@@ -95,10 +66,10 @@ def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.Captur
         "ring",
         "--json",
     )
-    one = {row["planner"]: row for row in call(capsys, *words, "--size", "64K").data}
+    one = {row["planner"]: row for row in cli(*words, "--size", "64K").data}
     sized = collopt.plan(uneven_torus(), "allgather", planner="bfb", size="64K")
     assert (one["bfb"]["us_64K"], one["bfb"]["algbw_exact"]) == (sized.simulate("64K"), str(sized.algbw))
-    several = {row["planner"]: row for row in call(capsys, *words, "--size", "64K", "--size", "1M").data}
+    several = {row["planner"]: row for row in cli(*words, "--size", "64K", "--size", "1M").data}
     unsized = collopt.plan(uneven_torus(), "allgather", planner="bfb")
     assert several["bfb"]["us_64K"] == sized.simulate("64K") < unsized.simulate("64K")
     larger = collopt.plan(uneven_torus(), "allgather", planner="bfb", size="1M")
@@ -106,18 +77,9 @@ def test_one_size_is_planned_for_and_several_are_predicted(capsys: pytest.Captur
     assert several["bfb"]["algbw_exact"] == str(unsized.algbw)
 
 
-def test_planners_of_other_collectives_are_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Others that refuse have a line each, with the name of the network."""
-    answer = call(capsys, "compare", *A100)
-    reasons = [line for line in answer.out.splitlines() if line.startswith(("  plan ", "  not for "))]
-    assert [line.split("  ")[1] for line in reasons if line.startswith("  not for ")] == ["not for allgather"]
-    assert "allreduce-lp, collnet" in reasons[-1]
-    assert any("steiner        no switch of dgx-a100-2boxes multicasts" in line for line in reasons)
-
-
-def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exact numbers as text; null where there is nothing."""
-    rows = call(capsys, "compare", *A100, "--size", "1M", "--json").data
+def test_json_has_every_row(cli: Cli) -> None:
+    """Exact numbers are text, and missing ones null."""
+    rows = cli("compare", *A100, "--size", "1M", "--json").data
     assert [row["planner"] for row in rows] == [*OF_TREES, "auto"]
     found = {row["planner"]: row for row in rows if row["kind"] == "plan"}
     assert found["auto"]["us_1M"] == min(row["us_1M"] for row in found.values() if row["status"] == "ok")
@@ -130,36 +92,17 @@ def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert "plan" not in found["ring"]
 
 
-def test_csv_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
-    """With its header, and nothing else."""
-    answer = call(capsys, "compare", "ring", "--nodes", 4, "broadcast", "--root", 1, "--csv")
-    assert (answer.status, answer.err) == (0, "")
-    rows = list(csv.DictReader(io.StringIO(answer.out)))
-    assert len(rows) == len(OF_TREES)
-    found = {row["planner"]: row for row in rows if row["kind"] == "plan"}
-    assert (found["blink"]["status"], found["blink"]["algbw_exact"], found["blink"]["gap"]) == ("ok", "2", "0.0")
-    assert found["multitree"]["reason"].startswith("the planner 'multitree' does not cover")
-
-
-def test_a_network_in_pieces_is_refused_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """As `bound` and `plan` do, and not in every row."""
-    cut = ("--without", "gpu0--gpu1", "--without", "gpu2--gpu3")
-    message = refusal(call(capsys, "compare", "ring", "--nodes", 4, "allgather", *cut))
-    assert message.startswith("there is no path from rank 'gpu0' to rank")
-    assert message == refusal(call(capsys, "bound", "ring", "--nodes", 4, "allgather", *cut))
-
-
-def test_it_fails_where_no_planner_has_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table is there all the same, and the reason is on standard error."""
-    answer = call(capsys, "compare", "ring", "--nodes", 4, "allgather", "--planner", "strength")
+def test_it_fails_where_no_planner_has_a_plan(cli: Cli) -> None:
+    """Status 2 and a reason follow the table."""
+    answer = cli("compare", "ring", "--nodes", 4, "allgather", "--planner", "strength")
     assert answer.status == 2
     assert "bound by forestcoll" in answer.out
     assert answer.err.startswith("collopt: error: strength has no plan: the planner 'strength' does not cover")
 
 
-def test_a_size_given_twice_is_one_column(capsys: pytest.CaptureFixture[str]) -> None:
-    """There is nothing to see in another."""
+def test_a_size_given_twice_is_one_column(cli: Cli) -> None:
+    """Equal sizes share a column."""
     sizes = ("--size", "1K", "--size", "1K", "--size", "1024")
     words = ("compare", "ring", "--nodes", 4, "allgather", "--planner", "ring", *sizes, "--csv")
-    header = call(capsys, *words).out.splitlines()[0].split(",")
+    header = cli(*words).out.splitlines()[0].split(",")
     assert [name for name in header if name.startswith("us_")] == ["us_1K"]

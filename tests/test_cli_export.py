@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call
+from cli_calls import Cli
 from collopt.topologies import ring
 
 
@@ -34,23 +34,23 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_plan_file_leaves_in_every_format(
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     plan_file: Path,
     tmp_path: Path,
     form: str,
     settings: list[str],
     options: dict[str, object],
 ) -> None:
-    """As the library writes it, with the same options."""
+    """The command writes the bytes that the library writes with the same options."""
     words = [word for setting in settings for word in ("--set", setting)]
-    answer = call(capsys, "export", plan_file, "--format", form, "-o", tmp_path / "out", *words)
+    answer = cli("export", plan_file, "--format", form, "-o", tmp_path / "out", *words)
     assert (answer.status, answer.out, answer.err) == (0, "", f"wrote {tmp_path / 'out'}\n")
     collopt.load_plan(plan_file).export(form, tmp_path / "expected", **options)
     assert (tmp_path / "out").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
-def test_a_trace_has_a_file_of_each_rank(capsys: pytest.CaptureFixture[str], plan_file: Path, tmp_path: Path) -> None:
-    """The name is what they begin with."""
-    answer = call(capsys, "export", plan_file, "--format", "chakra-et", "-o", tmp_path / "t", "--set", "size=1M")
+def test_a_trace_has_a_file_of_each_rank(cli: Cli, plan_file: Path, tmp_path: Path) -> None:
+    """The output is the common prefix of the files."""
+    answer = cli("export", plan_file, "--format", "chakra-et", "-o", tmp_path / "t", "--set", "size=1M")
     assert (answer.status, answer.err) == (0, f"wrote {tmp_path / 't'}.*\n")
     assert {path.name for path in tmp_path.iterdir()} >= {f"t.{rank}.et" for rank in range(4)}

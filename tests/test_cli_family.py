@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, netfile, refusal
+from cli_calls import Cli, netfile, refusal
 from collopt.runtime.msccl.limits import RUNTIMES
 from collopt.topologies import Topology, write_topology
 from switched_forests import switched_boxes
@@ -16,10 +16,10 @@ from switched_forests import switched_boxes
 WORDS = ("family", "dgx1-v100", "allgather", "--sizes", "1K-1M")
 
 
-def test_writes_a_folder_and_says_how_to_load_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A table, the variables, and which planner was asked in vain."""
+def test_writes_a_folder_and_says_how_to_load_it(cli: Cli, tmp_path: Path) -> None:
+    """A table, the environment and the planner without a file follow the folder."""
     folder = tmp_path / "family"
-    answer = call(capsys, *WORDS, "--planners", "forestcoll,ring,bfb", "--runtime", "rccl", "-o", folder)
+    answer = cli(*WORDS, "--planners", "forestcoll,ring,bfb", "--runtime", "rccl", "-o", folder)
     assert answer.status == 0
     assert [path.name for path in sorted(folder.iterdir())] == ["00-allgather-bfb.xml", "01-allgather-forestcoll.xml"]
     lines = answer.out.splitlines()
@@ -31,18 +31,18 @@ def test_writes_a_folder_and_says_how_to_load_it(capsys: pytest.CaptureFixture[s
         f"wrote 2 files to {folder}",
         "collopt: note: ring has no file, as it is not the fastest for any size",
     ]
-    assert call(capsys, "lint", folder, "--runtime", "rccl").status == 0
+    assert cli("lint", folder, "--runtime", "rccl").status == 0
 
 
-def test_a_folder_is_all_that_has_to_be_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The fastest plans from 1K to 1G."""
-    files = call(capsys, "family", "dgx1-v100", "allgather", "-o", tmp_path, "--json").data["files"]
+def test_a_folder_is_all_that_has_to_be_named(cli: Cli, tmp_path: Path) -> None:
+    """`auto` plans for 1K to 1G by default."""
+    files = cli("family", "dgx1-v100", "allgather", "-o", tmp_path, "--json").data["files"]
     assert (files[0]["min_bytes"], files[-1]["max_bytes"]) == (2**10, 2**30)
 
 
-def test_json_has_every_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """And MSCCL++ plans for the runtime of that name."""
-    answer = call(capsys, *WORDS, "--planners", "forestcoll,bfb", "--runtime", "mscclpp", "-o", tmp_path, "--json")
+def test_json_has_every_file(cli: Cli, tmp_path: Path) -> None:
+    """JSON lists MSCCL++ plans by size for their runtime."""
+    answer = cli(*WORDS, "--planners", "forestcoll,bfb", "--runtime", "mscclpp", "-o", tmp_path, "--json")
     files = answer.data["files"]
     assert {Path(each["file"]).suffix for each in files} == {".json"}
     assert len(files) > 1
@@ -50,30 +50,26 @@ def test_json_has_every_file(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert answer.data["environment"] == {}
 
 
-def test_a_planner_that_plans_for_a_size_is_asked_for_several(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_planner_that_plans_for_a_size_is_asked_for_several(cli: Cli, tmp_path: Path) -> None:
     """Where links differ in latency, few steps and much bandwidth are two plans of one planner."""
     links = [("a", "b", 10, 1), ("a", "c", 5, 0), ("b", "d", 10, 1), ("c", "d", 5, 0), ("b", "c", 10, 1)]
     square = Topology.from_links(links, compute="abcd", bidirectional=True, name="square")
     write_topology(square, tmp_path / "square.json")
     words = ("family", tmp_path / "square.json", "allgather", "--sizes", "1K-1G", "--planners", "bfb")
-    answer = call(capsys, *words, "-o", tmp_path / "family", "--json")
+    answer = cli(*words, "-o", tmp_path / "family", "--json")
     files = answer.data["files"]
     assert {each["planner"] for each in files} == {"bfb"}
     assert len(files) > 1
     assert files[0]["algbw"] < files[-1]["algbw"]
 
 
-def test_switches_copy_and_add_where_the_runtime_can_ask_them_to(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """MSCCL XML cannot, so plans for it are others; a note says so, and what MSCCL++ makes of a plan."""
+def test_switches_copy_and_add_where_the_runtime_can_ask_them_to(cli: Cli, tmp_path: Path) -> None:
+    """Plans for MSCCL XML use no switch that copies or adds, and notes say so."""
     for boxes, rates in {1: {"msccl": 267, "mscclpp": 400}, 2: {"msccl": 200, "mscclpp": 200}}.items():
         network = netfile(tmp_path, switched_boxes(boxes, 4))
         words = ("family", network, "allreduce", "--sizes", "1M-1G", "--planners", "forestcoll")
         found = {
-            runtime: call(capsys, *words, "--runtime", runtime, "-o", tmp_path / f"{runtime}{boxes}", "--json")
+            runtime: cli(*words, "--runtime", runtime, "-o", tmp_path / f"{runtime}{boxes}", "--json")
             for runtime in ("msccl", "mscclpp")
         }
         assert {runtime: round(answer.data["files"][0]["algbw"]) for runtime, answer in found.items()} == rates
@@ -81,35 +77,33 @@ def test_switches_copy_and_add_where_the_runtime_can_ask_them_to(
         assert ("collopt: note: ranks add up what switches add up" in found["mscclpp"].err) == (boxes > 1)
 
 
-def test_writes_code_that_registers_the_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Of MSCCL++, by their paths from the code."""
+def test_writes_code_that_registers_the_files(cli: Cli, tmp_path: Path) -> None:
+    """Code registers MSCCL++ files by their paths from it."""
     code = tmp_path / "register.py"
     words = (*WORDS, "--planners", "forestcoll", "-o", tmp_path / "family", "--register", code)
-    assert "give --runtime mscclpp too" in refusal(call(capsys, *words))
-    answer = call(capsys, *words, "--runtime", "mscclpp")
+    assert "give --runtime mscclpp too" in refusal(cli(*words))
+    answer = cli(*words, "--runtime", "mscclpp")
     assert (answer.status, f"wrote {code}" in answer.err) == (0, True)
     assert "'family/00-allgather-forestcoll.json'" in code.read_text()
 
 
-def test_the_current_folder_is_filled_if_it_is_empty(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It stays the current folder; no name at all is refused."""
+def test_the_current_folder_is_filled_if_it_is_empty(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder is a valid target."""
     monkeypatch.chdir(tmp_path)
-    assert "the folder is ''; expected the name of one" in refusal(call(capsys, *WORDS, "--planners", "auto", "-o", ""))
-    answer = call(capsys, *WORDS, "--planners", "forestcoll", "-o", ".")
+    assert "the folder is ''; expected the name of one" in refusal(cli(*WORDS, "--planners", "auto", "-o", ""))
+    answer = cli(*WORDS, "--planners", "forestcoll", "-o", ".")
     assert answer.status == 0
     assert list(Path().iterdir()) == [Path("00-allgather-forestcoll.xml")]
 
 
 @pytest.mark.slow
 def test_a_planner_whose_best_plan_is_too_large_has_a_smaller_one(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `plan` does it, and for the same sizes."""
+    """Plans that exceed the runtime's limits are replaced as in `plan`."""
     monkeypatch.setitem(RUNTIMES, "rccl", replace(RUNTIMES["rccl"], max_thread_blocks=16))
     folder = tmp_path / "plans"
-    answer = call(capsys, "family", "mi250", "--boxes", 2, "allgather", "--planners", "auto", "--sizes", "1M-1G",
+    answer = cli("family", "mi250", "--boxes", 2, "allgather", "--planners", "auto", "--sizes", "1M-1G",
                   "--runtime", "rccl", "-o", folder, "--json")  # fmt: skip
     assert answer.status == 0
     assert "the best plan (332 trees) does not fit: " in answer.err

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, refusal
+from cli_calls import Cli, refusal
 from collopt.errors import UnsupportedError
 from collopt.planners import find_topologies, load_plan
 from collopt.runtime.msccl.reader import read_xml
 from collopt.topologies import read_topology
 
 
-def test_people_see_bounds_then_candidates_with_the_best_marked(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exact numbers beside decimals."""
-    answer = call(capsys, "find", 64, "--degree", 4, "--no-all-to-all")
+def test_people_see_bounds_then_candidates_with_the_best_marked(cli: Cli) -> None:
+    """Bounds precede candidates with exact numbers, and a star marks the best."""
+    answer = cli("find", 64, "--degree", 4, "--no-all-to-all")
     assert (answer.status, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[:5] == [
@@ -35,67 +35,42 @@ def test_people_see_bounds_then_candidates_with_the_best_marked(capsys: pytest.C
     ]
 
 
-def test_reduce_scatters_have_columns_where_they_cost_something_else(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exactly, too; and in files for programs always."""
-    lines = call(capsys, "find", 9, "--degree", 2, "--no-all-to-all").out.splitlines()
-    assert lines[5].split() == ["T_L", "T_B", "exact", "reduce-scatter", "allreduce", "1M", "topology"]
-    assert lines[6].split()[:9] == ["1", "3", "α", "1.1111", "10/9", "3", "α", "1.5556", "14/9"]
-    data = call(capsys, "find", 9, "--degree", 2, "--json").data
-    assert [row["reduce_scatter_factor_exact"] for row in data["candidates"]] == ["14/9", "10/9", "8/9"]
-    assert data["unmeasured"] == 0
-
-
-def test_all_to_all_is_bounded_from_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
-    """One figure where the two are equal; nothing beats what meets all bounds."""
-    answer = call(capsys, "find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)
+def test_all_to_all_is_bounded_from_both_sides(cli: Cli) -> None:
+    """Equal bounds of an all-to-all are one figure."""
+    answer = cli("find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)
     assert "bound on all-to-all  537 µs for 64M, 1 of a link's bandwidth per pair" in answer.out
     assert answer.out.splitlines()[-1].endswith(" 537 µs  K(5)")
     assert "T_B may be lower     nowhere" in answer.out
 
 
-def test_more_links_than_neighbors_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Parallel links may be better spent on other nodes."""
+def test_more_links_than_neighbors_are_told(cli: Cli) -> None:
+    """A note advises against parallel links."""
     note = "collopt: note: a node has at most 3 neighbors, so links are parallel; --degree 3 needs none\n"
-    assert call(capsys, "find", 4, "--degree", 4, "--no-all-to-all").err.endswith(note)
-    assert "parallel" not in call(capsys, "find", 4, "--degree", 3, "--no-all-to-all").err
+    assert cli("find", 4, "--degree", 4, "--no-all-to-all").err.endswith(note)
+    assert "parallel" not in cli("find", 4, "--degree", 3, "--no-all-to-all").err
 
 
-def test_links_of_nodes_to_themselves_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """They are ports that a node need not have; `DBJ(5, 1)` is the complete graph with one at each node."""
-    note = "collopt: note: links of nodes to themselves carry nothing and may be left out: DBJ(5, 1)\n"
-    assert call(capsys, "find", 5, "--degree", 5, "--bidirectional").err.endswith(note)
-
-
-def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(cli: Cli) -> None:
     """Counts of the same call add up, and hosts and NICs may be slower than the ports."""
     calls = ("--call", "allreduce:64K:40", "--call", "allreduce:64K:2", "--call", "all_to_all:1M")
-    data = call(capsys, "find", 32, *calls, "--host", "10.5", "--nics", 10, "--json").data
+    data = cli("find", 32, *calls, "--host", "10.5", "--nics", 10, "--json").data
     assert (data["best"], data["node_bandwidth"]) == (1, 10)
     found = find_topologies(32, 4, node_bandwidth=10)
     assert found.best_mix({"allreduce": {"64K": 42}, "all_to_all": {2**20: 1}}) is found[0]
     assert found.best("all_to_all", size="64M") is found[1]
     first, second = (each.runtime("all_to_all", "64M", node_bandwidth=10) for each in found)
     assert found[0].time_of_calls({"all_to_all": {"64M": "1/2"}}, found.workload) == first / 2 > second / 2
-    assert call(capsys, "find", 32, "--call", "all_to_all:64M", "--json").data["best"] == 2
-    assert "all calls" in call(capsys, "find", 32, *calls).out
-    assert " for 64K, as reduce-scatter and allgather" in call(capsys, "find", 32, *calls).out
-    assert "expected COLLECTIVE:SIZE[:COUNT]" in refusal(call(capsys, "find", 32, "--call", "allreduce"))
+    assert cli("find", 32, "--call", "all_to_all:64M", "--json").data["best"] == 2
+    assert "all calls" in cli("find", 32, *calls).out
+    assert " for 64K, as reduce-scatter and allgather" in cli("find", 32, *calls).out
+    assert "expected COLLECTIVE:SIZE[:COUNT]" in refusal(cli("find", 32, "--call", "allreduce"))
     with pytest.raises(UnsupportedError, match="there are no calls"):
         found.best_mix({"allreduce": {}})
 
 
-def test_an_all_to_all_on_the_pick_is_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """By flows of the rate that the finder states, which nothing beats."""
-    target = tmp_path / "plan.json"
-    answer = call(capsys, "find", 8, "--call", "all_to_all:1M", "--plan", target)
-    assert "wrote the all_to_all plan for K(4, 4)" in answer.err
-    plan = load_plan(target)
-    assert (str(plan.collective), plan.gap) == ("all_to_all", 0)
-
-
-def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exact numbers as text."""
-    data = call(capsys, "find", 32, "--degree", 4, "--json").data
+def test_json_has_everything(cli: Cli) -> None:
+    """Exact numbers are text in JSON."""
+    data = cli("find", 32, "--degree", 4, "--json").data
     assert data["bounds"]["bandwidth_factor_exact"] == "31/32"
     assert [row["bandwidth_factor_exact"] for row in data["candidates"]] == ["31/32", "1"]
     assert data["best"] == 1
@@ -103,10 +78,10 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert "candidate" not in data["candidates"][0]
 
 
-def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Links share the bandwidth of a node."""
+def test_a_candidate_can_be_saved_and_planned_on(cli: Cli, tmp_path: Path) -> None:
+    """Links of a saved topology share the bandwidth of a node."""
     target = tmp_path / "found.json"
-    answer = call(capsys, "find", 32, "--degree", 4, "--no-all-to-all", "--save", target, "--candidate", 1)
+    answer = cli("find", 32, "--degree", 4, "--no-all-to-all", "--save", target, "--candidate", 1)
     links = "each link has 3.125 GB/s and 10.0 µs latency"
     assert (answer.status, answer.err) == (0, f"wrote MetaCirc(8, 4, 7; {{9, 10, 21, 28}}) to {target}; {links}\n")
     network = read_topology(target)
@@ -114,13 +89,10 @@ def test_a_candidate_can_be_saved_and_planned_on(capsys: pytest.CaptureFixture[s
     assert {(link.bandwidth, link.latency) for link in network.links} == {(3.125, 10)}
 
 
-def test_a_found_schedule_becomes_a_plan_that_holds_what_was_promised(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_found_schedule_becomes_a_plan_that_holds_what_was_promised(cli: Cli, tmp_path: Path) -> None:
     """Diamond's schedule is not breadth-first, so a planner would not find it on the topology's file."""
     files = {name: tmp_path / name for name in ("net.json", "plan.json", "plan.xml")}
-    answer = call(
-        capsys, "find", 8, "--degree", 2, "--candidate", 1, "--collective", "allgather", "--save", files["net.json"],
+    answer = cli("find", 8, "--degree", 2, "--candidate", 1, "--collective", "allgather", "--save", files["net.json"],
         "--plan", files["plan.json"], "--xml", files["plan.xml"],
     )  # fmt: skip
     assert "*1  3 α  0.8750  7/8 " in answer.out
@@ -132,16 +104,16 @@ def test_a_found_schedule_becomes_a_plan_that_holds_what_was_promised(
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
 def test_plans_of_candidates_take_the_time_that_the_table_states(collective: str) -> None:
-    """Also where the graph is not its own transpose."""
+    """Plans take the stated time also where the graph is not its own transpose."""
     for candidate in find_topologies(9, 2):
         made = candidate.plan(collective, bandwidth="6.25", latency=10)
         assert made.estimate("1M") == pytest.approx(float(candidate.runtime(collective, "1M")))
 
 
-def test_booleans_are_those_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """In CSV as in every other table; numbers have all digits in both forms."""
-    rows = list(csv.DictReader(io.StringIO(call(capsys, "find", 8, "--degree", 2, "--csv").out)))
-    same = call(capsys, "find", 8, "--degree", 2, "--json").data["candidates"]
+def test_booleans_are_those_of_json(cli: Cli) -> None:
+    """CSV writes booleans as JSON does, and numbers with all digits."""
+    rows = list(csv.DictReader(io.StringIO(cli("find", 8, "--degree", 2, "--csv").out)))
+    same = cli("find", 8, "--degree", 2, "--json").data["candidates"]
     assert {row["breadth_first"] for row in rows} <= {"true", "false"}
     assert [list(row) for row in rows] == [list(row) for row in same]
     for row, other in zip(rows, same, strict=True):

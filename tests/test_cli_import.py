@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, refusal
+from cli_calls import Cli, refusal
 from collopt import read_topology
 from collopt.topologies import compose, read_box
 
@@ -25,9 +25,9 @@ def profile(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_says_what_was_understood(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
-    """Nodes, and links by class; notes go to standard error."""
-    answer = call(capsys, "import", profile, "--fabric", "rail", "--boxes", "2")
+def test_it_says_what_was_understood(cli: Cli, profile: Path) -> None:
+    """Nodes and links by class go to standard output, notes to standard error."""
+    answer = cli("import", profile, "--fabric", "rail", "--boxes", "2")
     assert answer.status == 0
     assert "8: box0/gpu0..3, box1/gpu0..3" in answer.out
     assert "16 x gpu-nvswitch" in answer.out
@@ -35,24 +35,22 @@ def test_it_says_what_was_understood(capsys: pytest.CaptureFixture[str], profile
     assert "note: bandwidths are" in answer.err
 
 
-def test_it_writes_a_topology_file(capsys: pytest.CaptureFixture[str], profile: Path, tmp_path: Path) -> None:
-    """Which reads back as the network that the same options make."""
+def test_it_writes_a_topology_file(cli: Cli, profile: Path, tmp_path: Path) -> None:
+    """The file reads back as the network that the same options make."""
     target = tmp_path / "cluster.json"
     options = ("--fabric", "leaf_spine", "--boxes", "3", "--set", "boxes_per_leaf=2", "--set", "nic_bandwidth=25")
-    answer = call(capsys, "import", profile, *options, "-o", target)
+    answer = cli("import", profile, *options, "-o", target)
     assert (answer.status, answer.err.splitlines()[-1]) == (0, f"wrote {target}")
     expected = read_topology(profile, boxes=3, fabric="leaf_spine", boxes_per_leaf=2, nic_bandwidth=25)
     assert read_topology(target) == expected
 
 
-def test_several_files_are_boxes_of_different_kinds(
-    capsys: pytest.CaptureFixture[str], profile: Path, tmp_path: Path
-) -> None:
-    """In the order given; what is said of both is said once."""
+def test_several_files_are_boxes_of_different_kinds(cli: Cli, profile: Path, tmp_path: Path) -> None:
+    """Several files are boxes in their order, and equal notes are written once."""
     other = tmp_path / "other"
     other.write_text(json.dumps(PROFILE | REMOTE | {"gpus_per_node": 2, "name": "small_1MB"}), encoding="utf-8")
     target = tmp_path / "cluster.json"
-    answer = call(capsys, "import", profile, other, profile, "--fabric", "rail", "-o", target)
+    answer = cli("import", profile, other, profile, "--fabric", "rail", "-o", target)
     assert answer.status == 0
     assert f", from {profile}, {other}\n" in answer.out
     assert answer.err.count("note: bandwidths are TACCL's") == 1
@@ -61,37 +59,28 @@ def test_several_files_are_boxes_of_different_kinds(
     assert read_topology(target) == compose(boxes, fabric="rail")
 
 
-def test_json_has_the_same(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
-    """And nothing else is on standard output."""
-    figures = json.loads(call(capsys, "import", profile, "--json").out)
+def test_json_has_the_same(cli: Cli, profile: Path) -> None:
+    """JSON is the only output."""
+    figures = json.loads(cli("import", profile, "--json").out)
     assert figures["ranks"] == [f"box0/gpu{gpu}" for gpu in range(4)]
     assert figures["link_classes"] == [{"name": "gpu-nvswitch", "links": 8, "bandwidth_gbps": 50.0}]
 
 
-def test_cards_of_a_single_box_are_not_left_out_silently(capsys: pytest.CaptureFixture[str], profile: Path) -> None:
-    """They lead nowhere; the note says how they would be used."""
-    told = call(capsys, "import", profile).err
-    assert "note: a single box has no network, so its network cards (2) are left out; give" in told
-    assert "network cards (2)" not in call(capsys, "import", profile, "--boxes", "2", "--fabric", "full").err
-
-
 def test_a_file_may_come_from_standard_input(profile: Path, tmp_path: Path) -> None:
-    """From a pipe, as from another machine."""
+    """A pipe is read like a file."""
     command = [sys.executable, "-m", "collopt", "import", "-", "-o", str(tmp_path / "lab.json")]
     done = subprocess.run(command, input=profile.read_bytes(), capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, b"lab_1MB, from standard input"), done.stderr
     assert read_topology(tmp_path / "lab.json") == read_topology(profile)
 
 
-def test_a_bandwidth_may_have_a_unit_and_one_without_is_doubted(
-    capsys: pytest.CaptureFixture[str], profile: Path
-) -> None:
-    """400 GB/s has no card; the number is kept all the same."""
+def test_a_bandwidth_may_have_a_unit_and_one_without_is_doubted(cli: Cli, profile: Path) -> None:
+    """A bandwidth that no card has raises a note and is used all the same."""
     words = ("import", profile, "--boxes", "2", "--fabric", "full", "--json", "--set")
-    bare, with_unit = (call(capsys, *words, f"nic_bandwidth={value}") for value in ("400", "400Gb/s"))
+    bare, with_unit = (cli(*words, f"nic_bandwidth={value}") for value in ("400", "400Gb/s"))
     rates = [{row["bandwidth_gbps"] for row in json.loads(answer.out)["link_classes"]} for answer in (bare, with_unit)]
     assert rates == [{50.0, 400.0}, {50.0}]
     assert "note: --set nic_bandwidth=400 means 400 GB/s" in bare.err
     assert "give --set nic_bandwidth=400Gb/s\n" in bare.err
     assert "no card has" not in with_unit.err
-    assert "one with another unit, such as 400Gb/s" in refusal(call(capsys, *words, "nic_bandwidth=400gbps"))
+    assert "one with another unit, such as 400Gb/s" in refusal(cli(*words, "nic_bandwidth=400gbps"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call, refusal
+from cli_calls import Cli, refusal
 from collopt.topologies import ring
 
 
@@ -19,9 +19,9 @@ def xml(tmp_path: Path) -> Path:
     return path
 
 
-def test_says_that_a_file_is_fine_and_how_to_load_it(capsys: pytest.CaptureFixture[str], xml: Path) -> None:
-    """Status 0."""
-    answer = call(capsys, "lint", xml, "--runtime", "msccl-executor-nccl")
+def test_says_that_a_file_is_fine_and_how_to_load_it(cli: Cli, xml: Path) -> None:
+    """An accepted file ends in status 0 with the environment that loads it."""
+    answer = cli("lint", xml, "--runtime", "msccl-executor-nccl")
     assert (answer.status, answer.err) == (0, "")
     first, *rows = answer.out.splitlines()
     assert first == f"{xml}: accepted by msccl-executor-nccl 2.23.4"
@@ -38,74 +38,61 @@ def test_says_that_a_file_is_fine_and_how_to_load_it(capsys: pytest.CaptureFixtu
         (["--runtime", "msccl-executor-nccl", "--max-thread-blocks", 1], "  hangs        line 2: rank 0 has"),
     ],
 )
-def test_a_file_that_does_not_run_fails(
-    capsys: pytest.CaptureFixture[str], xml: Path, words: list[str], reason: str
-) -> None:
-    """Status 1, and the reasons on standard output."""
-    answer = call(capsys, "lint", xml, *words)
+def test_a_file_that_does_not_run_fails(cli: Cli, xml: Path, words: list[str], reason: str) -> None:
+    """A rejected file ends in status 1 with the reasons on standard output."""
+    answer = cli("lint", xml, *words)
     assert (answer.status, answer.err) == (1, "")
     assert reason in answer.out
-    data = call(capsys, "lint", xml, *words, "--json")
+    data = cli("lint", xml, *words, "--json")
     assert data.status == 1
     assert data.data["files"][0]["verdict"] == reason.split(maxsplit=1)[0]
 
 
-def test_a_file_that_is_passed_over_is_no_failure(capsys: pytest.CaptureFixture[str], xml: Path) -> None:
-    """The library's own algorithms do the work."""
+def test_a_file_that_is_passed_over_is_no_failure(cli: Cli, xml: Path) -> None:
+    """A file that the runtime ignores ends in status 0."""
     path = xml.with_name("ag.xml")
     collopt.plan(ring(4, bandwidth=25), "allgather").to_msccl_xml(path, runtime="rccl")
-    answer = call(capsys, "lint", path, "--runtime", "rccl", "--version", "7.13", "--json")
+    answer = cli("lint", path, "--runtime", "rccl", "--version", "7.13", "--json")
     assert (answer.status, answer.err) == (0, "")
     (file,) = answer.data["files"]
     assert (file["verdict"], answer.data["environment"], answer.data["picked"]) == ("ignored", {}, [])
     assert "no MSCCL from ROCm 7.13 on" in file["findings"][0]["message"]
 
 
-def test_a_folder_is_a_family(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Which file is picked for which size."""
+def test_a_folder_is_a_family(cli: Cli, tmp_path: Path) -> None:
+    """The file that is picked for each size is listed."""
     plan = collopt.plan(ring(4, bandwidth=25), "allgather")
     plan.to_msccl_xml(tmp_path / "00.xml", max_bytes=2**20 - 1)
     plan.to_msccl_xml(tmp_path / "01.xml", min_bytes=2**20)
-    answer = call(capsys, "lint", tmp_path, "--runtime", "msccl-executor-nccl")
+    answer = cli("lint", tmp_path, "--runtime", "msccl-executor-nccl")
     assert (answer.status, answer.err) == (0, "")
     assert "2 files together" in answer.out
     assert f"from 0 to 1048575 bytes: {tmp_path / '00.xml'}" in answer.out
-    data = call(capsys, "lint", tmp_path, "--runtime", "msccl-executor-nccl", "--json").data
+    data = cli("lint", tmp_path, "--runtime", "msccl-executor-nccl", "--json").data
     assert [Path(span["path"]).name for span in data["picked"]] == ["00.xml", "01.xml", ""]
 
 
-def test_what_is_in_a_file_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str], xml: Path) -> None:
-    """Control characters come escaped."""
+def test_what_is_in_a_file_does_not_steer_the_terminal(cli: Cli, xml: Path) -> None:
+    """Control characters of a file are escaped."""
     xml.write_bytes(xml.read_bytes().replace(b'coll="reducescatter"', b'coll="\x1b[2Jx"'))
-    answer = call(capsys, "lint", xml, "--runtime", "msccl")
+    answer = cli("lint", xml, "--runtime", "msccl")
     assert answer.status == 1
     assert "\x1b" not in answer.out
 
 
-def test_plans_of_mscclpp_need_no_name_of_a_runtime(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, xml: Path
-) -> None:
-    """Only one loads them; beside other files it has to be said."""
+def test_plans_of_mscclpp_need_no_name_of_a_runtime(cli: Cli, tmp_path: Path, xml: Path) -> None:
+    """The runtime may be omitted for MSCCL++ plans alone."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(4, bandwidth=25), "allgather").to_mscclpp_json(path)
-    answer = call(capsys, "lint", path)
-    assert (answer.status, answer.out) == (0, call(capsys, "lint", path, "--runtime", "mscclpp").out)
-    assert "--runtime is missing" in refusal(call(capsys, "lint", path, xml))
-    assert "--runtime is missing" in refusal(call(capsys, "lint", tmp_path))
+    answer = cli("lint", path)
+    assert (answer.status, answer.out) == (0, cli("lint", path, "--runtime", "mscclpp").out)
+    assert "--runtime is missing" in refusal(cli("lint", path, xml))
+    assert "--runtime is missing" in refusal(cli("lint", tmp_path))
 
 
-def test_mscclpp_plans_are_linted_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """As the runtime of that name."""
-    collopt.plan(ring(4, bandwidth=25), "allgather").to_mscclpp_json(tmp_path / "ag.json", max_bytes=2**20)
-    answer = call(capsys, "lint", tmp_path / "ag.json", "--runtime", "mscclpp")
-    assert (answer.status, answer.err) == (0, "")
-    assert answer.out.startswith(f"{tmp_path / 'ag.json'}: accepted by mscclpp 0.9.0\n")
-    assert "allgather on 4 ranks, out of place, from 128 to 1048576 bytes" in answer.out
-
-
-def test_names_of_files_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], xml: Path) -> None:
-    """A folder may hold files of anybody."""
+def test_names_of_files_cannot_steer_the_terminal(cli: Cli, xml: Path) -> None:
+    """Control characters of names are escaped."""
     xml.rename(xml.with_name("a\x1b[31m\n.xml"))
-    answer = call(capsys, "lint", xml.parent, "--runtime", "msccl-executor-nccl")
+    answer = cli("lint", xml.parent, "--runtime", "msccl-executor-nccl")
     assert (answer.status, "\x1b" in answer.out) == (0, False)
     assert answer.out.splitlines()[0].endswith("a\\x1b[31m\\n.xml: accepted by msccl-executor-nccl 2.23.4")

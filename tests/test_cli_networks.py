@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, netfile
+from cli_calls import Cli, netfile
 from collopt.cli.terminal.networks import find_network, flag_of
 from collopt.cli.terminal.options import NetworkOptions
 from collopt.topologies import Topology, catalogue, fat_tree, mi250, rail, ring, torus
@@ -35,51 +35,31 @@ def test_names_with_options(name: str, options: NetworkOptions, expected: Topolo
     assert find_network(name, options) == expected
 
 
-def test_options_may_stand_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before, between and after the other words."""
-    words = [
-        ["--boxes", "2", "--json", "mi250", "allgather"],
-        ["mi250", "--boxes", "2", "allgather", "--json"],
-        ["mi250", "allgather", "--json", "--boxes=2"],
-    ]
-    first, second, third = (call(capsys, "bound", *each) for each in words)
-    assert first.data["inverse_rate"] == "15/166"
-    assert first == second == third
-
-
 @pytest.mark.parametrize("path", ["net.json", "./net", "net", "folder/net"])
 def test_a_path_is_told_by_its_look_or_by_being_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    """A separator, the ending `.json`, or a file of that name."""
+    """A separator, the ending `.json` or an existing file makes a path."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     netfile(tmp_path).rename(path)
     assert find_network(path, NetworkOptions()) == ring(4, bandwidth=25)
 
 
-def test_a_file_takes_ranks_and_nothing_else(tmp_path: Path) -> None:
-    """Other ranks of the file's network."""
-    path = netfile(tmp_path)
-    assert find_network(str(path), NetworkOptions(ranks="0-2")).compute_nodes == ("gpu0", "gpu1", "gpu2")
-
-
-def test_a_catalogue_name_comes_before_a_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which is said, with the way to mean the file."""
+def test_a_catalogue_name_comes_before_a_file(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note says how to mean the file."""
     monkeypatch.chdir(tmp_path)
     netfile(tmp_path).rename("mi250")
-    answer = call(capsys, "bound", "mi250", "allgather", "--json")
+    answer = cli("bound", "mi250", "allgather", "--json")
     assert answer.data["num_ranks"] == 16
     assert answer.err == "collopt: note: using mi250 from the catalogue; write ./mi250 for the file of that name\n"
-    answer = call(capsys, "bound", "./mi250", "allgather", "--json")
+    answer = cli("bound", "./mi250", "allgather", "--json")
     assert (answer.data["num_ranks"], answer.err) == (4, "")
 
 
-def test_the_list_names_every_topology_and_its_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line each where no person looks on."""
-    answer = call(capsys, "topologies")
+def test_the_list_names_every_topology_and_its_options(cli: Cli) -> None:
+    """The list has one line for each topology."""
+    answer = cli("topologies")
     assert (answer.status, answer.err) == (0, "")
     header, *rows = answer.out.splitlines()
     assert header.split() == ["name", "summary", "options"]
@@ -92,9 +72,9 @@ def test_the_list_names_every_topology_and_its_options(capsys: pytest.CaptureFix
     assert "groups=none" in answer.out
 
 
-def test_json_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
-    """With kinds and defaults as JSON has them; exact numbers that are not whole are texts."""
-    entries = {entry["name"]: entry for entry in call(capsys, "topologies", "--json").data}
+def test_json_of_the_list(cli: Cli) -> None:
+    """JSON has kinds and defaults, exact numbers as text."""
+    entries = {entry["name"]: entry for entry in cli("topologies", "--json").data}
     assert list(entries) == [entry.name for entry in catalogue()]
     options = {option["name"]: option for option in entries["dragonfly"]["options"]}
     assert options["groups"] == {
@@ -105,9 +85,9 @@ def test_json_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert options["routers_per_group"]["required"] is True
 
 
-def test_one_entry_says_how_its_options_are_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    """As `--nodes` where there is such an option, else by `--set`."""
-    answer = call(capsys, "topologies", "ring")
+def test_one_entry_says_how_its_options_are_typed(cli: Cli) -> None:
+    """An option is listed as its flag, or as `--set NAME=...`."""
+    answer = cli("topologies", "ring")
     assert [line.split("  ")[0] for line in answer.out.splitlines()] == [
         "ring: Ring of n compute nodes.",
         "option",
@@ -116,18 +96,18 @@ def test_one_entry_says_how_its_options_are_typed(capsys: pytest.CaptureFixture[
         "--set latency=...",
         "--set bidirectional=...",
     ]
-    assert call(capsys, "topologies", "ring", "--json").data["name"] == "ring"
+    assert cli("topologies", "ring", "--json").data["name"] == "ring"
 
 
 def test_every_option_of_the_command_line_is_of_some_topology() -> None:
-    """`--boxes`, `--nodes` and `--shape` would go stale if the builders' parameters changed their names."""
+    """`--boxes`, `--nodes` and `--shape` are parameters of builders."""
     flags = {flag_of(option.name) for entry in catalogue() for option in entry.parameters}
     assert {"--boxes", "--nodes", "--shape"} <= flags
 
 
-def test_a_failed_nic_is_planned_around_and_the_loss_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exact figures of the smaller network, and the share of the whole one's bound that is lost."""
-    answer = call(capsys, "plan", "dgx-a100", "--boxes", "2", "allgather", "--without", "box1/nic3", "--json")
+def test_a_failed_nic_is_planned_around_and_the_loss_is_told(cli: Cli) -> None:
+    """The loss is the share of the intact network's bound."""
+    answer = cli("plan", "dgx-a100", "--boxes", "2", "allgather", "--without", "box1/nic3", "--json")
     assert answer.status == 0
     assert answer.data["optimal"]
     assert answer.data["num_ranks"] == 16
@@ -136,22 +116,22 @@ def test_a_failed_nic_is_planned_around_and_the_loss_is_told(capsys: pytest.Capt
     assert answer.data["loss"] > 0
 
 
-def test_a_failed_gpu_leaves_one_rank_less(capsys: pytest.CaptureFixture[str]) -> None:
-    """The end of a name is enough where it is clear."""
-    answer = call(capsys, "bound", "dgx1-v100", "allgather", "--without", "gpu3", "--json")
+def test_a_failed_gpu_leaves_one_rank_less(cli: Cli) -> None:
+    """The unique end of a node's name names it."""
+    answer = cli("bound", "dgx1-v100", "allgather", "--without", "gpu3", "--json")
     assert answer.data["num_ranks"] == 7
     assert not any(node.endswith("gpu3") for node in answer.data["cut"])
 
 
 @pytest.mark.parametrize("link", ["gpu0--gpu1", "gpu1--gpu0"])
-def test_a_failed_link_is_gone_in_both_directions(capsys: pytest.CaptureFixture[str], link: str) -> None:
+def test_a_failed_link_is_gone_in_both_directions(cli: Cli, link: str) -> None:
     """A ring without a link is a chain, whose ends have half the bandwidth."""
-    answer = call(capsys, "bound", "ring", "--nodes", "4", "allgather", "--without", link, "--json")
+    answer = cli("bound", "ring", "--nodes", "4", "allgather", "--without", link, "--json")
     assert answer.data["inverse_rate"] == "3"
 
 
 def test_an_interrupt_while_the_program_is_imported_ends_it_quietly() -> None:
-    """Whatever is imported then: here the interrupt comes from within."""
+    """An interrupt during imports ends in status 130 without a word."""
     code = (
         "import os, signal, sys\n"
         "class Interrupt:\n"

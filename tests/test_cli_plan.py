@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import subprocess
@@ -14,10 +13,9 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call, netfile, refusal, uneven_torus
+from cli_calls import Cli, netfile, refusal, uneven_torus
 from collopt.planners import load_plan
 from collopt.runtime import interpret_file, read_mscclpp, read_xml
-from collopt.topologies import Topology, ring
 from switched_forests import switched_boxes
 
 RING = ("ring", "--nodes", 4, "--set", "bandwidth=25", "allgather")
@@ -28,15 +26,15 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_without_a_number_of_trees_the_plan_meets_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_number_of_trees_the_plan_meets_the_bound(cli: Cli) -> None:
     """354.13 GB/s with 83 trees per root."""
-    data = call(capsys, "plan", "mi250", "--boxes", 2, "allgather", "--json").data
+    data = cli("plan", "mi250", "--boxes", 2, "allgather", "--json").data
     assert (data["inverse_rate"], data["gap"], data["optimal"], data["trees_per_root"]) == ("15/166", "0", True, 83)
 
 
-def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_read_the_same_figures(cli: Cli) -> None:
     """With the gap in per cent and exactly."""
-    answer = call(capsys, "plan", "mi250", "--boxes", 2, "allgather", "--trees-per-root", 3)
+    answer = cli("plan", "mi250", "--boxes", 2, "allgather", "--trees-per-root", 3)
     first, *rows = answer.out.splitlines()
     assert first == "allgather on mi250-2boxes, 32 ranks, by forestcoll, verified"
     assert rows[:5] == [
@@ -46,16 +44,16 @@ def test_people_read_the_same_figures(capsys: pytest.CaptureFixture[str]) -> Non
         "  optimality gap  3.18 % (37/1162)",
         "  trees per root  3",
     ]
-    assert "optimality gap  0 (optimal)" in call(capsys, "plan", *RING).out
+    assert "optimality gap  0 (optimal)" in cli("plan", *RING).out
 
 
 CUBE = ("hypercube", "--set", "dimension=3", "--set", "bandwidth=25", "--set", "latency=1")
 """Each of 8 ranks has 3 links."""
 
 
-def test_tells_the_steps_of_a_plan_that_has_steps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tells_the_steps_of_a_plan_that_has_steps(cli: Cli) -> None:
     """In place of trees; what they take is added up."""
-    answer = call(capsys, "plan", *CUBE, "allgather", "--planner", "bfb", "--size", 2400)
+    answer = cli("plan", *CUBE, "allgather", "--planner", "bfb", "--size", 2400)
     assert (answer.status, answer.err) == (0, "")
     assert answer.out.splitlines() == [
         "allgather on hypercube-3, 8 ranks, by bfb, verified",
@@ -67,23 +65,14 @@ def test_tells_the_steps_of_a_plan_that_has_steps(capsys: pytest.CaptureFixture[
         "  busiest links   24 of 24, each in at least one step",
         "  estimate        3.03 µs for 2400 bytes (links alone), synchronous steps",
     ]
-    both = call(capsys, "plan", *CUBE, "allreduce", "--planner", "bfb").out
+    both = cli("plan", *CUBE, "allreduce", "--planner", "bfb").out
     assert "6 steps, 3 chunks per shard, 144 sends (3 reduce-scatter, 3 allgather)" in both
 
 
-def test_counts_the_links_that_are_busiest_in_some_step(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The slow pair takes longest in the first step; in the second it spares itself, and four others decide."""
-    network = netfile(tmp_path, ring(4, bandwidth=10).derate("gpu0", "gpu1", "1/2"))
-    answer = call(capsys, "plan", network, "allgather", "--planner", "bfb")
-    assert "busiest links   6 of 8, each in at least one step" in answer.out
-
-
-def test_figures_of_steps_are_those_of_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_figures_of_steps_are_those_of_the_plan(cli: Cli, tmp_path: Path) -> None:
     """With chunks as asked, for each part of an allreduce; nothing of trees is among them."""
     path = tmp_path / "plan.json"
-    data = call(
-        capsys, "plan", *CUBE, "allreduce", "--planner", "bfb", "--chunks", 2, "--size", "1M", "-o", path, "--json"
-    ).data
+    data = cli("plan", *CUBE, "allreduce", "--planner", "bfb", "--chunks", 2, "--size", "1M", "-o", path, "--json").data
     plan = collopt.load_plan(path)
     assert (data["num_steps"], data["chunks_per_shard"]) == (6, [2, 2])
     assert data["options"] == {"chunks": 2, "size": 2**20}
@@ -99,98 +88,81 @@ def uneven(tmp_path: Path) -> Path:
     return netfile(tmp_path, uneven_torus())
 
 
-def test_a_size_reaches_the_planner_that_takes_one(capsys: pytest.CaptureFixture[str], uneven: Path) -> None:
+def test_a_size_reaches_the_planner_that_takes_one(cli: Cli, uneven: Path) -> None:
     """As from Python: small data leave the slow columns out of what rows can bring."""
     words = ("plan", uneven, "allgather", "--planner", "bfb")
     made = collopt.plan(uneven_torus(), "allgather", planner="bfb", size="64K")
-    answer = call(capsys, *words, "--size", "64K", "--json").data
+    answer = cli(*words, "--size", "64K", "--json").data
     assert answer["options"] == {"size": 2**16}
     assert answer["planned_for"] == "65536 bytes"
     assert (answer["estimate_us"], answer["algbw_exact"]) == (made.estimate("64K"), str(made.algbw))
     unsized = collopt.plan(uneven_torus(), "allgather", planner="bfb")
     assert unsized.estimate("64K") > 1.5 * made.estimate("64K")
     assert unsized.algbw > made.algbw
-    printed = call(capsys, *words, "--size", "64K").out
+    printed = cli(*words, "--size", "64K").out
     assert "estimate        12.9 µs for 64K bytes (links alone), synchronous steps; planned for 65536 bytes" in printed
 
 
-def test_auto_plans_for_a_size(capsys: pytest.CaptureFixture[str], uneven: Path) -> None:
+def test_auto_plans_for_a_size(cli: Cli, uneven: Path) -> None:
     """The fastest of several plans, with the costs that are named; without a size there is nothing to cost."""
     words = ("plan", uneven, "allgather", "--size", "64K", "--costs", "fused")
-    data = call(capsys, *words, "--json").data
+    data = cli(*words, "--json").data
     exact = collopt.plan(uneven_torus(), "allgather")
     assert data["planned_for"] == "65536 bytes"
     assert data["costs"] == "not calibrated"
     assert data["predicted_us"] <= exact.simulate("64K", costs="fused")
-    assert "for 64K bytes (not calibrated), the fastest of" in call(capsys, *words).out
-    refused = call(capsys, "plan", uneven, "allgather", "--costs", "fused")
+    assert "for 64K bytes (not calibrated), the fastest of" in cli(*words).out
+    refused = cli("plan", uneven, "allgather", "--costs", "fused")
     assert (refused.status, "--size" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize("collective", ["allgather", "allreduce"])
-def test_where_no_size_can_be_planned_for_the_output_says_so(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, collective: str
-) -> None:
-    """Twelve links into each rank are more sets of links than can be looked at, from Python as from here."""
-    rows = [(tail, head, 1, tail + head) for tail in range(13) for head in range(13) if tail != head]
-    network = Topology.from_links(rows, compute=range(13), name="wide")
-    fallback = collopt.plan(network, collective, planner="bfb", size="64K")
-    reason = "large sizes, because a rank has more than 10 incoming links"
-    assert fallback.provenance["planned_for"] == reason
-    assert fallback.algbw == collopt.plan(network, collective, planner="bfb").algbw
-    words = ("plan", netfile(tmp_path, network), collective, "--planner", "bfb", "--size", "64K")
-    assert call(capsys, *words).out.rstrip().endswith(f"synchronous steps; planned for {reason}")
-    assert call(capsys, *words, "--json").data["planned_for"] == reason
-
-
-def test_says_where_an_allreduce_adds_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_says_where_an_allreduce_adds_up(cli: Cli, tmp_path: Path) -> None:
     """Only where not all ranks do alike; what is written is checked and runs."""
     plan, xml = tmp_path / "plan.json", tmp_path / "plan.xml"
     chain = ("ring", "--nodes", 4, "--without", "gpu0--gpu3", "allreduce")
-    answer = call(capsys, "plan", *chain, "--planner", "strength", "-o", plan, "--xml", xml)
+    answer = cli("plan", *chain, "--planner", "strength", "-o", plan, "--xml", xml)
     assert answer.status == 0
     assert "  optimality gap  0 (optimal)\n" in answer.out
     assert " alone reduces all data\n" in answer.out
-    boxes = call(capsys, "plan", "dgx-a100", "--boxes", 2, "--ranks", "0-11", "allreduce", "--planner", "strength")
+    boxes = cli("plan", "dgx-a100", "--boxes", 2, "--ranks", "0-11", "allreduce", "--planner", "strength")
     assert re.search(r" of 12 ranks reduce [0-9.]+ % \(1/", boxes.out)
-    many = call(capsys, "plan", "mi250", "--boxes", 2, "allreduce", "--planner", "strength")
+    many = cli("plan", "mi250", "--boxes", 2, "allreduce", "--planner", "strength")
     assert " distinct trees, by the root's share of the data\n" in many.out
     assert re.search(r"^  trees +(\d+) distinct \(\d+ reduce trees, \d+ broadcast trees\), ", many.out, re.MULTILINE)
-    assert "  roots" not in call(capsys, "plan", "ring", "--nodes", 4, "allreduce", "--planner", "forestcoll").out
-    assert "per unit of each root's share of the data" in call(capsys, "verify", plan).out
+    assert "  roots" not in cli("plan", "ring", "--nodes", 4, "allreduce", "--planner", "forestcoll").out
+    assert "per unit of each root's share of the data" in cli("verify", plan).out
     interpret_file(xml)
     for command in ("verify", "run"):
-        assert refusal(call(capsys, command, xml)).startswith(f"{xml} is MSCCL XML, not a collopt plan; ")
-    assert call(capsys, "run", plan, "--elements", 1001, "--repeats", 1, "--json").data["correct"] is True
+        assert refusal(cli(command, xml)).startswith(f"{xml} is MSCCL XML, not a collopt plan; ")
+    assert cli("run", plan, "--elements", 1001, "--repeats", 1, "--json").data["correct"] is True
 
 
-def test_rows_about_trees_and_switches_agree_with_the_gap(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_about_trees_and_switches_agree_with_the_gap(cli: Cli) -> None:
     """Switches save traffic, and where they may not, an allreduce is not at its bound."""
     saving = r"^  in-network +1 switch copies or adds, which saves [0-9.]+ % of the traffic$"
-    assert re.search(saving, call(capsys, "plan", "dgx-h100", "allreduce").out, re.MULTILINE)
-    told = call(capsys, "plan", "dgx-h100", "allreduce", "--no-in-network").out
+    assert re.search(saving, cli("plan", "dgx-h100", "allreduce").out, re.MULTILINE)
+    told = cli("plan", "dgx-h100", "allreduce", "--no-in-network").out
     assert re.search(r"^  in-network +no switch copies or adds; the bound assumes that they do$", told, re.MULTILINE)
-    assert call(capsys, "plan", "dgx-h100", "allreduce", "--json").data["branching_switches"] == 1
-    assert "  optimality gap  0 (optimal of allreduces by trees)\n" in call(capsys, "plan", "dgx-h100", "allreduce").out
-    ring_of_four = call(capsys, "plan", *RING).out
+    assert cli("plan", "dgx-h100", "allreduce", "--json").data["branching_switches"] == 1
+    assert "  optimality gap  0 (optimal of allreduces by trees)\n" in cli("plan", "dgx-h100", "allreduce").out
+    ring_of_four = cli("plan", *RING).out
     assert re.search(r"^  trees .* distinct, height 2 hops$", ring_of_four, re.MULTILINE)
     assert "  busiest links   8 of 8, 100 % utilized\n" in ring_of_four
 
 
-def test_writes_a_plan_and_says_so_on_standard_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_writes_a_plan_and_says_so_on_standard_error(cli: Cli, tmp_path: Path) -> None:
     """Data and messages do not mix."""
     path = tmp_path / "plan.json"
-    answer = call(capsys, "plan", *RING, "--output", path, "--json")
+    answer = cli("plan", *RING, "--output", path, "--json")
     assert answer.err == f"wrote {path}\n"
     assert answer.data["algbw_exact"] == "200/3"
     assert collopt.load_plan(path).gap == 0
 
 
-def test_writes_msccl_xml_as_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_writes_msccl_xml_as_asked(cli: Cli, tmp_path: Path) -> None:
     """Every option reaches the exporter."""
     path = tmp_path / "ring.xml"
-    answer = call(
-        capsys, "plan", *RING, "--xml", path, "--runtime", "rccl", "--channels", 2, "--protocol", "LL128",
+    answer = cli("plan", *RING, "--xml", path, "--runtime", "rccl", "--channels", 2, "--protocol", "LL128",
         "--min-bytes", 4096, "--max-bytes", 8192, "--max-thread-blocks", 32,
     )  # fmt: skip
     assert (answer.status, answer.err) == (0, f"wrote {path}\n")
@@ -202,58 +174,45 @@ def test_writes_msccl_xml_as_asked(capsys: pytest.CaptureFixture[str], tmp_path:
     assert '"8192"' in header
 
 
-def test_instances_are_for_both_kinds_of_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Each divides its chunks; without a file there is nothing to divide."""
-    chunks = []
-    for options in ([], ["--instances", 3]):
-        files = "--xml", tmp_path / "ring.xml", "--mscclpp", tmp_path / "ring.json"
-        assert call(capsys, "plan", *RING, *files, *options).status == 0
-        chunks += [read_xml(files[1]).chunks_per_loop, read_mscclpp(files[3]).gpus[0].output_chunks]
-    assert chunks[2:] == [3 * number for number in chunks[:2]]
-    assert "give --xml FILE or --mscclpp FILE" in refusal(call(capsys, "plan", *RING, "--instances", 3))
-
-
-def test_writes_code_that_registers_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_writes_code_that_registers_the_plan(cli: Cli, tmp_path: Path) -> None:
     """By its path from the code; without a plan there is nothing to register."""
     path, code = tmp_path / "plans" / "plan.json", tmp_path / "register.py"
     path.parent.mkdir()
-    answer = call(capsys, "plan", *RING, "--mscclpp", path, "--register", code)
+    answer = cli("plan", *RING, "--mscclpp", path, "--register", code)
     assert (answer.status, f"wrote {code}" in answer.err) == (0, True)
     assert "'plans/plan.json'" in code.read_text()
-    assert "give --mscclpp FILE too" in refusal(call(capsys, "plan", *RING, "--register", code))
+    assert "give --mscclpp FILE too" in refusal(cli("plan", *RING, "--register", code))
 
 
-def test_says_what_becomes_of_switches(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_says_what_becomes_of_switches(cli: Cli, tmp_path: Path) -> None:
     """On standard error, also when a plan is exported later; XML is refused with the way out."""
     network, path, plan = netfile(tmp_path, switched_boxes(2, 3)), tmp_path / "a.json", tmp_path / "plan.json"
     words = ("plan", network, "allreduce", "--planner", "steiner")
-    answer = call(capsys, *words, "-o", plan, "--mscclpp", path)
+    answer = cli(*words, "-o", plan, "--mscclpp", path)
     assert answer.status == 0
     assert "collopt: note: the file stores to switches" in answer.err
     assert "collopt: note: ranks add up what switches add up in the plan" in answer.err
     options = "--format", "mscclpp-json", "-o", path, "--set", "version=0.9.0"
-    answer = call(capsys, "export", plan, *options)
+    answer = cli("export", plan, *options)
     assert "collopt: note: ranks send each copy that switches make in the plan" in answer.err
-    assert "(--no-in-network on the command line)" in refusal(call(capsys, *words, "--xml", tmp_path / "a.xml"))
+    assert "(--no-in-network on the command line)" in refusal(cli(*words, "--xml", tmp_path / "a.xml"))
 
 
 @pytest.mark.parametrize(("options", "place"), [([], "out-of"), (["--in-place"], "in")])
-def test_calls_in_place_have_files_of_their_own(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str], place: str
-) -> None:
+def test_calls_in_place_have_files_of_their_own(cli: Cli, tmp_path: Path, options: list[str], place: str) -> None:
     """And what was written says for which calls it is."""
     xml, path = tmp_path / "plan.xml", tmp_path / "plan.json"
-    answer = call(capsys, "plan", *RING, "--mscclpp", path, "--xml", xml, *options)
+    answer = cli("plan", *RING, "--mscclpp", path, "--xml", xml, *options)
     assert answer.status == 0
     assert answer.err.endswith(f"wrote {path}, for {place}-place calls\n")
     assert (f"wrote {xml}, for in-place calls\n" in answer.err) == bool(options)
     assert read_mscclpp(path).in_place == read_xml(xml).in_place == bool(options)
 
 
-def test_a_refused_xml_leaves_the_plan_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_refused_xml_leaves_the_plan_alone(cli: Cli, tmp_path: Path) -> None:
     """It may have taken an hour, and has all that another try of the XML needs; it is told."""
     plan, xml = tmp_path / "plan.json", tmp_path / "ring.xml"
-    answer = call(capsys, "plan", *RING, "-o", plan, "--xml", xml, "--max-thread-blocks", 1)
+    answer = cli("plan", *RING, "-o", plan, "--xml", xml, "--max-thread-blocks", 1)
     assert (answer.status, answer.out) == (2, "")
     assert "thread blocks" in answer.err
     assert f"wrote {plan}\n" in answer.err
@@ -261,12 +220,10 @@ def test_a_refused_xml_leaves_the_plan_alone(capsys: pytest.CaptureFixture[str],
     load_plan(plan).verify()
 
 
-def test_refuses_a_folder_that_it_may_not_write_to(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refuses_a_folder_that_it_may_not_write_to(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the tests may write everywhere, so the answer of the system is made up."""
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    message = refusal(call(capsys, "plan", *RING, "-o", tmp_path / "plan.json"))
+    message = refusal(cli("plan", *RING, "-o", tmp_path / "plan.json"))
     assert message.endswith(f"cannot be written: the folder {tmp_path} is not writable")
 
 
@@ -295,7 +252,7 @@ def test_no_plan_is_written_among_what_is_printed(tmp_path: Path, target: str) -
     ],
 )
 def test_more_thread_blocks_are_advised_to_people(
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
@@ -304,27 +261,16 @@ def test_more_thread_blocks_are_advised_to_people(
     """At a terminal, where a file for a runtime is written and nobody has said how many; to scripts in the log."""
     monkeypatch.chdir(tmp_path)
     ring = ["plan", "ring", "--nodes", "2", "allgather", *words]
-    assert "--instances" not in call(capsys, *ring).err
-    assert ("info: one thread block rarely saturates" in call(capsys, *ring, "-v").err) == advised
+    assert "--instances" not in cli(*ring).err
+    assert ("info: one thread block rarely saturates" in cli(*ring, "-v").err) == advised
     monkeypatch.setattr("collopt.cli.terminal.progress._shown", lambda _: nullcontext())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert ("also try --instances 4" in call(capsys, *ring).err) == advised
-
-
-def test_sizes_and_channels_are_for_both_kinds_of_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Each has a form of its own for them."""
-    path = tmp_path / "ag.json"
-    words = ["--min-bytes", 4096, "--max-bytes", 2**20, "--channels", 2, "--max-thread-blocks", 50]
-    assert call(capsys, "plan", *RING, "--mscclpp", path, *words).status == 0
-    written = json.loads(path.read_text(encoding="utf-8"))
-    assert (written["min_message_size"], written["max_message_size"]) == (4096, 2**20)
-    assert call(capsys, "plan", *RING, "--xml", tmp_path / "ag.xml", *words).status == 0
-    assert 'minBytes="4096" maxBytes="1048576"' in (tmp_path / "ag.xml").read_text(encoding="utf-8")
+    assert ("also try --instances 4" in cli(*ring).err) == advised
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
 def test_on_a_full_disk_a_plan_and_its_files_are_written_together(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     """None of four, whichever does not fit, and the old ones stay."""
     names = {"-o": "x", "--xml": "y", "--mscclpp": "z", "--register": "code.py"}
@@ -342,7 +288,7 @@ def test_on_a_full_disk_a_plan_and_its_files_are_written_together(
 
     monkeypatch.setattr(os, "fsync", fill)
     options = [word for flag, path in files.items() for word in (flag, path)]
-    answer = call(capsys, "plan", "ring", "--nodes", "4", "allgather", *options)
+    answer = cli("plan", "ring", "--nodes", "4", "allgather", *options)
     name = [*files.values()][before]
     assert answer.status == 2
     assert answer.err == f"collopt: error: {name} cannot be written: No space left on device\n"

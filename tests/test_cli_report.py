@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, refusal
+from cli_calls import Cli, refusal
 
 pytest.importorskip("jinja2", reason="reports need jinja2")
 
@@ -23,20 +23,20 @@ def plan_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_page_is_beside_the_plan_and_named_like_it(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """Unless told otherwise."""
-    answer = call(capsys, "report", plan_file)
+def test_the_page_is_beside_the_plan_and_named_like_it(cli: Cli, plan_file: Path) -> None:
+    """The default output is the plan's path with the suffix .html."""
+    answer = cli("report", plan_file)
     page = plan_file.with_suffix(".html")
     assert (answer.status, answer.out, answer.err) == (0, "", f"wrote {page}\n")
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_several_plans_are_compared_by_their_files(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """With sizes and a title that were asked for."""
+def test_several_plans_are_compared_by_their_files(cli: Cli, plan_file: Path) -> None:
+    """The page names plans by their files and has the sizes and title of the options."""
     other, page = plan_file.with_name("ring.json"), plan_file.with_name("page.html")
     collopt.plan(ring(4, bandwidth=25), "allgather", planner="ring").save(other)
     words = ("-o", page, "--size", "2M", "--size", "1G", "--title", "Which one?", "--failures")
-    assert call(capsys, "report", plan_file, other, *words).status == 0
+    assert cli("report", plan_file, other, *words).status == 0
     text = page.read_text(encoding="utf-8")
     assert "<title>Which one?</title>" in text
     assert '<th scope="row">plan</th>' in text
@@ -45,25 +45,25 @@ def test_several_plans_are_compared_by_their_files(capsys: pytest.CaptureFixture
     assert "What if something fails" in text
 
 
-def test_files_of_the_same_name_are_told_apart(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """By their folders."""
+def test_files_of_the_same_name_are_told_apart(cli: Cli, plan_file: Path) -> None:
+    """Plans of equal file names are named by their paths."""
     folder = plan_file.parent / "other"
     folder.mkdir()
     (folder / "plan.json").write_bytes(plan_file.read_bytes())
     page = plan_file.with_name("page.html")
-    assert call(capsys, "report", plan_file, folder / "plan.json", "-o", page).status == 0
+    assert cli("report", plan_file, folder / "plan.json", "-o", page).status == 0
     assert f'<th scope="row">{folder / "plan.json"}</th>' in page.read_text(encoding="utf-8")
 
 
-def test_a_plan_that_was_tampered_with_has_no_page(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """Status 1: a check has failed."""
+def test_a_plan_that_was_tampered_with_has_no_page(cli: Cli, plan_file: Path) -> None:
+    """A false plan ends in status 1."""
     content = json.loads(plan_file.read_text(encoding="utf-8"))
     plan_file.write_text(json.dumps(content | {"inverse_rate": "1/65"}), encoding="utf-8")
-    assert "claims 1/x = 1/65" in refusal(call(capsys, "report", plan_file), status=1)
+    assert "claims 1/x = 1/65" in refusal(cli("report", plan_file), status=1)
     assert not plan_file.with_suffix(".html").exists()
 
 
-def test_a_page_in_the_place_of_the_plan_is_refused(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+def test_a_page_in_the_place_of_the_plan_is_refused(cli: Cli, plan_file: Path) -> None:
     """A plan file named .html would be overwritten."""
     html = plan_file.rename(plan_file.with_suffix(".html"))
-    assert "is also read or written" in refusal(call(capsys, "report", html))
+    assert "is also read or written" in refusal(cli("report", html))

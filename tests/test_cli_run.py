@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import collopt
-from cli_calls import Answer, call, refusal
+from cli_calls import Answer, Cli, refusal
 from collopt.errors import MissingDependencyError
 from collopt.runtime import RunReport
 from collopt.topologies import dgx_h100, ring
@@ -36,9 +36,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return asked
 
 
-def test_runs_on_four_processes(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
+def test_runs_on_four_processes(cli: Cli, plan_file: Path) -> None:
     """Real tensors over gloo, compared with torch's own all_gather."""
-    answer = call(capsys, "run", plan_file, "--backend", "gloo", "--elements", 1001, "--dtype", "int32", "--json")
+    answer = cli("run", plan_file, "--backend", "gloo", "--elements", 1001, "--dtype", "int32", "--json")
     assert (answer.status, answer.err) == (0, "")
     data = answer.data
     assert (data["correct"], data["wrong_ranks"]) == (True, [])
@@ -47,40 +47,23 @@ def test_runs_on_four_processes(capsys: pytest.CaptureFixture[str], plan_file: P
     assert data["busbw"] == pytest.approx(data["algbw"] * 3 / 4)
 
 
-def test_runs_collectives_that_add_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """An allreduce with another operation than the sum; the size is that of the buffer."""
-    path = tmp_path / "plan.json"
-    collopt.plan(ring(3, bandwidth=25), "allreduce").save(path)
-    answer = call(capsys, "run", path, "--elements", 100, "--op", "max", "--repeats", 1, "--json")
-    assert (answer.status, answer.err) == (0, "")
-    data = answer.data
-    assert (data["collective"], data["op"], data["correct"]) == ("allreduce", "max", True)
-    assert data["total_bytes"] == 400
-    assert data["busbw"] == pytest.approx(data["algbw"] * 4 / 3)
-
-
-def test_wrong_data_fail_the_check(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]]
-) -> None:
-    """The report is still printed; status 1 and a line on standard error."""
-    answer = call(capsys, "run", plan_file)
+def test_wrong_data_fail_the_check(cli: Cli, plan_file: Path, calls: list[dict[str, Any]]) -> None:
+    """Wrong data end in status 1 and a line on standard error, after the report."""
+    answer = cli("run", plan_file)
     assert answer.status == 1
     assert answer.out.startswith("gloo, 4 ranks, 65536 float32 each: WRONG on ranks [2], ")
     assert answer.out.count("\n") == 1
     assert answer.err.startswith(f"collopt: error: {plan_file} left wrong data on ranks [2]")
-    answer = call(capsys, "run", plan_file, "--json")
+    answer = cli("run", plan_file, "--json")
     assert answer.status == 1
     assert (answer.data["correct"], answer.data["wrong_ranks"]) == (False, [2])
 
 
-def test_every_option_reaches_the_run(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, calls: list[dict[str, Any]]
-) -> None:
-    """Under the names that the library has for them."""
+def test_every_option_reaches_the_run(cli: Cli, tmp_path: Path, calls: list[dict[str, Any]]) -> None:
+    """Options reach the library under its names."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(4), "allreduce").save(path)
-    call(
-        capsys, "run", path, "--backend", "nccl", "--elements", 5, "--dtype", "int8", "--repeats", 7,
+    cli("run", path, "--backend", "nccl", "--elements", 5, "--dtype", "int8", "--repeats", 7,
         "--slices", 2, "--timeout", 9.5, "--op", "max", "--seed", 3,
     )  # fmt: skip
     assert calls == [
@@ -97,19 +80,17 @@ def test_every_option_reaches_the_run(
     ]
 
 
-def test_says_that_ranks_do_what_switches_do(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, calls: list[dict[str, Any]]
-) -> None:
-    """So that nobody takes the measured rate for that of the plan."""
+def test_says_that_ranks_do_what_switches_do(cli: Cli, tmp_path: Path, calls: list[dict[str, Any]]) -> None:
+    """A note says that ranks copy and add in place of switches."""
     plan = tmp_path / "plan.json"
     collopt.plan(dgx_h100(), "allreduce").save(plan)
     told = f"collopt: note: ranks copy and add up what switches do in the trees of {plan}, as torch.distributed sends"
-    assert told in call(capsys, "run", plan).err
+    assert told in cli("run", plan).err
 
 
 @pytest.mark.parametrize(("rank", "printed"), [("0", True), ("3", False)])
 def test_only_the_first_rank_prints_under_torchrun(
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
     plan_file: Path,
     calls: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
@@ -119,39 +100,29 @@ def test_only_the_first_rank_prints_under_torchrun(
     """All ranks end with the same status."""
     for name, value in {"RANK": rank, "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    answer = call(capsys, "run", plan_file)
+    answer = cli("run", plan_file)
     assert (answer.status, bool(answer.out)) == (1, printed)
 
 
-def test_a_rank_number_without_torchrun_silences_nobody(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Batch systems set such variables too."""
-    monkeypatch.setenv("RANK", "3")
-    assert call(capsys, "run", plan_file).out != ""
-
-
-def test_without_torch_it_says_how_to_get_it(
-    capsys: pytest.CaptureFixture[str], plan_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Status 2: nothing was checked."""
+def test_without_torch_it_says_how_to_get_it(cli: Cli, plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing torch ends in status 2 with the pip command."""
 
     def run_local(*_: Any, **__: Any) -> RunReport:
         raise MissingDependencyError("running a program needs torch; install it with: pip install 'collopt[torch]'")
 
     monkeypatch.setattr("collopt.runtime.run_local", run_local)
-    answer: Answer = call(capsys, "run", plan_file)
+    answer: Answer = cli("run", plan_file)
     assert refusal(answer).endswith("pip install 'collopt[torch]'")
 
 
-def test_a_run_that_does_not_finish_fails_the_check(capsys: pytest.CaptureFixture[str], plan_file: Path) -> None:
-    """A tenth of a second is not enough to start."""
-    assert "0.1 s" in refusal(call(capsys, "run", plan_file, "--timeout", 0.1), status=1)
+def test_a_run_that_does_not_finish_fails_the_check(cli: Cli, plan_file: Path) -> None:
+    """A timeout ends in status 1."""
+    assert "0.1 s" in refusal(cli("run", plan_file, "--timeout", 0.1), status=1)
 
 
-def test_too_many_elements_for_memory_are_told_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Torch cannot even ask for so much."""
+def test_too_many_elements_for_memory_are_told_in_one_line(cli: Cli, tmp_path: Path) -> None:
+    """A tensor beyond memory ends in one line."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(2), "allgather").save(path)
-    message = refusal(call(capsys, "run", path, "--elements", 10**15))
+    message = refusal(cli("run", path, "--elements", 10**15))
     assert "there is not enough memory for elements=1000000000000000 of float32" in message

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call, refusal
+from cli_calls import Cli, refusal
 from collopt.topologies import ring
 
 RING = ["--topology", "ring", "--nodes", 4, "--set", "bandwidth=25"]
@@ -24,10 +24,10 @@ def plan(tmp_path: Path) -> Path:
     return tmp_path / "plan.json"
 
 
-def test_shows_data_loads_rates_and_times(capsys: pytest.CaptureFixture[str], plan: Path) -> None:
-    """Of a file of a runtime, beside the best plan."""
+def test_shows_data_loads_rates_and_times(cli: Cli, plan: Path) -> None:
+    """A file of a runtime is compared with the bound and the best plan."""
     xml = plan.with_suffix(".xml")
-    answer = call(capsys, "score", xml, *RING, "--size", "64M", "--slices", 4)
+    answer = cli("score", xml, *RING, "--size", "64M", "--slices", 4)
     assert (answer.status, answer.err) == (0, "")
     title, *rows = answer.out.splitlines()
     assert title == f"{xml}: MSCCL XML, allgather on ring-4, 4 ranks"
@@ -43,39 +43,39 @@ def test_shows_data_loads_rates_and_times(capsys: pytest.CaptureFixture[str], pl
     assert rows[-1].split()[0] == str(2**26)
 
 
-def test_json_has_everything(capsys: pytest.CaptureFixture[str], plan: Path) -> None:
-    """And the loads of all links, which CSV has alone."""
-    answer = call(capsys, "score", plan, "--json", "--size", "1M", "--size", "1K", "--planner", "ring")
+def test_json_has_everything(cli: Cli, plan: Path) -> None:
+    """JSON has the loads of all links, which are the rows of CSV."""
+    answer = cli("score", plan, "--json", "--size", "1M", "--size", "1K", "--planner", "ring")
     assert (answer.status, answer.err) == (0, "")
     data = answer.data
     assert (data["kind"], data["data"], data["gap"], data["bound_exact"]) == ("a collopt plan", "right", "2/5", "200/3")
     assert [row["size"] for row in data["times"]] == [2**20, 2**10]
     assert all(row["time_us"] > row["plan_time_us"] >= row["bound_time_us"] for row in data["times"])
-    table = call(capsys, "score", plan, "--csv")
+    table = cli("score", plan, "--csv")
     rows = list(csv.DictReader(io.StringIO(table.out)))
     assert [float(row["share"]) for row in rows] == [row["share"] for row in data["links"]]
     assert list(rows[0]) == ["tail", "head", "bandwidth", "share", "busy"]
 
 
-def test_wrong_data_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """With status 1, and the reason on standard output."""
+def test_wrong_data_fails(cli: Cli, tmp_path: Path) -> None:
+    """Wrong data end in status 1 with the reason on standard output."""
     path = tmp_path / "sends.csv"
     path.write_text("step,from,to,chunk\n0,0,1,0\n0,0,3,0\n")
     words = ["score", path, *RING, "--collective", "broadcast", "--root"]
-    answer = call(capsys, *words, "gpu0")
+    answer = cli(*words, "gpu0")
     assert (answer.status, answer.err) == (1, "")
     assert "  data           wrong: rank 2 ends without it; expected chunk 0 of rank 0" in answer.out
     assert "time" not in answer.out
-    assert call(capsys, *words, 0, "--json").data["gap"] is None
+    assert cli(*words, 0, "--json").data["gap"] is None
     path.write_text("step,from,to,chunk\n0,0,1,0\n0,0,3,0\n1,1,2,0\n")
-    assert call(capsys, *words, 0).status == 0
+    assert cli(*words, 0).status == 0
 
 
-def test_traces_need_to_be_told_what_they_are(capsys: pytest.CaptureFixture[str], plan: Path) -> None:
-    """Ours say it."""
+def test_traces_need_to_be_told_what_they_are(cli: Cli, plan: Path) -> None:
+    """Traces of collopt state their collective."""
     collopt.load_plan(plan).export("chakra-et", plan.with_name("trace"), size="1M")
-    answer = call(capsys, "score", plan.with_name("trace"), *RING)
+    answer = cli("score", plan.with_name("trace"), *RING)
     assert answer.status == 0
     assert "not checked: traces say how many bytes are sent, and not which" in answer.out
-    message = refusal(call(capsys, "score", plan.with_name("trace.0.et"), *RING, "--collective", "allreduce"))
+    message = refusal(cli("score", plan.with_name("trace.0.et"), *RING, "--collective", "allreduce"))
     assert message.endswith("are of allgather, not allreduce")

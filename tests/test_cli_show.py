@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cli_calls import call, refusal
+from cli_calls import Cli, refusal
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
@@ -53,39 +53,39 @@ def words(path: Path) -> str:
     return "\n".join("".join(text.itertext()) for text in texts)
 
 
-def test_a_network_is_drawn_to_a_file_of_its_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Which the program names; nothing else is written."""
-    answer = call(capsys, "show", "dgx-a100", "--boxes", 2)
+def test_a_network_is_drawn_to_a_file_of_its_name(here: Path, cli: Cli) -> None:
+    """The figure is written to one file, which is named on standard error."""
+    answer = cli("show", "dgx-a100", "--boxes", 2)
     assert (answer.status, answer.out, answer.err) == (0, "", "wrote dgx-a100-2boxes-topology.svg\n")
     assert [path.name for path in here.iterdir()] == ["dgx-a100-2boxes-topology.svg"]
     assert "16 ranks, 19 switches, 96 links" in words(here / "dgx-a100-2boxes-topology.svg")
 
 
-def test_a_collective_shows_its_cut(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the bound in the title."""
-    answer = call(capsys, "show", "torus", "allgather", "--shape", "3x3")
+def test_a_collective_shows_its_cut(here: Path, cli: Cli) -> None:
+    """The figure of a collective is its cut, with the bound in the title."""
+    answer = cli("show", "torus", "allgather", "--shape", "3x3")
     assert answer.err.endswith("wrote torus-3x3-allgather-cut.svg\n")
     text = words(here / "torus-3x3-allgather-cut.svg")
     assert "allgather on torus-3x3: at most 4.50 GB/s" in text
     assert "link out of the cut (4, 4.00 GB/s together)" in text
 
 
-def test_a_plan_of_trees_shows_its_trees(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the rank that is named, by number or name, and of these the one that is."""
-    assert call(capsys, "show", plan_file).err.endswith("wrote trees-trees.svg\n")
+def test_a_plan_of_trees_shows_its_trees(plan_file: Path, cli: Cli) -> None:
+    """`--tree` selects a rank by number or name, and one of its trees."""
+    assert cli("show", plan_file).err.endswith("wrote trees-trees.svg\n")
     assert "trees of gpu0.0" in words(plan_file.with_name("trees-trees.svg"))
     for rank in ("5", "gpu1.2", "gpu1.2:1"):
-        call(capsys, "show", plan_file, "--tree", rank, "-o", "five.svg")
+        cli("show", plan_file, "--tree", rank, "-o", "five.svg")
         assert "trees of gpu1.2" in words(plan_file.with_name("five.svg"))
     message = "tree is 70; expected a whole number from 1 to"
-    assert message in refusal(call(capsys, "show", plan_file, "--tree", "5:70"))
+    assert message in refusal(cli("show", plan_file, "--tree", "5:70"))
 
 
-def test_a_plan_in_steps_shows_its_steps(step_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """For 64M bytes, or as many as are given."""
-    assert call(capsys, "show", step_file).err.endswith("wrote steps-steps.svg\n")
+def test_a_plan_in_steps_shows_its_steps(step_file: Path, cli: Cli) -> None:
+    """A plan in steps is drawn for 64M bytes, or for the size of the options."""
+    assert cli("show", step_file).err.endswith("wrote steps-steps.svg\n")
     assert "allgather of 64M bytes" in words(step_file.with_name("steps-steps.svg"))
-    call(capsys, "show", step_file, "--size", "1M", "-o", "small.svg")
+    cli("show", step_file, "--size", "1M", "-o", "small.svg")
     assert "allgather of 1M bytes" in words(step_file.with_name("small.svg"))
 
 
@@ -100,72 +100,60 @@ def test_a_plan_in_steps_shows_its_steps(step_file: Path, capsys: pytest.Capture
         ("curves", "algbw in GB/s"),
     ],
 )
-def test_each_figure_of_a_plan(kind: str, text: str, plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All of them are drawn from one file."""
-    assert call(capsys, "show", plan_file, "--figure", kind).status == 0
+def test_each_figure_of_a_plan(kind: str, text: str, plan_file: Path, cli: Cli) -> None:
+    """Every figure of a plan is drawn from one file."""
+    assert cli("show", plan_file, "--figure", kind).status == 0
     assert text in words(plan_file.with_name(f"trees-{kind}.svg"))
 
 
-def test_curves_compare_planners_and_models(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line for each; sizes are those that are given."""
+def test_curves_compare_planners_and_models(here: Path, cli: Cli) -> None:
+    """Each planner has a curve over the sizes of the options."""
     network = ("show", "torus", "allgather", "--shape", "3x3", "--figure", "curves")
-    assert call(capsys, *network, "--planner", "ring", "--planner", "bfb", "-o", "two.svg").status == 0
+    assert cli(*network, "--planner", "ring", "--planner", "bfb", "-o", "two.svg").status == 0
     assert {"ring", "bfb", "1K", "1G"} <= set(words(here / "two.svg").splitlines())
-    call(capsys, *network, "--size", "1M", "--size", "4M", "--model", "simulate", "-o", "few.svg")
+    cli(*network, "--size", "1M", "--size", "4M", "--model", "simulate", "-o", "few.svg")
     assert {"1M", "4M", "forestcoll"} <= set(words(here / "few.svg").splitlines())
     assert "1G" not in words(here / "few.svg").splitlines()
 
 
-def test_options_of_shards_reach_the_planner(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A broadcast has one root."""
-    call(capsys, "show", "ring", "broadcast", "--nodes", 4, "--root", 2, "--figure", "trees", "-o", "root.svg")
-    assert "broadcast on ring-4: trees of gpu2" in words(here / "root.svg")
-
-
-def test_a_table_shows_its_frontier(table_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As `collopt find --csv` prints it."""
-    assert call(capsys, "show", table_file).err == "wrote found-pareto.svg\n"
+def test_a_table_shows_its_frontier(table_file: Path, cli: Cli) -> None:
+    """A table of `collopt find --csv` is drawn as its Pareto front."""
+    assert cli("show", table_file).err == "wrote found-pareto.svg\n"
     assert {"DBJMod(4, 2)", "steps T_L in α"} <= set(words(table_file.with_name("found-pareto.svg")).splitlines())
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("SVG", b"<?xml")])
-def test_the_ending_says_which_format(
-    suffix: str, start: bytes, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In small or capital letters."""
-    assert call(capsys, "show", "ring", "--nodes", 3, "-o", f"ring.{suffix}").status == 0
+def test_the_ending_says_which_format(suffix: str, start: bytes, here: Path, cli: Cli) -> None:
+    """The ending of the output, in any case, selects the format."""
+    assert cli("show", "ring", "--nodes", 3, "-o", f"ring.{suffix}").status == 0
     assert (here / f"ring.{suffix}").read_bytes().startswith(start)
 
 
-def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(
-    plan_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its figures would be wrong."""
+def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(plan_file: Path, cli: Cli) -> None:
+    """A false plan ends in status 1 without a figure."""
     plan_file.write_text(
         re.sub(r'"inverse_rate": "[^"]*"', '"inverse_rate": "1/99999"', plan_file.read_text(), count=1)
     )
-    assert call(capsys, "show", plan_file).status == 1
+    assert cli("show", plan_file).status == 1
     assert not plan_file.with_name("trees-trees.svg").exists()
 
 
-def test_missing_matplotlib_is_told_before_planning(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the command that installs it."""
+def test_missing_matplotlib_is_told_before_planning(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the pip command and comes before planning."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr("collopt.planners.plan", lambda *_, **__: pytest.fail("planned in vain"))
-    answer = call(capsys, "show", "dgx-a100", "allgather", "--boxes", 2, "--figure", "trees")
+    answer = cli("show", "dgx-a100", "allgather", "--boxes", 2, "--figure", "trees")
     assert "pip install 'collopt[plot]'" in refusal(answer)
     assert list(here.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["cost_$\\frac{$", "n" * 200])
-def test_names_are_drawn_letter_by_letter(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    """No formulas, and long ones without the middle; nothing but the file's name is said."""
+def test_names_are_drawn_letter_by_letter(here: Path, cli: Cli, name: str) -> None:
+    """Names are no formulas, and long ones lose their middle."""
     nodes = [f"{name}{number}" for number in range(3)]
     links = [(node, "sw", 10, 1) for node in nodes]
     network = Topology.from_links(links, compute=nodes, switches=["sw"], bidirectional=True, name=name)
     write_topology(network, here / "network.json")
     for kind in ("cut", "trees", "utilization", "steps", "curves"):
-        answer = call(capsys, "show", "network.json", "allgather", "--figure", kind, "-o", f"{kind}.svg")
+        answer = cli("show", "network.json", "allgather", "--figure", kind, "-o", f"{kind}.svg")
         assert (answer.status, answer.err) == (0, f"wrote {kind}.svg\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_calls import call, refusal
+from cli_calls import Cli, refusal
 from collopt.cli.terminal.networks import EXAMPLES, FLAGS, as_typed
 from collopt.topologies.importing.read import ImportOptions
 
@@ -28,18 +28,13 @@ MACHINE = """<system version="1">
     ("said", "typed"),
     [
         ("boxes is 0; expected more", "--boxes is 0; expected more"),
-        ("n is 1; expected more", "--nodes is 1; expected more"),
         ("option 'n' of ring is 'four'; expected more", "--nodes of ring is 'four'; expected more"),
-        ("option 'link' of ring is 'x'; expected more", "--set link of ring is 'x'; expected more"),
         ("oversubscription is '0'; expected more", "--set oversubscription is '0'; expected more"),
-        ("nics does not go with one box", "--set nics does not go with one box"),
         ("leave it out, or give boxes=2 or more", "leave it out, or give --boxes 2 or more"),
         ("give fabric, one of full, rail", "give --fabric, one of full, rail"),
         ("give nic_bandwidth in GB/s", "give --set nic_bandwidth=50 for 50 GB/s"),
         ("PCIe (pcie_bandwidth), or the GPU (gpu), whose", "PCIe (--set pcie_bandwidth=32), or the GPU (--set gpu=NAME), whose"),  # noqa: E501
-        ('say which GPU it is (gpu="h100")', "say which GPU it is (--set gpu=h100)"),
         ("name a similar GPU (gpu=...)", "name a similar GPU (--set gpu=NAME)"),
-        ("ignored: gpu='H100', as the file says", "ignored: --set gpu=H100, as the file says"),
         (
             "give nics and nic_bandwidth, such as nics=8 and nic_bandwidth=50",
             "give nics and nic_bandwidth, such as --set nics=8 and --set nic_bandwidth=50",
@@ -47,48 +42,40 @@ MACHINE = """<system version="1">
     ],
 )  # fmt: skip
 def test_options_are_named_as_they_are_typed(said: str, typed: str) -> None:
-    """Wherever Python's name of one stands for it."""
+    """Python's names of options become flags in messages."""
     assert as_typed(said) == typed
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        "option 'boxes' of mi250 and of others",
-        "line 4: gpu 3 is listed twice; give each a number of its own",
         "the boxes are of different kinds; expected fabric 'full'",
         "there is no option 'bxes' for a file of a network; expected one of figures, gpu, nic_bandwidth",
         "<gpu> has attributes gpus=2 and rail-fabric=x",
     ],
 )
 def test_other_texts_are_left_alone(said: str) -> None:
-    """Words that are options elsewhere are none there."""
+    """Equal words with another meaning stay."""
     assert as_typed(said) == said
 
 
-@pytest.mark.parametrize("file", ["a (gpu) b.xml", "boxes=2", "give fabric, x.xml"])
-def test_the_name_of_the_file_is_left_alone(file: str) -> None:
-    """Whatever it holds."""
-    assert as_typed(f"{file} says nothing; give fabric, one of full", file) == f"{file} says nothing; give --fabric, one of full"  # fmt: skip # noqa: E501
-
-
 def test_every_option_of_a_file_is_known_here() -> None:
-    """A new one would be shown in Python's words; no message asks for a name."""
+    """Every option of `ImportOptions` has a flag or an example."""
     assert EXAMPLES.keys() | (FLAGS.keys() - {"n", "shape"}) == set(ImportOptions.__annotations__) - {"name"}
 
 
-def test_what_is_asked_for_can_be_typed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Following the messages of a file that says little ends in a plan."""
+def test_what_is_asked_for_can_be_typed(cli: Cli, tmp_path: Path) -> None:
+    """Following the messages about a sparse file ends in a bound."""
     machine = tmp_path / "machine.xml"
     machine.write_text(MACHINE, encoding="utf-8")
     words: list[str] = ["--boxes", "2"]
-    message = refusal(call(capsys, "bound", machine, "allgather", *words))
+    message = refusal(cli("bound", machine, "allgather", *words))
     for _ in range(5):
         found = re.findall(r"--set \w+=\w+", message)
         words += (
             ["--fabric", "rail"] if "give --fabric" in message else [word for each in found for word in each.split()]
         )
-        answer = call(capsys, "bound", machine, "allgather", *words)
+        answer = cli("bound", machine, "allgather", *words)
         if answer.status == 0:
             break
         message = answer.err

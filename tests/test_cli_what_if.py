@@ -5,10 +5,8 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
-
 import collopt
-from cli_calls import call
+from cli_calls import Cli
 from collopt import bound, sensitivity
 from collopt.planners import PlanFolder
 from collopt.topologies import dgx1_v100, dgx_a100, torus
@@ -16,10 +14,10 @@ from collopt.topologies import dgx1_v100, dgx_a100, torus
 A100 = ("dgx-a100", "--boxes", 2)
 
 
-def test_people_see_what_each_failure_costs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """One table for each collective, and a folder to pick from, which a second run finds complete."""
+def test_people_see_what_each_failure_costs(cli: Cli, tmp_path: Path) -> None:
+    """Each collective has a table, and a second run finds the folder of plans complete."""
     words = ("survive", *A100, "allgather,allreduce", "--failures", "nic,switch", "--jobs", 1, "-o", tmp_path / "plans")
-    answer = call(capsys, *words)
+    answer = cli(*words)
     assert answer.status == 0
     lines = answer.out.splitlines()
     assert lines[0] == "allgather on dgx-a100-2boxes, 16 ranks"
@@ -27,25 +25,25 @@ def test_people_see_what_each_failure_costs(capsys: pytest.CaptureFixture[str], 
     assert lines[3].split()[:7] == ["box0/nic0", "16", "16", "320.00", "optimal", "7.69", "%"]
     assert lines[5].split() == ["ib", "1", "16", "disconnected"]
     assert answer.err.endswith("has plans for 6 cases\n")
-    assert call(capsys, *words).out == answer.out
+    assert cli(*words).out == answer.out
     assert PlanFolder(tmp_path / "plans").pick("box1/nic1", "allreduce").gap == 0
-    fewer = call(capsys, "survive", *A100, "allgather", "--failures", "none", "-o", tmp_path / "plans")
+    fewer = cli("survive", *A100, "allgather", "--failures", "none", "-o", tmp_path / "plans")
     assert fewer.err.endswith("has plans for 6 cases\n")
 
 
-def test_programs_get_exact_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    """Pairs by kinds and by name, and derated links."""
+def test_programs_get_exact_figures(cli: Cli) -> None:
+    """JSON has pairs by kind and by name, and derated links, with exact gaps."""
     options = ("--failures", "none", "--pairs", "nic+nic", "--pairs", "box0/nic0 + box1/gpu1", "--derate", "1/2")
-    rows = call(capsys, "survive", *A100, "allgather", *options, "--jobs", 1, "--json").data
+    rows = cli("survive", *A100, "allgather", *options, "--jobs", 1, "--json").data
     kinds = [row["kind"] for row in rows]
     assert kinds == ["intact", *["link x 1/2"] * 3, *["nic + nic"] * 2, "chosen"]
     assert rows[-1]["failure"] == "box1/gpu1 + box0/nic0"
     assert all(row["status"] == "ok" and row["gap_exact"] == "0" for row in rows)
 
 
-def test_classes_of_links_are_widened_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_classes_of_links_are_widened_together(cli: Cli) -> None:
     """The gain is that of the bounds with all links of the class, or of two in a row, 10 % wider."""
-    data = call(capsys, "sensitivity", "dgx-a100", "--boxes", 2, "allgather", "--json").data
+    data = cli("sensitivity", "dgx-a100", "--boxes", 2, "allgather", "--json").data
     intact = dgx_a100(boxes=2)
     for row in data["links"]:
         kinds = [set(name.split("-")) for name in row["group"].split(" + ")]
@@ -64,30 +62,30 @@ def test_classes_of_links_are_widened_together(capsys: pytest.CaptureFixture[str
     assert len(alone) == 3
 
 
-def test_links_in_a_row_gain_together_what_neither_does(capsys: pytest.CaptureFixture[str]) -> None:
-    """All that 32 GPUs in four boxes add up passes two links of each NIC."""
-    data = call(capsys, "sensitivity", "dgx-h100", "--boxes", 4, "allreduce", "--json").data
+def test_links_in_a_row_gain_together_what_neither_does(cli: Cli) -> None:
+    """Two classes in a row gain together where neither gains alone."""
+    data = cli("sensitivity", "dgx-h100", "--boxes", 4, "allreduce", "--json").data
     best, *others = data["links"]
     assert best == {"group": "gpu-nic + nic-ib", "links": 128, "bandwidth": "50", "gain": "800/3", "worth": "800/3"}
     assert {row["group"]: row["gain"] for row in others} == {"gpu-nic": "0", "nic-ib": "0", "gpu-nvswitch": "0"}
 
 
-def test_single_links_are_those_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
-    """One row for each link, the most rewarding first; people read the first 32."""
-    text = call(capsys, "sensitivity", "torus", "--shape", "3x3", "allgather", "--links", "--csv").out
+def test_single_links_are_those_of_the_library(cli: Cli) -> None:
+    """CSV has a row for each link, and text the first 32."""
+    text = cli("sensitivity", "torus", "--shape", "3x3", "allgather", "--links", "--csv").out
     rows = list(csv.DictReader(text.splitlines()))
     frame = sensitivity(torus(3, 3), "allgather")
     columns = (frame[name] for name in ("tail", "head", "worth"))
     worth = {f"{tail}--{head}": str(each) for tail, head, each in zip(*columns, strict=True)}
     assert {row["group"]: row["worth"] for row in rows} == worth
     assert len(rows) == 36
-    shown = call(capsys, "sensitivity", "torus", "--shape", "3x3", "allgather", "--links").out.splitlines()
+    shown = cli("sensitivity", "torus", "--shape", "3x3", "allgather", "--links").out.splitlines()
     assert (len(shown), shown[-1]) == (35, "and 4 more; --csv has all")
 
 
-def test_people_read_gains_in_bandwidth(capsys: pytest.CaptureFixture[str]) -> None:
-    """Twice the links of one kind in a DGX-1."""
-    answer = call(capsys, "sensitivity", "dgx1-v100", "allgather", "--step", 1)
+def test_people_read_gains_in_bandwidth(cli: Cli) -> None:
+    """The gain of twice the links of one kind is that of the bounds."""
+    answer = cli("sensitivity", "dgx1-v100", "allgather", "--step", 1)
     assert answer.out.splitlines()[1].split("  ")[-2:] == ["gain at +100 %", "at +100 %, at most"]
     gain = bound(dgx1_v100().scaled(1), "allgather").algbw * Fraction(2, 3)
     assert answer.out.splitlines()[2].split("  ")[-1].strip() == f"{float(gain):.2f} GB/s"
@@ -96,12 +94,12 @@ def test_people_read_gains_in_bandwidth(capsys: pytest.CaptureFixture[str]) -> N
 NETWORK = ["ring", "--nodes", "4", "--set", "bandwidth=10"]
 
 
-def test_groups_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A table and JSON with equal figures, and one verified plan file for each group."""
+def test_groups_of_a_file(cli: Cli, tmp_path: Path) -> None:
+    """Table and JSON have equal figures, and each group has a verified plan file."""
     path, folder = tmp_path / "groups.json", tmp_path / "plans"
     rows = [{"name": name, "ranks": ranks, "collective": "allgather"} for name, ranks in (("x", [0, 1]), ("y", [1, 2]))]
     path.write_text(json.dumps({"format": "collopt-groups", "version": 1, "groups": rows}))
-    answer = call(capsys, "groups", *NETWORK, path, "-o", folder, "--json")
+    answer = cli("groups", *NETWORK, path, "-o", folder, "--json")
     assert answer.status == 0, answer.err
     assert answer.err == f"wrote 2 plans to {folder}\n"
     shown = json.loads(answer.out)
@@ -111,18 +109,16 @@ def test_groups_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
         plan = collopt.load_plan(folder / f"{name}.json")
         plan.verify()
         assert plan.algbw == 20
-    table = call(capsys, "groups", *NETWORK, "--relay", path).out
+    table = cli("groups", *NETWORK, "--relay", path).out
     assert "2 groups on ring-4, 4 ranks, verified together" in table
     assert [line.split()[0] for line in table.splitlines()[1:]] == ["group", "x", "y"]
-    assert call(capsys, "groups", *NETWORK, path, "--csv").out.startswith(
-        "group,collective,ranks,size,algbw,limit,gap,"
-    )
+    assert cli("groups", *NETWORK, path, "--csv").out.startswith("group,collective,ranks,size,algbw,limit,gap,")
 
 
-def test_groups_of_a_mesh(capsys: pytest.CaptureFixture[str]) -> None:
-    """Axes and sizes are those of the options."""
+def test_groups_of_a_mesh(cli: Cli) -> None:
+    """Groups have the axes and sizes of the options."""
     words = ["groups", *NETWORK, "--mesh", "2x2", "--axis", "1:allgather:1K", "--axis", "0+1:all_to_all", "--json"]
-    shown = json.loads(call(capsys, *words).out)["groups"]
+    shown = json.loads(cli(*words).out)["groups"]
     assert [(row["group"], row["ranks"], row["size"]) for row in shown] == [
         ("axis1_0", 2, 1024),
         ("axis1_1", 2, 1024),

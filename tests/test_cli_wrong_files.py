@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import collopt
-from cli_calls import call, netfile, refusal
+from cli_calls import Cli, netfile, refusal
 from collopt.topologies import ring
 
 TABLE = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
@@ -57,11 +57,11 @@ FITTING = {
 
 @pytest.mark.parametrize(("wanted", "words"), CALLS)
 def test_each_command_says_what_the_file_is(
-    capsys: pytest.CaptureFixture[str], files: dict[str, Path], wanted: str, words: tuple[str, ...]
+    cli: Cli, files: dict[str, Path], wanted: str, words: tuple[str, ...]
 ) -> None:
-    """In one line, with what is for it."""
+    """The error names the kind of the file and the command for it."""
     for kind, path in files.items():
         if kind == wanted or kind in FITTING.get(wanted, ()):
             continue
-        message = refusal(call(capsys, *(path if word == "FILE" else word for word in words)))
+        message = refusal(cli(*(path if word == "FILE" else word for word in words)))
         assert message.startswith(f"{path} is {kind}, not {wanted}; ")

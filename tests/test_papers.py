@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -56,24 +55,6 @@ def test_page_is_written_from_the_stored_rows(tmp_path: Path, monkeypatch: pytes
     for paper, items in ITEMS.items():
         assert list(page.stored(paper).keys() - {item.name for item in items}) == []
         assert all(page.picture_of(paper, item).exists() for item in items if item.plot is not None)
-
-
-def test_what_is_stored_replaces_only_its_items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One table can be written again without the others."""
-    monkeypatch.setattr(page, "RESULTS", tmp_path)
-    rows = [page.as_text(Row("a", "table 1, row 1", "2", 2))]
-    page.store("fast", {"table-1": rows, "table-2": []})
-    page.store("fast", {"table-2": rows})
-    assert json.loads((tmp_path / "fast.json").read_text()) == {"table-1": rows, "table-2": rows}
-
-
-@pytest.mark.parametrize(
-    ("printed", "ours", "verdict"),
-    [("320", 320, "same"), ("1.01-1.1", 1.05, "in the range"), ("1.0-1.1", (1.0, 1.1), "same"), ("", 320, "")],
-)
-def test_only_what_is_equal_is_called_the_same(printed: str, ours: object, verdict: str) -> None:
-    """A value within a printed range is no more than that."""
-    assert Row("case", "figure 1", printed, ours).verdict == verdict  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

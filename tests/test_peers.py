@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from peers import __main__ as peers
 from peers import forestcoll, tacos, verifier
-from peers.rows import plan_row
 
-import collopt
-from collopt.topologies import Topology, dgx_a100
+from collopt.topologies import Topology
 
 # 0 -> 1 takes 1 µs for one of three shards of 25 kB, 1 -> 2 as long, and 0 -> 2 four times as long.
 TRIANGLE = Topology.from_links(
@@ -56,19 +54,6 @@ def test_a_schedule_that_lacks_a_send_is_refused(tmp_path: Path) -> None:
         tacos.rows(program(tmp_path, [*lines, "time 2.5"]), TRIANGLE, BYTES)
 
 
-def test_links_that_wait_for_each_other_have_no_replay() -> None:
-    """Two chunks, each sent first where it is not."""
-    crossed = [tacos.Send(2, 0, 1, 0, 1), tacos.Send(2, 1, 0, 0, 1)]
-    with pytest.raises(ValueError, match="no causal replay"):
-        tacos.causal_order(crossed, 3)
-
-
-def test_tacos_is_not_asked_about_switches(capsys: pytest.CaptureFixture[str]) -> None:
-    """It has none."""
-    assert tacos.rows(Path("nowhere"), dgx_a100(), BYTES) == []
-    assert "takes no switches" in capsys.readouterr().out
-
-
 def test_trees_of_others_are_verified_as_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths of links by root and number, with the time of 1/x = 2/25 reported for three shards."""
     (tmp_path / f"{forestcoll.MODULE}.py").write_text(
@@ -94,14 +79,6 @@ def test_verdicts_are_those_of_the_program(tmp_path: Path) -> None:
     assert found["ring"].startswith("no file: no ring through 9 ranks")
     program(tmp_path, ["one buffer differs"], verifier.PROGRAM)
     assert verifier.verdicts(tmp_path, peers.uneven_mesh(), ("auto",))["auto"] == "refused: one buffer differs"
-
-
-def test_rows_compare_times_with_the_bound() -> None:
-    """64 kB of an optimal plan at 80 GB/s and more."""
-    row = plan_row(collopt.plan(TRIANGLE, "allgather"), "collopt auto", BYTES)
-    assert row.gap == 0
-    assert row.reported == row.bound
-    assert str(row).startswith("| triangle | collopt auto | ")
 
 
 def test_what_is_not_given_is_skipped_with_the_reason(

@@ -28,7 +28,7 @@ def bound(
 ) -> None:
     """Compute the exact bandwidth bound of a collective, and the bottleneck cut that proves it.
 
-    With `--size`, compute the least time for so much data, and what proves it.
+    With `--size`, bound the time for this much data, and name the argument that proves it.
     """
     from ...planners import bound as find_bound
     from ...planners import bound_sizes

@@ -17,17 +17,15 @@ import numpy as np
 
 from ...errors import CapacityOverflowError, CertificateError, NoAnswerError, SolverError, UnsupportedError
 from ...schedules import Forest, verified_loads
+from ...solvers.flow.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale, violated_sink
 from ...solvers.flow.max_flow import check_capacities, max_flow, paired_network
 from ...solvers.trees.batch_packing import is_large
-from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale, violated_sink
 from ...solvers.trees.forest_packing import pack_forest, pack_untested_forest
 from ...solvers.trees.height_reduction import lower_trees
 from ...solvers.trees.routed_graph import RoutedGraph
-from ...solvers.trees.switch_removal import join_pass_through, remove_switches
-from ...solvers.trees.tight_sets import LaminarFamily, tight_family
-from ...solvers.trees.transport_splitting import split_all_switches
+from ...solvers.trees.switch_removal import join_pass_through, remove_switches, split_all_switches
+from ...solvers.trees.tight_sets import LaminarFamily, tight_family, trim_to_tight_sets
 from ...solvers.trees.tree_packing import Packing
-from ...solvers.trees.trimming import trim_to_tight_sets
 from ...support.arrays import IntArray
 from ..plans.stages import Trace
 from .problem import TreeProblem

@@ -18,7 +18,7 @@ from ...topologies import Topology
 from .problem import TreeProblem, check_request, tree_problem
 
 if TYPE_CHECKING:
-    from ...solvers.trees.bottleneck import Bottleneck
+    from ...solvers.flow.bottleneck import Bottleneck
     from ...solvers.trees.routed_graph import RoutedGraph
     from ...solvers.trees.switch_removal import RemoveAll
     from ...solvers.trees.tight_sets import LaminarFamily
@@ -109,9 +109,8 @@ def logical_topology(bound: Bound) -> LogicalTopology:
     # Kernels load slowly.
     from ...solvers.flow.max_flow import check_capacities
     from ...solvers.trees.routed_graph import RoutedGraph
-    from ...solvers.trees.switch_removal import remove_switches
+    from ...solvers.trees.switch_removal import remove_all_switches, remove_switches, split_all_switches
     from ...solvers.trees.tight_sets import LaminarFamily, tight_family
-    from ...solvers.trees.transport_splitting import remove_all_switches, split_all_switches
     from .forest import bottleneck
 
     bound = as_kind(bound, Bound, "the bound")

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
 from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, Partition, TreePartition, Witness
-from ...solvers.strength.strength import Orientation, Strength, orient, strength
-from ...solvers.trees.bottleneck import Bottleneck
+from ...solvers.flow.bottleneck import Bottleneck
+from ...solvers.trees.strength import Orientation, Strength, orient, strength
 from ...support.arrays import IntArray, components
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan

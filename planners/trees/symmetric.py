@@ -16,7 +16,7 @@ from ...schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Collective
 from ...schedules.bounds.witness import Witness
 from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest, link_orbits
-from ...solvers.trees.bottleneck import Bottleneck, bottleneck_cut
+from ...solvers.flow.bottleneck import Bottleneck, bottleneck_cut
 from ...support.arrays import IntArray, orbits
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology

@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...schedules import Forest
 from ...schedules.trees.symmetric_forest import SymmetricForest, link_orbits
-from ...solvers.trees.bottleneck import Bottleneck
+from ...solvers.flow.bottleneck import Bottleneck
 from ...support.arrays import IntArray, SmallArray
 from ...topologies import Topology
 from ..plans.stages import Trace

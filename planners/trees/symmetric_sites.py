@@ -14,8 +14,8 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...schedules import Forest
+from ...solvers.flow.bottleneck import Bottleneck
 from ...solvers.flow.max_flow import check_capacities, max_flow
-from ...solvers.trees.bottleneck import Bottleneck
 from ...support.arrays import IntArray
 from ...topologies.symmetry.refinement import ColoredNetwork, hops_from
 from .problem import TreeProblem

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ...solvers.fast.routing_counts import MaskArray
+    from ...solvers.fast.dispatch import MaskArray
 
 
 OWN, ARRIVED = 0, 1
@@ -147,7 +147,7 @@ class Route:
 
     def add_hops(self, swap: Callable[[IntArray], IntArray], relayed: IntArray, masks: MaskArray) -> None:
         """Add the hops of the next round, with own rows and those held, by masks; `swap` tells ranks their counts."""
-        from ...solvers.fast.routing_counts import sorted_by_mask
+        from ...solvers.fast.dispatch import sorted_by_mask
 
         number, gpus = len(self.hops), self.plan.counts.gpus_per_server
         mine = np.flatnonzero(self.own.rounds == number)
@@ -158,7 +158,7 @@ class Route:
 
     def _to_relay(self, header: IntArray) -> tuple[IntArray, MaskArray]:
         """Find which rows that arrived last this rank sends on, and to which GPUs; int64 (rows, 1 + choices)."""
-        from ...solvers.fast.routing_counts import destination_masks
+        from ...solvers.fast.dispatch import destination_masks
 
         servers, gpus = self.plan.counts.servers, self.plan.counts.gpus_per_server
         server, gpu = divmod(self.rank, gpus)

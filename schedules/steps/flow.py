@@ -48,7 +48,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
 
     The part of rank s for rank d consists of ``chunks_per_unit * traffic[s, d]`` chunks of equal size.  Each path has
     some of them, which move together: in one step over a link to a rank, or over several through switches, which hold
-    nothing back; in a later step from there on.  What happens in one step happens at the same time.  Node numbers are
+    nothing back; in a later step from there on.  All hops of one step run at the same time.  Node numbers are
     those of `Topology.nodes`: ranks first, then switches.  Steps count from 0.
 
     With a barrier after each step the rate is `step_rate`; with chunks pipelined in slices it approaches
@@ -251,7 +251,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
         return verified_flow(self, topology)
 
     def transfers(self, topology: Topology) -> Transfers:
-        """List what goes from rank to rank; each transfer waits for the one before it on its path."""
+        """List the transfers from rank to rank; each waits for the one before it on its path."""
         nodes, starts = self.path_nodes, self.path_starts
         at_rank = nodes < self.num_ranks
         owners = np.repeat(np.arange(self.num_paths), np.diff(starts))
@@ -317,7 +317,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
         }
 
     def checks(self) -> dict[str, str]:
-        """Describe what was checked of paths and traffic."""
+        """Describe the checks of paths and traffic."""
         return {
             "routes": f"{self.num_paths} paths follow existing links and visit no node twice",
             "traffic": f"all {self.num_ranks} ranks receive all data meant for them exactly once",
@@ -416,7 +416,7 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
 
     @property
     def messages(self) -> IntArray:
-        """Messages that each rank starts, shape (ranks,); what goes to one rank in one step is one."""
+        """Messages that each rank starts, shape (ranks,); all data to one rank in one step is one."""
         begins, heads = self._begins(), np.delete(self.path_nodes, self.path_starts[:-1])
         senders = np.delete(self.path_nodes, self.path_starts[1:] - 1)[begins]
         sent = np.unique(np.stack([self.steps[begins], senders, heads[heads < self.num_ranks]]), axis=1)
@@ -427,7 +427,7 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
         topology: Topology,
         num_bytes: int | str,
         slices: int | None = None,  # noqa: ARG002 - stages are sent whole
-        inverse_rate: Fraction | None = None,  # noqa: ARG002 - it is the sum of what follows
+        inverse_rate: Fraction | None = None,  # noqa: ARG002 - steps have rates of their own
     ) -> Fraction:
         """Time in µs: of each step the busiest link's, and the longest latency between ranks on its way."""
         unit = as_bytes(num_bytes) / (self.total_weight * NS_PER_US)
@@ -464,7 +464,7 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
         return np.full_like(transfers.senders, -1)
 
     def checks(self) -> dict[str, str]:
-        """Describe what was checked of paths, traffic and partners."""
+        """Describe the checks of paths, traffic and partners."""
         partners = f"in none of {count_text(self.num_steps, 'step')} has a rank two partners in other servers"
         return super().checks() | {"stages": partners}
 

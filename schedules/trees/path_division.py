@@ -76,7 +76,7 @@ def _takes(
     numbered: NumberedRoutes,
     abilities: Abilities,
 ) -> bool:
-    """Whether one more path may begin at a switch; reserves links for what the first one makes it loop back."""
+    """Whether one more path may begin at a switch; reserves links for the copy that the first one loops back."""
     if begun + 3 > abilities.group[switch]:
         return False
     if begun > 0 or not abilities.loops[switch] or first[supplier] > 0:

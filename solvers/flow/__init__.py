@@ -1,1 +1,1 @@
-"""Integer maximum flow: Dinic, push-relabel, sweeps over all sinks, transportation plans, flow rounding."""
+"""Integer maximum flow and bottleneck cuts: Dinic, push-relabel, sweeps over all sinks, transportation plans."""

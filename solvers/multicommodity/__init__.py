@@ -1,1 +1,1 @@
-"""Maximum concurrent flow with a certified optimality gap, and exact rates of approximate flows."""
+"""Maximum concurrent flow with a certified gap, exact rates; paths of flows, rounding to chunks, list scheduling."""

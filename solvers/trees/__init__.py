@@ -1,1 +1,1 @@
-"""ForestColl: bottleneck cut, tight sets, switch removal, tree packing, height reduction."""
+"""ForestColl: tight sets, switch removal, tree packing, height reduction; strength and orientation; tree centers."""

@@ -1,8 +1,16 @@
 """Removal of all switches from a network, level by level of its laminar family of tight sets.
 
 In the *level problem* of a set its ranks and child sets are terminals, everything outside is one node that supplies but
-is no sink, and the switches directly inside are removed (`transport_splitting`).  No links are paired within one
-terminal or the outside, so tight sets stay tight.  A terminal's plan is then distributed over its links (its *ports*).
+is no sink, and the switches directly inside are removed.  No links are paired within one terminal or the outside, so
+tight sets stay tight.  A terminal's plan is then distributed over its links (its *ports*).
+
+An integral transportation plan between its neighbors replaces a whole switch; one sweep of maximum flows certifies all
+plans together, which is all that Theorem 6 of ForestColl requires.  Cuts below their demand forbid the pairs that
+wasted capacity.
+
+Switches without a feasible plan are split exactly (section 5.3, Appendix E.2, Algorithm 3).  One sweep over the sinks
+finds the largest amount for a pair (u, w), (w, t), instead of the 2 N flows of equation (1): a deficit of d lowers it
+by d.  Limiting cuts stay tight and are pooled to reject later pairs.  Proof: docs/explanation/algorithms.md.
 """
 
 from collections.abc import Callable
@@ -10,12 +18,359 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...errors import SolverError
 from ...support import progress
-from ...support.arrays import IntArray
+from ...support.arrays import BoolArray, FloatArray, IntArray
+from ...support.kernels import kernel, kernel_with
+from ..flow.max_flow import FlowNetwork, flow_network, paired_network
+from ..flow.push_relabel import SinkSweep, sweep_sinks, unmet_demand, workspace
 from ..flow.transport import integral_transport
 from .routed_graph import RoutedGraph
 from .tight_sets import LaminarFamily
-from .transport_splitting import SwitchPlan, remove_all_switches
+
+JOINT_ROUNDS, SINGLE_ROUNDS = 8, 16
+REGULARIZATION = 1e-3  # weight of the proportional plan in the target, so that every allowed entry is positive
+
+
+def split_pairs(
+    num_nodes: int,
+    tails: IntArray,
+    heads: IntArray,
+    capacities: IntArray,
+    supplies: IntArray,
+    *,
+    num_sinks: int,
+    switch: int,
+) -> tuple[IntArray, int]:
+    """Isolate one switch exactly; return int64 (pairs, 3) rows (into, out, units) and its remaining capacity."""
+    sweep = sweep_sinks(num_nodes, tails, heads, capacities, supplies, num_sinks)
+    tight = np.unique(sweep.sink_sides[sweep.deficit == 0], axis=0)
+    network = _with_pair_arcs(paired_network(num_nodes, tails, heads, capacities), switch)
+    pairs = _isolate(network, switch, num_sinks, supplies, tight)
+    arcs = np.flatnonzero(network.heads == switch)
+    return pairs, int(network.capacities[arcs].sum() + network.capacities[arcs ^ 1].sum())
+
+
+def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
+    """Add a pair of arcs between every two neighbors of `switch`, and drop arcs without capacity."""
+    tails, heads = network.heads[1::2], network.heads[0::2]
+    forward, backward = network.capacities[0::2], network.capacities[1::2]
+    alive = (forward > 0) | (backward > 0)
+    tails, heads, forward, backward = tails[alive], heads[alive], forward[alive], backward[alive]
+    around = np.unique(np.concatenate([tails[heads == switch], heads[tails == switch]]))
+    low, high = np.minimum(tails, heads), np.maximum(tails, heads)
+    nodes = len(network.first_arc)
+    rows, columns = np.triu_indices(len(around), 1)
+    keys = around[rows] * nodes + around[columns]
+    missing = keys[~np.isin(keys, low * nodes + high)]
+    nothing = np.zeros(len(missing), dtype=np.int64)
+    ends = np.concatenate([tails, missing // nodes]), np.concatenate([heads, missing % nodes])
+    return flow_network(nodes, *ends, np.concatenate([forward, nothing]), np.concatenate([backward, nothing]))
+
+
+def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArray, tight: BoolArray) -> IntArray:
+    """Split off all pairs of links at `switch`, changing the capacities; return (into, out, units) rows."""
+    arcs = _arcs_from(network, switch)
+    pairs = _pairs(len(arcs))
+    order = np.arange(num_sinks)
+    pool = np.zeros((len(tight) + num_sinks, len(network.first_arc)), dtype=np.bool_)
+    pool[: len(tight)] = tight
+    found, splits = len(tight), []
+    for begin, end in progress.batches(len(pairs)):
+        rows, pool, found = _split_some(network, switch, supplies, arcs, pairs[begin:end], order, pool, found)
+        splits.append(rows)
+    return np.concatenate(splits)
+
+
+@kernel_with(lambda network, _, __, ___, pairs, order, *____: len(pairs) * len(order) * len(network.heads))
+def _split_some(
+    network: FlowNetwork,
+    switch: int,
+    supplies: IntArray,
+    arcs: IntArray,
+    pairs: IntArray,
+    order: IntArray,
+    pool: BoolArray,
+    found: int,
+) -> tuple[IntArray, BoolArray, int]:
+    """Split off some pairs; return (into, out, units) rows, the pool of tight cuts, and how many there are in it."""
+    splits = np.empty((len(pairs), 3), dtype=np.int64)
+    done = 0
+    for pair in range(len(pairs)):
+        from_arc, to_arc = arcs[pairs[pair, 0]], arcs[pairs[pair, 1]]
+        into, out = network.heads[from_arc], network.heads[to_arc]
+        if min(network.capacities[from_arc ^ 1], network.capacities[to_arc]) == 0:
+            continue
+        if _forbidden(pool, found, into, switch, out):
+            continue
+        if found == len(pool):
+            pool = np.concatenate((pool, np.zeros_like(pool)))
+        units, limited = _split_pair(network, from_arc, to_arc, supplies, order, pool[found])
+        found += limited
+        if units > 0:
+            splits[done, 0], splits[done, 1], splits[done, 2] = into, out, units
+            done += 1
+    return splits[:done].copy(), pool, found
+
+
+@kernel
+def _arcs_from(network: FlowNetwork, node: int) -> IntArray:
+    degree = 0
+    arc = network.first_arc[node]
+    while arc >= 0:
+        degree += 1
+        arc = network.next_arc[arc]
+    arcs = np.empty(degree, dtype=np.int64)
+    arc = network.first_arc[node]
+    for index in range(degree):
+        arcs[index] = arc
+        arc = network.next_arc[arc]
+    return arcs
+
+
+@kernel
+def _pairs(degree: int) -> IntArray:
+    """List all ordered pairs of neighbor indices, shape (degree^2, 2), in rotations to spread links over many others.
+
+    Pairs of a neighbor with itself come last, needed only if one neighbor holds more than half of the switch.
+    """
+    pairs = np.empty((degree * degree, 2), dtype=np.int64)
+    for shift in range(1, degree + 1):
+        for index in range(degree):
+            row = (shift - 1) * degree + index
+            pairs[row, 0], pairs[row, 1] = index, (index + shift) % degree
+    return pairs
+
+
+@kernel
+def _split_pair(
+    network: FlowNetwork, from_arc: int, to_arc: int, supplies: IntArray, order: IntArray, cut: BoolArray
+) -> tuple[int, bool]:
+    """Split as many units of one pair as every sink allows; return them and whether some sink limited them.
+
+    The cut of the last limiting sink, which is tight, is written into `cut`; that sink moves to the front of `order`.
+    """
+    space = workspace(len(network.first_arc))
+    into, out = network.heads[from_arc], network.heads[to_arc]
+    direct = _arc_between(network, into, out) if into != out else -1
+    units = min(network.capacities[from_arc ^ 1], network.capacities[to_arc])
+    _move(network.capacities, from_arc, to_arc, direct, units)
+    limited = False
+    for position in range(len(order)):
+        sink = order[position]
+        deficit = unmet_demand(network, network.capacities.copy(), supplies, sink, space)
+        if deficit == 0:
+            continue
+        _move(network.capacities, from_arc, to_arc, direct, -deficit)
+        units -= deficit
+        cut[:] = space.labels >= 0
+        limited = True
+        order[1 : position + 1] = order[:position].copy()
+        order[0] = sink
+        if units == 0:
+            break
+    return units, limited
+
+
+@kernel
+def _forbidden(cuts: BoolArray, count: int, into: int, switch: int, out: int) -> bool:
+    """Return whether some tight cut has the switch on one side and both neighbors on the other."""
+    for cut in range(count):  # noqa: SIM110 - numba compiles no generator
+        if cuts[cut, into] == cuts[cut, out] and cuts[cut, into] != cuts[cut, switch]:
+            return True
+    return False
+
+
+@kernel
+def _arc_between(network: FlowNetwork, tail: int, head: int) -> int:
+    arc: int = network.first_arc[tail]
+    while network.heads[arc] != head:
+        arc = network.next_arc[arc]
+    return arc
+
+
+@kernel
+def _move(capacities: IntArray, from_arc: int, to_arc: int, direct: int, units: int) -> None:
+    """Split `units` of the pair; a negative number undoes a split."""
+    capacities[from_arc ^ 1] -= units
+    capacities[to_arc] -= units
+    if direct >= 0:
+        capacities[direct] += units
+
+
+class SwitchPlan(NamedTuple):
+    """A transportation plan that replaces one switch."""
+
+    switch: int  # number of the node
+    neighbors: IntArray  # int64 (m,): its neighbors, ascending
+    units: IntArray  # int64 (m, m): units from each neighbor straight to each other; the diagonal is capacity given up
+
+
+def remove_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
+    """Choose plans for all switches of `capacities`, int64 (nodes, nodes); every sink still gets every supply."""
+    together = _plan_jointly(capacities, supplies, num_sinks)
+    return together if together is not None else _plan_one_by_one(capacities, supplies, num_sinks, _plan_one)
+
+
+def split_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
+    """Remove all switches by exact edge splitting alone; arguments and result as in `remove_all_switches`."""
+    return _plan_one_by_one(capacities, supplies, num_sinks, _split_exactly)
+
+
+def _plan_jointly(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan] | None:
+    switches = _fewest_neighbors_first(capacities, len(supplies))
+    cut_constraints: dict[int, list[BoolArray]] = {switch: [] for switch in switches}
+    for _ in range(JOINT_ROUNDS):
+        current, plans = capacities.copy(), []
+        for switch in progress.iterate(switches, len(switches)):
+            plan = _plan(current, supplies, num_sinks, switch, cut_constraints[switch])
+            if plan is None:
+                return None
+            plans.append(plan)
+            _apply(current, plan)
+        sweep = _sweep(current, supplies, num_sinks)
+        if not sweep.deficit.any():
+            return plans
+        sides = _violated_cuts(sweep, len(supplies))
+        separated = [_separate(plan, sides, cut_constraints[plan.switch]) for plan in plans]
+        if not any(separated):
+            return None
+    return None
+
+
+def _plan_one_by_one(
+    capacities: IntArray, supplies: IntArray, num_sinks: int, plan: Callable[..., SwitchPlan]
+) -> list[SwitchPlan]:
+    current, plans = capacities.copy(), []
+    switches = _fewest_neighbors_first(capacities, len(supplies))
+    for switch in progress.iterate(switches, len(switches)):
+        plans.append(plan(current, supplies, num_sinks, switch))
+        _apply(current, plans[-1])
+    return plans
+
+
+def _plan_one(current: IntArray, supplies: IntArray, num_sinks: int, switch: int) -> SwitchPlan:
+    cut_constraints: list[BoolArray] = []
+    for _ in range(SINGLE_ROUNDS):
+        plan = _plan(current, supplies, num_sinks, switch, cut_constraints)
+        if plan is None:
+            break
+        after = current.copy()
+        _apply(after, plan)
+        sweep = _sweep(after, supplies, num_sinks)
+        if not sweep.deficit.any():
+            return plan
+        if not _separate(plan, _violated_cuts(sweep, len(current)), cut_constraints):
+            break
+    return _split_exactly(current, supplies, num_sinks, switch)
+
+
+def _fewest_neighbors_first(capacities: IntArray, first_switch: int) -> list[int]:
+    neighbors = ((capacities > 0) | (capacities.T > 0)).sum(axis=1)
+    return sorted(range(first_switch, len(capacities)), key=lambda switch: (neighbors[switch], switch))
+
+
+def _plan(
+    current: IntArray, supplies: IntArray, num_sinks: int, switch: int, cut_constraints: list[BoolArray]
+) -> SwitchPlan | None:
+    neighbors = _neighbors_of(current, switch)
+    into, out = current[neighbors, switch], current[switch, neighbors]
+    allowed = np.ones((len(neighbors), len(neighbors)), dtype=np.bool_)
+    for side in cut_constraints:
+        places = np.flatnonzero(side[neighbors])
+        allowed[np.ix_(places, places)] = False
+    # A neighbor with more than half of the switch has to be paired with itself: capacity given up.
+    np.fill_diagonal(allowed, into + out > into.sum())
+    direct = _direct_demand(current, supplies, num_sinks, neighbors)
+    if (
+        np.array_equal(direct.sum(axis=1), into)
+        and np.array_equal(direct.sum(axis=0), out)
+        and not direct[~allowed].any()
+    ):
+        chosen: IntArray | None = direct
+    else:
+        # This switch carries its share, among u's remaining switches, of what u still has to send.
+        sent = current[neighbors, len(supplies) :].sum(axis=1)
+        target = direct * np.divide(into, sent, out=np.zeros(len(neighbors)), where=sent > 0)[:, None]
+        chosen = integral_transport(into, out, _completed(target, into, out, neighbors < num_sinks), allowed)
+    return None if chosen is None else SwitchPlan(switch, neighbors, chosen)
+
+
+def _neighbors_of(current: IntArray, switch: int) -> IntArray:
+    return np.flatnonzero((current[:, switch] > 0) | (current[switch] > 0))
+
+
+def _direct_demand(current: IntArray, supplies: IntArray, num_sinks: int, neighbors: IntArray) -> IntArray:
+    """Units that the sinks next to a switch still need from each other for a direct link from each to all others."""
+    sinks = neighbors < num_sinks
+    offered = np.where(sinks, np.append(supplies, 0)[np.minimum(neighbors, len(supplies))], 0)
+    direct = np.maximum(offered[:, None] - current[np.ix_(neighbors, neighbors)], 0)
+    direct[:, ~sinks] = 0
+    np.fill_diagonal(direct, 0)
+    return direct
+
+
+def _completed(target: FloatArray, ingress: IntArray, egress: IntArray, sinks: BoolArray) -> FloatArray:
+    """Extend a target between sinks to the other neighbors, which take and provide the remaining units."""
+    # In floats, since the products may not fit int64.
+    into, out = ingress.astype(np.float64), egress.astype(np.float64)
+    filled: FloatArray = REGULARIZATION * np.outer(into, out) / max(into.sum(), 1.0)
+    unsent, missing = np.maximum(into - target.sum(axis=1), 0), np.maximum(out - target.sum(axis=0), 0)
+    filled[np.ix_(sinks, sinks)] += target[np.ix_(sinks, sinks)]
+    filled[np.ix_(sinks, ~sinks)] += np.outer(unsent[sinks], out[~sinks]) / max(out[~sinks].sum(), 1.0)
+    filled[np.ix_(~sinks, sinks)] += np.outer(into[~sinks], missing[sinks]) / max(into[~sinks].sum(), 1.0)
+    return filled
+
+
+def _apply(current: IntArray, plan: SwitchPlan) -> None:
+    current[plan.switch, :] = 0
+    current[:, plan.switch] = 0
+    current[np.ix_(plan.neighbors, plan.neighbors)] += plan.units
+    current[plan.neighbors, plan.neighbors] = 0
+
+
+def _sweep(current: IntArray, supplies: IntArray, num_sinks: int) -> SinkSweep:
+    tails, heads = np.nonzero(current)
+    return sweep_sinks(len(current), tails, heads, current[tails, heads], supplies, num_sinks)
+
+
+def _violated_cuts(sweep: SinkSweep, known: int) -> list[tuple[BoolArray, BoolArray]]:
+    """Return sink and source side of each violated cut; nodes from `known` on, removed before, are on neither."""
+    sided = np.arange(sweep.sink_sides.shape[1]) < known
+    return [(cut & sided, ~cut & sided) for cut in np.unique(sweep.sink_sides[sweep.deficit > 0], axis=0)]
+
+
+def _separate(plan: SwitchPlan, sides: list[tuple[BoolArray, BoolArray]], cut_constraints: list[BoolArray]) -> bool:
+    """Add, per violated cut, the side within which the plan wastes the switch's capacity; return whether any is new.
+
+    A cut constraint forbids pairing the nodes of its side with each other.
+    """
+    before = len(cut_constraints)
+    units_in, units_out = plan.units.sum(axis=1), plan.units.sum(axis=0)
+    for inside, outside in sides:
+        within, without = inside[plan.neighbors], outside[plan.neighbors]
+        side = outside if units_in[without].sum() <= units_out[within].sum() else inside
+        places = np.flatnonzero(side[plan.neighbors])
+        among = plan.units[np.ix_(places, places)]
+        if among.sum() > among.trace():
+            cut_constraints.append(side)
+    return len(cut_constraints) > before
+
+
+def _split_exactly(current: IntArray, supplies: IntArray, num_sinks: int, switch: int) -> SwitchPlan:
+    tails, heads = np.nonzero(current)
+    rows, left = split_pairs(
+        len(current), tails, heads, current[tails, heads], supplies, num_sinks=num_sinks, switch=switch
+    )
+    if left:
+        raise SolverError(
+            f"edge splitting could not isolate switch number {switch}: is its ingress equal to its egress?"
+        )
+    neighbors = _neighbors_of(current, switch)
+    units = np.zeros((len(neighbors), len(neighbors)), dtype=np.int64)
+    np.add.at(units, (np.searchsorted(neighbors, rows[:, 0]), np.searchsorted(neighbors, rows[:, 1])), rows[:, 2])
+    return SwitchPlan(switch, neighbors, units)
+
 
 RemoveAll = Callable[[IntArray, IntArray, int], list[SwitchPlan]]
 

@@ -13,7 +13,7 @@ from collopt.planners import count_dispatch, schedule_dispatch
 from collopt.planners.all_to_all.fast import STAGES
 from collopt.runtime.moe.rounds import ARRIVED, OWN, RankHops, rank_hops
 from collopt.runtime.moe.transport import packed, unpacked
-from collopt.solvers.fast.routing_counts import destination_masks, sorted_by_mask
+from collopt.solvers.fast.dispatch import destination_masks, sorted_by_mask
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]

@@ -14,13 +14,18 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
+from collopt.solvers.flow.bottleneck import bottleneck_cut, violated_sink
 from collopt.solvers.flow.max_flow import paired_network
-from collopt.solvers.trees.bottleneck import bottleneck_cut, violated_sink
-from collopt.solvers.trees.edge_splitting import split_pairs
 from collopt.solvers.trees.routed_graph import RoutedGraph
-from collopt.solvers.trees.switch_removal import RemoveAll, join_pass_through, remove_switches
+from collopt.solvers.trees.switch_removal import (
+    RemoveAll,
+    join_pass_through,
+    remove_all_switches,
+    remove_switches,
+    split_all_switches,
+    split_pairs,
+)
 from collopt.solvers.trees.tight_sets import LaminarFamily, tight_family
-from collopt.solvers.trees.transport_splitting import remove_all_switches, split_all_switches
 from collopt.topologies import Topology, dgx_a100, fat_tree, leaf_spine, mi250
 from oracles.brute_force_cuts import supplies_fit
 from strategies import eulerian_topologies

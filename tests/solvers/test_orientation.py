@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from collopt.errors import CapacityOverflowError
-from collopt.solvers.strength.strength import Orientation, Strength, orient, strength
+from collopt.solvers.trees.strength import Orientation, Strength, orient, strength
 from collopt.solvers.trees.tree_packing import pack_trees
 from collopt.topologies import Topology, hypercube, ring, torus
 from oracles.brute_force_cuts import supplies_fit

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.strength.strength import balanced_demands, strength
+from collopt.solvers.trees.strength import balanced_demands, strength
 from collopt.topologies import Topology, ring
 from oracles.strengths import narrowest_cuts
 from sample_sizes import examples

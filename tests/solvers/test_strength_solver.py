@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.strength.strength import Strength, balanced_demands, strength
+from collopt.solvers.trees.strength import Strength, balanced_demands, strength
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, mi250, ring, torus
 from oracles.partitions import allreduce_limit
 from oracles.strengths import strength_of_graph, strength_of_network

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collopt.solvers.flow.bottleneck import bottleneck_cut
 from collopt.solvers.flow.push_relabel import SinkSweep, sweep_sinks
-from collopt.solvers.trees import transport_splitting
-from collopt.solvers.trees.bottleneck import bottleneck_cut
-from collopt.solvers.trees.transport_splitting import SwitchPlan, remove_all_switches, split_all_switches
+from collopt.solvers.trees import switch_removal as transport_splitting
+from collopt.solvers.trees.switch_removal import SwitchPlan, remove_all_switches, split_all_switches
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, fat_tree, leaf_spine, mi250
 from strategies import eulerian_topologies
 

@@ -13,7 +13,7 @@ from ...support.arrays import IntArray, RandomArray
 from ...support.kernels import kernel, kernel_with
 from ..flow.max_flow import check_capacities, check_column
 from .chunk_rounding import next_random
-from .decomposition import Paths, path_loads
+from .path_decomposition import Paths, path_loads
 
 MAX_ITERATIONS = 400
 NOISE = 2**10  # weight of a step in priorities; random noise of up to twice as much varies the iterations

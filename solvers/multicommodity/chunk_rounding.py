@@ -15,7 +15,7 @@ from ...errors import SolverError
 from ...support.arrays import FloatArray, IntArray, RandomArray
 from ...support.kernels import kernel, kernel_with
 from ..flow.max_flow import CAPACITY_LIMIT, check_capacities, check_column
-from .decomposition import Paths, path_loads
+from .path_decomposition import Paths, path_loads
 
 MAX_SHARPNESS, SHARPNESS = 25.0, (1.5, 1.0, 0.7)
 """For the last pass of a cycle, and for the others, varying over cycles to escape local optima."""

@@ -14,7 +14,7 @@ from ...errors import SolverError
 from ...support.arrays import IntArray
 from ...support.kernels import kernel
 from ..flow.max_flow import check_capacities, check_column
-from ..multicommodity.soft_shortest_paths import Adjacency, adjacency
+from .soft_shortest_paths import Adjacency, adjacency
 
 
 class Paths(NamedTuple):

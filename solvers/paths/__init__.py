@@ -1,1 +1,0 @@
-"""Path decomposition of flows, rounding to chunks, list scheduling."""

@@ -1,1 +1,0 @@
-"""Network strength, orientation of bidirectional links for tree packing, tree centers."""
