@@ -21,9 +21,8 @@ from ..collective import Direction
 from ..fields import as_count, schedule_fields
 from ..schedule import AllreduceSchedule
 from ..transfers import Transfers
-from .sends import InSteps, VectorSends, as_columns, read_sends
+from .sends import InSteps, VectorSends, as_columns, exchange_transfers, read_sends, step_transfers
 from .step_schedule import StepSchedule
-from .transfers import exchange_transfers, step_transfers
 from .verify import check_halves, verified_exchange, verified_steps
 
 

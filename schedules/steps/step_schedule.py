@@ -17,8 +17,7 @@ from ...topologies import Topology
 from ..collective import Direction
 from ..fields import as_count, schedule_fields
 from ..transfers import Transfers
-from .sends import ShardSends, as_columns, read_sends
-from .transfers import step_transfers
+from .sends import ShardSends, as_columns, read_sends, step_transfers
 from .verify import verified_steps
 
 COUNTS = ("num_ranks", "chunks_per_shard")

@@ -20,8 +20,7 @@ from ...topologies.network.links import as_root
 from ..collective import Direction
 from ..fields import schedule_fields, whole_count
 from ..transfers import Transfers
-from .allreduce import Allreduce
-from .forest import Forest
+from .forest import Allreduce, Forest
 from .tree_schedule import Trees
 from .verify import verified_halves, verified_images
 
