@@ -28,7 +28,7 @@ def plan_hierarchical_ring(
     topology: Topology, collective: AnyCollective, *, weights: Sequence[object] | None = None
 ) -> Plan:
     """Plan rings among boxes, then rings inside boxes (BlueConnect)."""
-    return plan_baseline(topology, collective, "hierarchical-ring", _forest, weights=weights)
+    return plan_baseline(topology, collective, "hierarchical-ring", _hierarchical_forest, weights=weights)
 
 
 def box_rings(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Ring]]:
@@ -55,7 +55,7 @@ def _moved(hops: Hops, rings: Sequence[Ring], box: Sequence[int], other: Sequenc
     return moved if sharing_time(hops, moved) <= sharing_time(hops, rings) else None
 
 
-def _forest(problem: TreeProblem) -> Forest:
+def _hierarchical_forest(problem: TreeProblem) -> Forest:
     hops = Hops(problem)
     boxes = find_boxes(hops)
     _check_boxes(problem, boxes)
