@@ -50,8 +50,7 @@ from .steps.expansions import (
 )
 from .steps.flow import FlowPath, FlowSchedule, StagedFlow
 from .steps.step_schedule import Send, StepSchedule
-from .trees.allreduce import Allreduce, TreeSchedule
-from .trees.forest import Forest
+from .trees.forest import Allreduce, Forest, TreeSchedule
 from .trees.in_network import in_network
 from .trees.symmetric_forest import RankEdges, RankTransfers, SymmetricAllreduce, SymmetricForest, rank_transfers
 from .trees.tree_arrays import TreeEdge

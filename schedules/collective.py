@@ -45,13 +45,13 @@ class Collective:
     phases : tuple of {"broadcast", "reduce"}
         The directions in which data runs along trees, one phase after the other; none between pairs.
     input, output : {"shard", "all", "parts"}
-        What a rank has before, and gets: its own shard, which only the root has if there is one root; all data; or a
+        Data of a rank before and after: its own shard, which only the root has if there is one root; all data; or a
         part for, or from, each rank.
     takes_traffic : bool
         Whether the caller says how large the parts for the other ranks are.
     traffic : callable, optional
         Function that returns the traffic matrix: ``traffic(num_ranks)``, or ``traffic(num_ranks, root)`` if there is
-        one root, is what each rank (row) has for each (column), in any unit.  Without either, all parts are equal.
+        one root, is the data of each rank (row) for each (column), in any unit.  Without either, all parts are equal.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Collective:
 
     @property
     def parts_differ(self) -> bool:
-        """Whether what ranks have for each other may differ in size."""
+        """Whether the parts of ranks for each other may differ in size."""
         return self.takes_traffic or self.traffic is not None
 
     @property
@@ -136,7 +136,7 @@ class Collective:
         return np.array_equal(ours, theirs.T)
 
     def _given_traffic(self, num_ranks: int, root: int | None) -> Any:
-        """Return what `traffic` does; its exceptions become `UnsupportedError`."""
+        """Call `traffic`; its exceptions become `UnsupportedError`."""
         assert self.traffic is not None  # The callers have looked.
         try:
             return self.traffic(num_ranks, root) if self.has_one_root else self.traffic(num_ranks)
@@ -145,7 +145,7 @@ class Collective:
             raise UnsupportedError(f"the traffic function of {self.name!r} raised {raised}") from error
 
     def pair_traffic(self, num_ranks: int, root: int | None = None) -> IntArray:
-        """Return what each rank (row) has for each (column), in whole numbers without a common divisor.
+        """Return the data of each rank (row) for each (column), in whole numbers without a common divisor.
 
         Shapes: returns int64 (ranks, ranks).
         """

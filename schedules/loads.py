@@ -54,7 +54,7 @@ def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Frac
     Parameters
     ----------
     loads : ndarray of int64, shape (links,)
-        What each link carries, in multiples of ``1 / trees_per_root`` units of data, in the order of
+        Load of each link, in multiples of ``1 / trees_per_root`` units of data, in the order of
         ``topology.links``.
     trees_per_root : int
         The paper's k.

@@ -1,7 +1,7 @@
 """`Schedule`, the base class of all kinds of schedules, with their verification, predicted time and JSON form.
 
 A kind is a class derived from `Schedule` that states its name in files: ``class Forest(Schedule, kind="forest")``.  It
-says what its transfers are and how it is verified, or what other schedule it stands for, as `Schedule.expanded`.
+has its transfers and its verification, or another schedule that it stands for, as `Schedule.expanded`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ SCHEDULE_KINDS: dict[str, type[Schedule]] = {}
 class Schedule(ABC):
     """A schedule of a collective: trees, steps, paths of a flow or stages.
 
-    Subclasses define their data; what follows from that is defined here.  Whatever a kind does not say is what it says
-    of `expanded`, the schedule that it stands for.  A schedule that names no links, as an `AllToAllvSchedule`, refuses
-    whatever depends on them.  None of this is trusted: the `verified_loads` of the kind reads the arrays.
+    Subclasses define their data, and this class all that follows.  A kind without a method of its own has that of
+    `expanded`, the schedule that it stands for.  A schedule that names no links, as an `AllToAllvSchedule`, refuses all
+    that depends on them.  None of this is trusted: the `verified_loads` of the kind reads the arrays.
 
     Attributes
     ----------
     kind : str
         Name in plan files, an argument of the class statement; empty where there is none, and then no plan has it.
     parts, subject : str
-        What messages call its parts, such as ``"trees"``, also as a subject, ``"trees are"``; class attributes.
+        Name of its parts in messages, such as ``"trees"``, also as a subject, ``"trees are"``; class attributes.
     load_text : str
         How messages state a load, such as ``"the trees put {load} copies"``; ``{step}`` is its row; class attribute.
     pipelined : bool
@@ -57,7 +57,7 @@ class Schedule(ABC):
     single_root : bool
         Whether one rank alone can have data, as in a broadcast; class attribute.
     view : {"trees", "steps", "senders"}
-        What pages show one at a time; class attribute.
+        Parts that pages show one at a time; class attribute.
     """
 
     kind: ClassVar[str] = ""
@@ -87,14 +87,14 @@ class Schedule(ABC):
 
     @property
     def _stands_for(self) -> Schedule:
-        """What is asked where the kind itself does not say."""
+        """The schedule that answers where the kind itself does not."""
         if (schedule := self.expanded) is self:
             raise UnsupportedError(f"the schedule is {shown(self)}; expected trees, steps or a flow")
         return schedule
 
     @property
     def total_weight(self) -> int | Fraction:
-        """Data in all, in units of what `load_units` counts; of pairs, what a rank has on average."""
+        """Data in all, in the unit of `load_units`; of pairs, the data of a rank on average."""
         return self._stands_for.total_weight
 
     @property
@@ -136,7 +136,7 @@ class Schedule(ABC):
         return {} if self.expanded is self else self.expanded.problem(collective)
 
     def transfers(self, topology: Topology) -> Transfers:
-        """List what ranks send each other, over which links, and what waits for what."""
+        """List the transfers between ranks, with their links and dependencies."""
         return self._stands_for.transfers(topology)
 
     def verified_loads(self, topology: Topology) -> IntArray:
@@ -146,7 +146,7 @@ class Schedule(ABC):
         return verified_loads(schedule, topology)
 
     def link_loads(self, topology: Topology) -> IntArray:
-        """Add up what crosses each link, shape (links,), or (steps, links) where steps wait for each other."""
+        """Add up the load of each link, shape (links,), or (steps, links) where steps wait for each other."""
         return self._stands_for.link_loads(topology)
 
     def inverse_rate(self, topology: Topology) -> Fraction:
@@ -160,7 +160,7 @@ class Schedule(ABC):
 
     @property
     def least_hops(self) -> int:
-        """Transfers of which none starts before the one before it has begun to arrive, at least."""
+        """Transfers at least that start one after the other, each when the one before it begins to arrive."""
         return 1
 
     @property
@@ -211,7 +211,7 @@ class Schedule(ABC):
         return {self.parts: self.size_text, **busiest}
 
     def checks(self) -> dict[str, str]:
-        """Describe by lines of a summary what `verified_loads` has checked."""
+        """Describe the checks of `verified_loads` by lines of a summary."""
         return {self.parts: f"{self.size_text} do what the collective needs"}
 
     def figures(self, topology: Topology) -> dict[str, Any]:  # noqa: ARG002
@@ -364,8 +364,8 @@ class PairSchedule(Schedule):
 def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:
     """Verify a schedule and sum its load on every link.
 
-    The method of this name of the schedule's kind does it, which shares no code with what plans.  It is that of the
-    class that states the kind: a subclass is checked like the class that it is derived from, whatever it overrides.
+    The method of this name of the schedule's kind does it, and shares no code with planners.  It is that of the
+    class that states the kind: a subclass cannot override it.
     Raises `CertificateError` naming the first thing that is wrong.
 
     Parameters
@@ -405,7 +405,7 @@ def rate_of_loads(loads: IntArray, schedule: Schedule, topology: Topology) -> Fr
     """Compute the rate of a schedule from its loads.
 
     This is 1/x, in 1/(GB/s): ns per byte of a shard of weight 1; of steps, the sum over the steps.  Parameters as for
-    `verified_loads`, after what that returns; the schedule says only what the loads count.
+    `verified_loads`, after its result; the schedule only says what the loads count.
     """
     rows = zip(loads.reshape(-1, loads.shape[-1]), schedule.load_units, strict=True)
     return sum((congestion(row, unit, topology) for row, unit in rows), Fraction(0))

@@ -16,8 +16,8 @@ from ..support.arrays import IntArray
 from ..support.quantities import as_amount
 from ..support.validation import shown
 
-MAX_UNITS = 2**53  # what all parts together may count
-FLOAT_UNITS = 2**40  # what all parts together count where floats are rounded
+MAX_UNITS = 2**53  # units at most of all parts together
+FLOAT_UNITS = 2**40  # units of all parts together where floats are rounded
 FLOATS = (float, np.floating)
 DECIMAL = re.compile(r"\+?([0-9]{1,64}\.?[0-9]{0,64}|\.[0-9]{1,64})(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
 """How numbers of at least 0 are written that are read with all their digits."""
@@ -51,7 +51,7 @@ def check_table(traffic: Any) -> None:
     """Raise `UnsupportedError` for masked entries, and frames whose rows and columns are not the same in one order."""
     if np.ma.is_masked(traffic):
         raise UnsupportedError("the traffic has masked entries; expected all of them, as traffic.filled(0) has")
-    pandas = sys.modules.get("pandas")  # whoever has a frame has imported it
+    pandas = sys.modules.get("pandas")  # a caller with a frame has imported it
     if pandas is None or not isinstance(traffic, pandas.DataFrame):
         return
     if not traffic.index.is_unique:
@@ -144,7 +144,7 @@ def traffic_matrix(weights: tuple[int, ...], num_ranks: int) -> npt.NDArray[np.o
 
 
 def crossing_traffic(inside: npt.NDArray[np.bool_], weights: tuple[int, ...]) -> int:
-    """Add up what ranks inside a cut have for ranks outside. Shapes: `inside` bool (ranks,)."""
+    """Add up the data of ranks inside a cut for ranks outside. Shapes: `inside` bool (ranks,)."""
     within = int(inside.sum())
     if not weights:
         return within * (len(inside) - within)

@@ -17,11 +17,11 @@ class Transfers:
 
     senders: IntArray  # int64 (transfers,): ranks; the receiver itself where a sum turns at its root
     receivers: IntArray  # int64 (transfers,)
-    firsts: IntArray  # int64 (transfers,): data in units; in an all-to-all(v), of what the path's source has
+    firsts: IntArray  # int64 (transfers,): data in units; in an all-to-all(v), of the path's source
     amounts: IntArray  # int64 (transfers,): how many units from the first on
-    unit: Fraction  # What one unit is of all the data, as nccl-tests counts it
+    unit: Fraction  # One unit as a share of all the data, as nccl-tests counts it
     levels: IntArray  # int64 (transfers,): The step, or hops between ranks that have to come before
-    adds: npt.NDArray[np.bool_]  # bool (transfers,): Whether the receiver adds what comes to what it has
+    adds: npt.NDArray[np.bool_]  # bool (transfers,): Whether the receiver adds the data to its own
     hop_starts: IntArray  # int64 (transfers + 1,): transfer t has hop_links[hop_starts[t]:hop_starts[t + 1]]
     hop_links: IntArray  # Places in ``topology.links``
     before: IntArray  # int64 (waits,): Transfer ``after[i]`` waits for transfer ``before[i]``

@@ -62,7 +62,7 @@ STREAMS = slow_where(
 
 
 def test_alone_it_shows_its_help(cli: Cli) -> None:
-    """As with `--help` and `-h`."""
+    """Without arguments the program prints the same help as with `--help` and `-h`."""
     answer = cli()
     assert (answer.status, answer.err) == (0, "")
     for command in COMMANDS:
@@ -72,7 +72,7 @@ def test_alone_it_shows_its_help(cli: Cli) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_and_json(cli: Cli, command: str) -> None:
-    """Status 0, on standard output."""
+    """Help goes to standard output with status 0 and lists `--json` wherever there are figures."""
     answer = cli(command, "-h")
     assert (answer.status, answer.err) == (0, "")
     assert ("--json" in answer.out) == (command not in WITHOUT_JSON)
@@ -88,13 +88,13 @@ def test_help_names_what_there_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_version(cli: Cli) -> None:
-    """One line."""
+    """`--version` prints one line."""
     answer = cli("--version")
     assert (answer.status, answer.out, answer.err) == (0, f"collopt {collopt.__version__}\n", "")
 
 
 def test_the_page_of_the_documentation_has_every_command_and_option() -> None:
-    """In its own section, or in one that the command refers to, so that a new option does not go without."""
+    """docs/reference/cli.md describes every option in the section of its command, or in one that it refers to."""
     page = (Path(__file__).parents[1] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     sections = {part.partition("\n")[0]: part for part in re.split(r"(?m)^## ", page)}
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ def test_status_and_streams_of_the_process() -> None:
 
 @pytest.mark.parametrize(("words", "unbuffered"), STREAMS)
 def test_whoever_stops_reading_causes_no_stack_trace(words: list[str], unbuffered: str) -> None:
-    """A pipe that nobody reads."""
+    """A closed pipe ends the program quietly with status 141."""
     reader, writer = os.pipe()
     os.close(reader)
     result = subprocess.run(
@@ -144,7 +144,7 @@ def test_whoever_stops_reading_causes_no_stack_trace(words: list[str], unbuffere
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 @pytest.mark.parametrize(("words", "unbuffered"), STREAMS)
 def test_output_that_does_not_fit_is_an_error(words: list[str], unbuffered: str) -> None:
-    """The disk is full: status 2, one line."""
+    """A full disk ends in status 2 and one line."""
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
             [sys.executable, "-m", "collopt", *words],
@@ -162,14 +162,14 @@ def test_output_that_does_not_fit_is_an_error(words: list[str], unbuffered: str)
 def test_closed_standard_output_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Python has no `sys.stdout` then."""
+    """A closed standard output, where Python has no `sys.stdout`, ends in status 2 and one line."""
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["topologies"]) == 2
     assert capsys.readouterr().err == "collopt: error: standard output is closed\n"
 
 
 def test_closed_standard_error_is_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The status says enough."""
+    """A closed standard error leaves the exit status as it is."""
     monkeypatch.setattr(sys, "stderr", None)
     assert main(["topologies", "rung"]) == 2
     assert capsys.readouterr().out == ""
@@ -201,7 +201,7 @@ def on_terminal(*words: str, **environment: str) -> str:
 
 
 def test_color_and_progress_are_for_terminals() -> None:
-    """And only for those; the cursor stays visible, since Ctrl-C ends a computation without cleaning up."""
+    """Colors and progress go to terminals only, and the cursor stays visible."""
     words = ("bound", "ring", "--nodes", "3", "allgather")
     seen = on_terminal(*words, TERM="xterm-256color")
     assert ESCAPE in seen
@@ -212,7 +212,7 @@ def test_color_and_progress_are_for_terminals() -> None:
 
 
 def test_interrupts_end_in_their_own_status(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """130, as shells have it, without a stack trace."""
+    """An interrupt ends in status 130 without a stack trace."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -223,7 +223,7 @@ def test_interrupts_end_in_their_own_status(cli: Cli, monkeypatch: pytest.Monkey
 
 
 def test_a_defect_of_our_own_is_told_in_one_line_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every error that collopt raises on purpose."""
+    """Every error that collopt raises on purpose is one line."""
 
     def broken(*_: object) -> None:
         raise SolverError("a theorem\n  failed")
@@ -233,7 +233,7 @@ def test_a_defect_of_our_own_is_told_in_one_line_too(cli: Cli, monkeypatch: pyte
 
 
 def test_other_defects_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's own report of them is what we need to mend them."""
+    """Other exceptions reach Python's own report."""
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
@@ -255,7 +255,7 @@ def test_ctrl_c_ends_a_computation_at_once() -> None:
 
 
 def test_ctrl_c_stays_ignored_where_it_was() -> None:
-    """Shells start programs in the background that way."""
+    """A program that shells start in the background keeps ignoring interrupts."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with computing("something"):
@@ -286,7 +286,7 @@ def test_text_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_messages_are_one_line_of_printable_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever they quote."""
+    """Messages escape control characters and line breaks of what they quote."""
     note("two\nlines,  a \x1b[31mcolor and a \udcff")
     assert capsys.readouterr().err == "two lines, a \\x1b[31mcolor and a \\udcff\n"
 
@@ -306,12 +306,12 @@ def test_messages_are_one_line_of_printable_characters(capsys: pytest.CaptureFix
     ],
 )  # fmt: skip
 def test_names_in_short(names: list[str], text: str) -> None:
-    """Runs of numbers, gaps, leading zeros, names without a number, too many, and too long ones."""
+    """Runs of numbers are joined, and names that are too many or too long are cut."""
     assert abbreviated_names(names) == text
 
 
 def test_figures_in_words() -> None:
-    """Exact where two decimals are not, and never called optimal short of the bound."""
+    """Exact values follow rounded decimals, and only a gap of 0 is called optimal."""
     assert rate_text(Fraction(2600, 3)) == "866.67 GB/s (2600/3)"
     assert rate_text(Fraction(1, 4)) == "250.00 MB/s (1/4 GB/s)"
     assert gap_text(Fraction(1, 10**9)) == "1.00e-07 % (1/1000000000)"

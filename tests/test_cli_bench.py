@@ -58,7 +58,7 @@ def rows_of(printed: str) -> list[list[str]]:
 
 
 def test_prints_the_table_of_nccl_tests(cli: Cli, plan_file: Path) -> None:
-    """A sweep of three sizes, by the plan and by gloo."""
+    """A sweep of three sizes prints a row for the plan and one for gloo at each."""
     answer = cli("bench", plan_file, *SHORT)
     assert (answer.status, answer.err) == (0, "")
     rows = rows_of(answer.out)
@@ -72,7 +72,7 @@ def test_prints_the_table_of_nccl_tests(cli: Cli, plan_file: Path) -> None:
 
 
 def test_plans_on_the_spot_and_prints_json(cli: Cli, tmp_path: Path) -> None:
-    """For a network that is described, by two planners, beside a file; nothing but JSON."""
+    """Plans from a file and of two planners are measured side by side, and JSON is the only output."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(3, bandwidth=25), "broadcast", root=1).save(path)
     net = netfile(tmp_path, ring(3, bandwidth=25))
@@ -91,7 +91,7 @@ def test_plans_on_the_spot_and_prints_json(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_wrong_data_fail_the_check(cli: Cli, plan_file: Path, calls: list[dict[str, Any]]) -> None:
-    """The table is still printed; status 1, and a line that says whose they are."""
+    """Wrong elements end in status 1 and a line that names the plan, after the table."""
     answer = cli("bench", plan_file)
     assert answer.status == 1
     assert "# Out of bounds values : 5 FAILED" in answer.out
@@ -103,7 +103,7 @@ def test_wrong_data_fail_the_check(cli: Cli, plan_file: Path, calls: list[dict[s
 
 
 def test_every_option_reaches_the_measurement(cli: Cli, plan_file: Path, calls: list[dict[str, Any]]) -> None:
-    """Under the names that the library has for them, with the defaults of nccl-tests."""
+    """Options have the defaults of nccl-tests and reach the library under its names."""
     usual = {
         "plans": [str(plan_file)],
         "minbytes": 2**25,
@@ -143,7 +143,7 @@ def launched(plan: Path, *options: list[object]) -> list[Answer]:
 
 @pytest.mark.slow
 def test_two_processes_measure_and_the_first_one_prints(plan_file: Path) -> None:
-    """One table, and not a word on standard error."""
+    """Rank 0 prints one table, and no rank writes to standard error."""
     first, second = launched(plan_file, [*SHORT], [*SHORT])
     assert (first.status, second.status) == (0, 0)
     assert len(rows_of(first.out)) == 6
@@ -152,7 +152,7 @@ def test_two_processes_measure_and_the_first_one_prints(plan_file: Path) -> None
 
 @pytest.mark.slow
 def test_torchrun_starts_the_ranks(plan_file: Path) -> None:
-    """The real one."""
+    """Ranks that torchrun starts measure together."""
     result = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
          "-m", "collopt", "bench", str(plan_file), *SHORT, "--json"],
@@ -183,7 +183,7 @@ def sizes(printed: str) -> list[str]:
 
 
 def test_rows_are_printed_when_they_come(capsys: pytest.CaptureFixture[str]) -> None:
-    """The head with the first one, the tail at the end; together they are the table."""
+    """Head, rows and tail come one after the other and are the whole table together."""
     with LiveTable("measuring", prints=True) as table:
         assert capsys.readouterr().out == ""
         printed = []
@@ -197,7 +197,7 @@ def test_rows_are_printed_when_they_come(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_programs_hear_nothing_in_between(capsys: pytest.CaptureFixture[str]) -> None:
-    """While rows are counted for people."""
+    """Without a table on standard output the rows are only counted."""
     counts: list[tuple[int, int]] = []
     with (
         on_stage(lambda _: None, lambda done, total: counts.append((done, total))),
@@ -210,7 +210,7 @@ def test_programs_hear_nothing_in_between(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_terminal_is_left_to_a_row_while_it_is_printed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bar stands where the row is to be written, so it makes room, and counts on from there."""
+    """The progress bar makes room for each row and counts on from there."""
     events: list[object] = []
 
     @contextmanager

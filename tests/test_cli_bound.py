@@ -34,7 +34,7 @@ def test_two_boxes_of_mi250_as_the_paper_has_them(cli: Cli) -> None:
 
 
 def test_the_cut_that_is_printed_proves_the_bound(cli: Cli) -> None:
-    """Its ranks over the bandwidth that leaves it is 1/x*, added up here."""
+    """The ranks inside the cut over the bandwidth that leaves it is 1/x*."""
     data = cli("bound", "mi250", "--boxes", 2, "allgather", "--json").data
     network, inside = mi250(boxes=2), set(data["cut"])
     leaving = sum(
@@ -47,7 +47,7 @@ def test_the_cut_that_is_printed_proves_the_bound(cli: Cli) -> None:
 
 
 def test_people_read_the_same_figures(cli: Cli) -> None:
-    """Two decimals, and the exact value where they round."""
+    """Text has two decimals, and the exact value where they round."""
     answer = cli("bound", "mi250", "--boxes", 2, "allgather")
     assert answer.out.splitlines()[:5] == [
         "allgather on mi250-2boxes, 32 ranks",
@@ -62,7 +62,7 @@ def test_people_read_the_same_figures(cli: Cli) -> None:
 @settings(max_examples=examples(30))
 @given(eulerian_topologies())
 def test_the_trees_per_root_of_a_bound_are_those_of_the_plan_that_meets_it(topology: Topology) -> None:
-    """Computed from 1/x* and the unit of bandwidth alone."""
+    """A bound computes the plan's trees per root from 1/x* and the unit of bandwidth alone."""
     assert (
         collopt.bound(topology, "allgather").trees_per_root
         == collopt.plan(topology, "allgather").schedule.trees_per_root
@@ -70,7 +70,7 @@ def test_the_trees_per_root_of_a_bound_are_those_of_the_plan_that_meets_it(topol
 
 
 def test_least_time_at_a_size(cli: Cli) -> None:
-    """With what must get where, and whether the costs are guesses."""
+    """The bound at a size names the flow that takes the time, and guessed costs as such."""
     answer = cli("bound", "dgx-a100", "--boxes", 2, "allgather", "--size", "4M", "--costs", "fused")
     assert answer.out.splitlines() == [
         "allgather on dgx-a100-2boxes, 16 ranks (not calibrated)",
@@ -83,7 +83,7 @@ def test_least_time_at_a_size(cli: Cli) -> None:
 
 
 def test_least_times_at_several_sizes(cli: Cli) -> None:
-    """A table, or the same figures as JSON and CSV, each size once."""
+    """Several sizes make a table, and the same figures as JSON and CSV, each size once."""
     words = ("bound", "ring", "--set", "n=4", "--set", "latency=1", "allgather", "--size", "1K", "--size", "1M")
     assert cli(*words, "--size", "1K").out.splitlines()[1:] == [
         "size  time at least  algbw at most  busbw at most  by its",
@@ -111,7 +111,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_bound_plan_and_compare_take_traffic(cli: Cli, table: Path) -> None:
-    """From CSV and from numpy's own files, with the same result."""
+    """CSV and numpy's own files have the same result."""
     np.save(table.with_suffix(".npy"), TRAFFIC)
     answers = [
         cli("bound", "dgx1-v100", "all_to_allv", "--traffic", path, "--json").data["inverse_rate"]
@@ -130,7 +130,7 @@ def test_bound_plan_and_compare_take_traffic(cli: Cli, table: Path) -> None:
 
 @pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
 def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
-    """However lines end; one more rank is refused, as text and as numpy's own file."""
+    """Matrices are read up to the largest number of ranks, whatever ends their lines."""
     monkeypatch.setattr(shared, "MAX_RANKS", 20)
     for ranks, suffix in ((20, ".csv"), (21, ".csv"), (21, ".npy")):
         path = tmp_path / f"{ranks}{suffix}"
@@ -145,7 +145,7 @@ def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_matrix_of_the_most_ranks_is_not_too_large_a_file(tmp_path: Path) -> None:
-    """In the longest form that numpy writes by itself."""
+    """The largest matrix fits the limit of files in the longest form that numpy writes by itself."""
     ranks = shared.MAX_RANKS
     row = ",".join(["1.234567890123456789e-100"] * ranks) + "\r\n"
     assert len(row) * ranks <= shared.MAX_BYTES

@@ -27,7 +27,7 @@ def times(path: Path, alpha: float, bandwidth: float, program: str = "sendrecv_p
 
 
 def test_a_file_alone_gets_its_line(cli: Cli, tmp_path: Path) -> None:
-    """In three forms, of which JSON has all digits."""
+    """A file without a network gets alpha and algbw, as text, CSV and JSON."""
     file = times(tmp_path / "times.txt", 4, 240)
     (row,) = cli("calibrate", file, "--json").data
     assert (row["file"], row["collective"], row["points"]) == (str(file), "sendrecv", 46)
@@ -42,7 +42,7 @@ def test_a_file_alone_gets_its_line(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_network_without_times_shows_its_classes(cli: Cli) -> None:
-    """So that people know their names."""
+    """A network without times lists its link classes."""
     rows = cli("calibrate", "--topology", "dgx-a100", "--boxes", 2, "--json").data
     assert [(row["class"], row["links"], row["bandwidth"]) for row in rows] == [
         ("gpu-nvswitch", 32, 300.0),
@@ -52,7 +52,7 @@ def test_a_network_without_times_shows_its_classes(cli: Cli) -> None:
 
 
 def test_a_network_is_calibrated_and_written(cli: Cli, tmp_path: Path) -> None:
-    """To be planned on; what is not measured stays."""
+    """Measured classes are fitted and written; the others keep their costs."""
     box, output = times(tmp_path / "box.txt", 4, 240), tmp_path / "calibrated.json"
     network = ("--topology", "dgx-a100", "--boxes", 2)
     answer = cli("calibrate", *network, "--class", f"gpu-nvswitch={box}", "-o", output)
@@ -90,7 +90,7 @@ def test_a_run_of_all_ranks_is_about_all_links(cli: Cli, tmp_path: Path) -> None
 
 
 def test_a_time_far_from_the_line_is_told(cli: Cli, tmp_path: Path) -> None:
-    """Even where most are near it, as with two protocols."""
+    """A single outlier is reported although the median is small."""
     file = times(tmp_path / "times.txt", 4, 240)
     lines = file.read_text(encoding="utf-8").splitlines()
     lines[-9] = "1048576 1 float none -1 80.000 0 0 0 80.000 0 0 N/A"
@@ -102,7 +102,7 @@ def test_a_time_far_from_the_line_is_told(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_what_sizes_do_not_tell_is_said(cli: Cli, tmp_path: Path) -> None:
-    """Of small ones alone, the bandwidth: in words in tables, and as null in JSON."""
+    """A bandwidth that small sizes do not determine is named in tables and null in JSON."""
     file = tmp_path / "times.txt"
     rows = "".join(f"{2**power} 1 float none -1 4.00 0 0 0 4.00 0 0 N/A\n" for power in range(3, 8))
     file.write_text(HEADER + rows, encoding="utf-8")
@@ -114,7 +114,7 @@ def test_what_sizes_do_not_tell_is_said(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_residuals_are_drawn(cli: Cli, tmp_path: Path) -> None:
-    """Into a file of a known format, and only where there is a model."""
+    """Residuals of a model are drawn into a file of a known format."""
     file, figure = times(tmp_path / "box.txt", 4, 240), tmp_path / "residuals.svg"
     network = ("--topology", "dgx-a100", "--boxes", 2, "--class", f"gpu-nvswitch={file}")
     assert cli("calibrate", *network, "--figure", figure).err == f"wrote {figure}\n"

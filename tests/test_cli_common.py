@@ -28,7 +28,7 @@ RING = ("ring", "--nodes", "4", "allgather")
 
 
 def test_verbose_tells_stages_on_standard_error(cli: Cli) -> None:
-    """Standard output stays as it is, and without the option there is nothing."""
+    """`-v` logs stages to standard error and leaves standard output as it is."""
     quiet, told = cli("plan", *RING), cli("plan", *RING, "-v")
     assert (quiet.err, told.out) == ("", quiet.out)
     lines = told.err.splitlines()
@@ -41,12 +41,12 @@ def test_verbose_tells_stages_on_standard_error(cli: Cli) -> None:
     "words", [("plan", *RING, "-vv"), ("plan", "-v", *RING, "-v"), ("-v", "plan", *RING, "--verbose")]
 )
 def test_twice_verbose_tells_more(cli: Cli, words: tuple[str, ...]) -> None:
-    """Also when stages start; before or after the command's name."""
+    """`-v` twice, before or after the command's name, also logs when stages start."""
     assert "collopt: debug: tree packing ...\n" in cli(*words).err
 
 
 def test_the_log_is_left_as_it_was(cli: Cli) -> None:
-    """Also by a command that fails."""
+    """A command that fails restores the level and handlers of the log."""
     logger = logging.getLogger("collopt")
     before = (logger.level, list(logger.handlers))
     refusal(cli("plan", "ring", "--nodes", "4", "dance", "-v"))
@@ -54,7 +54,7 @@ def test_the_log_is_left_as_it_was(cli: Cli) -> None:
 
 
 def test_threads_reach_the_solver(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the time of the command."""
+    """`--threads` limits HiGHS for the time of the command."""
     from collopt.solvers import HighsOptions
 
     seen = []
@@ -67,7 +67,7 @@ def test_threads_reach_the_solver(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_seed_reaches_the_heuristics(cli: Cli, tmp_path: Path) -> None:
-    """The same one makes the same file; one that is given at all changes no proof."""
+    """Equal seeds make equal files, and every seed makes a plan that verifies."""
     files = []
     for number, seed in enumerate(([], ["--seed", 0], ["--seed", 1], ["--seed", 1])):
         files.append(tmp_path / f"{number}.json")
@@ -89,7 +89,7 @@ def test_the_seed_reaches_the_heuristics(cli: Cli, tmp_path: Path) -> None:
     ],
 )
 def test_tables_come_as_csv_too(cli: Cli, words: tuple[str, ...]) -> None:
-    """With a header, as many entries in each row, and nothing else."""
+    """CSV has a header, rows of equal length, and nothing else."""
     answer = cli(*words, "--csv")
     assert (answer.status, answer.err) == (0, "")
     header, *rows = csv.reader(io.StringIO(answer.out))
@@ -100,7 +100,7 @@ def test_tables_come_as_csv_too(cli: Cli, words: tuple[str, ...]) -> None:
 
 
 def test_csv_has_the_figures_of_json(cli: Cli) -> None:
-    """Nested names are joined."""
+    """Names of nested figures are joined in CSV."""
     (row,) = csv.DictReader(io.StringIO(cli("plan", *RING, "--csv").out))
     data = cli("plan", *RING, "--json").data
     assert (row["algbw_exact"], row["bound_algbw_exact"]) == (data["algbw_exact"], data["bound"]["algbw_exact"])
@@ -108,7 +108,7 @@ def test_csv_has_the_figures_of_json(cli: Cli) -> None:
 
 
 def test_cells_of_csv_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    """Missing ones are empty, and commas and quotes do no harm."""
+    """Missing values are empty cells, and commas and quotes are escaped."""
     rows: list[dict[str, object]] = [{"a": 'x,"y"', "b": None}, {"a": "z", "b": 1 / 3, "c": True}]
     emit_csv(rows)
     assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [
@@ -135,7 +135,7 @@ def completed(*words: str) -> list[str]:
 
 @pytest.mark.slow
 def test_shells_complete_commands_names_and_collectives() -> None:
-    """Through the program itself."""
+    """The program completes commands, networks, collectives and planners for bash."""
     assert completed("collopt", "comp") == ["compare"]
     assert completed("collopt", "plan", "dgx-") == ["dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300"]
     assert completed("collopt", "plan", "mi250", "all_to") == ["all_to_all", "all_to_allv"]
@@ -143,7 +143,7 @@ def test_shells_complete_commands_names_and_collectives() -> None:
 
 
 def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files come where no name of the catalogue begins so, and hidden ones not at all."""
+    """Files complete a word that begins no name of the catalogue, hidden files never."""
     monkeypatch.chdir(tmp_path)
     for name in ("zoo.json", ".zoo.json"):
         (tmp_path / name).touch()
@@ -158,7 +158,7 @@ def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("shell", slow_where(["bash", "zsh", "fish"], lambda shell: shell != "bash"))
 def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
-    """In the home of whoever asks, for a shell that is named."""
+    """Completion is installed for a named shell in the user's home."""
     result = subprocess.run(
         [sys.executable, "-m", "collopt", "--install-completion", shell],
         env={**os.environ, "HOME": str(tmp_path)},
@@ -182,14 +182,14 @@ def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
     ],
 )
 def test_completion_is_shown_for_the_shell_that_is_named(cli: Cli, shell: str, sign: str) -> None:
-    """Whichever shell runs."""
+    """The completion script is that of the named shell."""
     answer = cli("--show-completion", shell)
     assert (answer.status, answer.err) == (0, "")
     assert sign in answer.out
 
 
 def test_importing_the_completions_loads_nothing_heavy() -> None:
-    """A shell waits for them at every press of a key."""
+    """Completions import none of numba, scipy, pandas and torch."""
     program = (
         "import sys; from collopt.cli.terminal import parameters as p; "
         "p.complete_topology('m'); p.complete_planner('m'); "
@@ -200,7 +200,7 @@ def test_importing_the_completions_loads_nothing_heavy() -> None:
 
 
 def test_counts_of_long_work_are_told_once() -> None:
-    """Of counts within counts, the outermost; what ends early is over; and nothing to nobody."""
+    """Only the outermost of nested counts is told, and a listener is not needed."""
     told: list[tuple[int, int]] = []
     with on_stage(lambda _: None, lambda done, total: told.append((done, total))):
         for _ in progress.iterate(range(2), 2):
@@ -212,7 +212,7 @@ def test_counts_of_long_work_are_told_once() -> None:
 
 
 def test_traces_speak_through_the_standard_log(caplog: pytest.LogCaptureFixture) -> None:
-    """So that a program that uses the library can listen too."""
+    """Stages and notes are records of the logger `collopt`."""
     with caplog.at_level(logging.DEBUG, logger="collopt"):
         trace = Trace()
         with trace.stage("thinking"):

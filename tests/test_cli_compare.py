@@ -14,7 +14,7 @@ OF_TREES = [name for known in (BOUNDS, PLANNERS) for name in known if name not i
 
 
 def test_people_see_bounds_then_plans_the_fastest_first(cli: Cli) -> None:
-    """And last, why the others do not suit."""
+    """Bounds come first, then plans by bandwidth, then the reasons of planners without a plan."""
     answer = cli("compare", *A100, "--size", "1M", "--size", "1G")
     assert (answer.status, answer.err) == (0, "")
     lines = answer.out.splitlines()
@@ -47,7 +47,7 @@ def test_people_see_bounds_then_plans_the_fastest_first(cli: Cli) -> None:
 
 
 def test_the_gap_of_trees_has_a_column_where_their_bound_is_lower(cli: Cli) -> None:
-    """Of a box whose switch loops copies back, as its plan says."""
+    """A box whose switch loops copies back has a gap for all schedules and one for trees."""
     answer = cli("compare", "dgx-h100", "allreduce", "--planner", "strength", "--planner", "ring")
     header, *rows = [line for line in answer.out.splitlines() if line.startswith(("planner", "strength", "ring"))]
     assert "gap, all schedules  gap, trees  trees" in header
@@ -55,7 +55,7 @@ def test_the_gap_of_trees_has_a_column_where_their_bound_is_lower(cli: Cli) -> N
 
 
 def test_one_size_is_planned_for_and_several_are_predicted(cli: Cli, tmp_path: Path) -> None:
-    """With one, the row is that of the plan for it; with more, that of the plan without, and times are for each."""
+    """With one size a row is that of the plan for it; with several, times alone are of plans for them."""
     words = (
         "compare",
         netfile(tmp_path, uneven_torus()),
@@ -78,7 +78,7 @@ def test_one_size_is_planned_for_and_several_are_predicted(cli: Cli, tmp_path: P
 
 
 def test_json_has_every_row(cli: Cli) -> None:
-    """Exact numbers as text; null where there is nothing."""
+    """Exact numbers are text, and missing ones null."""
     rows = cli("compare", *A100, "--size", "1M", "--json").data
     assert [row["planner"] for row in rows] == [*OF_TREES, "auto"]
     found = {row["planner"]: row for row in rows if row["kind"] == "plan"}
@@ -93,7 +93,7 @@ def test_json_has_every_row(cli: Cli) -> None:
 
 
 def test_it_fails_where_no_planner_has_a_plan(cli: Cli) -> None:
-    """The table is there all the same, and the reason is on standard error."""
+    """Status 2 and a reason follow the table."""
     answer = cli("compare", "ring", "--nodes", 4, "allgather", "--planner", "strength")
     assert answer.status == 2
     assert "bound by forestcoll" in answer.out
@@ -101,7 +101,7 @@ def test_it_fails_where_no_planner_has_a_plan(cli: Cli) -> None:
 
 
 def test_a_size_given_twice_is_one_column(cli: Cli) -> None:
-    """There is nothing to see in another."""
+    """Equal sizes share a column."""
     sizes = ("--size", "1K", "--size", "1K", "--size", "1024")
     words = ("compare", "ring", "--nodes", 4, "allgather", "--planner", "ring", *sizes, "--csv")
     header = cli(*words).out.splitlines()[0].split(",")

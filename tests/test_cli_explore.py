@@ -18,7 +18,7 @@ from cli_calls import Cli, refusal
 
 
 def test_without_its_package_it_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By one pip command."""
+    """The error has the pip command."""
     monkeypatch.setitem(sys.modules, "tornado", None)
     assert "pip install 'collopt[explore]'" in refusal(cli("explore"))
 
@@ -28,7 +28,7 @@ def test_without_its_package_it_says_what_to_install(cli: Cli, monkeypatch: pyte
     ("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, -15), (signal.SIGHUP, -1), (signal.SIGKILL, -9)]
 )
 def test_it_serves_until_it_is_ended(number: signal.Signals, status: int, tmp_path: Path) -> None:
-    """The address is printed, works, and is gone afterwards, without a word, and a dropped file is on no disk."""
+    """A signal ends the server without a word, and no dropped file stays on disk."""
     program = [sys.executable, "-m", "collopt", "explore", "ring", "--nodes", "4", "--no-browser"]
     with subprocess.Popen(
         program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
@@ -54,7 +54,7 @@ def test_it_serves_until_it_is_ended(number: signal.Signals, status: int, tmp_pa
 
 @pytest.mark.slow
 def test_who_plans_ends_with_a_server_that_is_killed() -> None:
-    """Even within a question that takes long and says nothing, of which the pipe cannot tell."""
+    """Worker processes end with a killed server, even within a long question."""
     script = (
         "import time; from collopt.report.explorer.worker import _Process; process = _Process(); "
         "process.send((time.sleep, 1000)); print('asked', flush=True); time.sleep(1000)"

@@ -41,7 +41,7 @@ def test_a_plan_file_leaves_in_every_format(
     settings: list[str],
     options: dict[str, object],
 ) -> None:
-    """As the library writes it, with the same options."""
+    """The command writes the bytes that the library writes with the same options."""
     words = [word for setting in settings for word in ("--set", setting)]
     answer = cli("export", plan_file, "--format", form, "-o", tmp_path / "out", *words)
     assert (answer.status, answer.out, answer.err) == (0, "", f"wrote {tmp_path / 'out'}\n")
@@ -50,7 +50,7 @@ def test_a_plan_file_leaves_in_every_format(
 
 
 def test_a_trace_has_a_file_of_each_rank(cli: Cli, plan_file: Path, tmp_path: Path) -> None:
-    """The name is what they begin with."""
+    """The output is the common prefix of the files."""
     answer = cli("export", plan_file, "--format", "chakra-et", "-o", tmp_path / "t", "--set", "size=1M")
     assert (answer.status, answer.err) == (0, f"wrote {tmp_path / 't'}.*\n")
     assert {path.name for path in tmp_path.iterdir()} >= {f"t.{rank}.et" for rank in range(4)}

@@ -17,7 +17,7 @@ WORDS = ("family", "dgx1-v100", "allgather", "--sizes", "1K-1M")
 
 
 def test_writes_a_folder_and_says_how_to_load_it(cli: Cli, tmp_path: Path) -> None:
-    """A table, the variables, and which planner was asked in vain."""
+    """A table, the environment and the planner without a file follow the folder."""
     folder = tmp_path / "family"
     answer = cli(*WORDS, "--planners", "forestcoll,ring,bfb", "--runtime", "rccl", "-o", folder)
     assert answer.status == 0
@@ -35,13 +35,13 @@ def test_writes_a_folder_and_says_how_to_load_it(cli: Cli, tmp_path: Path) -> No
 
 
 def test_a_folder_is_all_that_has_to_be_named(cli: Cli, tmp_path: Path) -> None:
-    """The fastest plans from 1K to 1G."""
+    """`auto` plans for 1K to 1G by default."""
     files = cli("family", "dgx1-v100", "allgather", "-o", tmp_path, "--json").data["files"]
     assert (files[0]["min_bytes"], files[-1]["max_bytes"]) == (2**10, 2**30)
 
 
 def test_json_has_every_file(cli: Cli, tmp_path: Path) -> None:
-    """And MSCCL++ plans for the runtime of that name."""
+    """JSON lists MSCCL++ plans by size for their runtime."""
     answer = cli(*WORDS, "--planners", "forestcoll,bfb", "--runtime", "mscclpp", "-o", tmp_path, "--json")
     files = answer.data["files"]
     assert {Path(each["file"]).suffix for each in files} == {".json"}
@@ -64,7 +64,7 @@ def test_a_planner_that_plans_for_a_size_is_asked_for_several(cli: Cli, tmp_path
 
 
 def test_switches_copy_and_add_where_the_runtime_can_ask_them_to(cli: Cli, tmp_path: Path) -> None:
-    """MSCCL XML cannot, so plans for it are others; a note says so, and what MSCCL++ makes of a plan."""
+    """Plans for MSCCL XML use no switch that copies or adds, and notes say so."""
     for boxes, rates in {1: {"msccl": 267, "mscclpp": 400}, 2: {"msccl": 200, "mscclpp": 200}}.items():
         network = netfile(tmp_path, switched_boxes(boxes, 4))
         words = ("family", network, "allreduce", "--sizes", "1M-1G", "--planners", "forestcoll")
@@ -78,7 +78,7 @@ def test_switches_copy_and_add_where_the_runtime_can_ask_them_to(cli: Cli, tmp_p
 
 
 def test_writes_code_that_registers_the_files(cli: Cli, tmp_path: Path) -> None:
-    """Of MSCCL++, by their paths from the code."""
+    """Code registers MSCCL++ files by their paths from it."""
     code = tmp_path / "register.py"
     words = (*WORDS, "--planners", "forestcoll", "-o", tmp_path / "family", "--register", code)
     assert "give --runtime mscclpp too" in refusal(cli(*words))
@@ -88,7 +88,7 @@ def test_writes_code_that_registers_the_files(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_the_current_folder_is_filled_if_it_is_empty(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stays the current folder; no name at all is refused."""
+    """The current folder is a valid target."""
     monkeypatch.chdir(tmp_path)
     assert "the folder is ''; expected the name of one" in refusal(cli(*WORDS, "--planners", "auto", "-o", ""))
     answer = cli(*WORDS, "--planners", "forestcoll", "-o", ".")
@@ -100,7 +100,7 @@ def test_the_current_folder_is_filled_if_it_is_empty(cli: Cli, tmp_path: Path, m
 def test_a_planner_whose_best_plan_is_too_large_has_a_smaller_one(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `plan` does it, and for the same sizes."""
+    """Plans that exceed the runtime's limits are replaced as in `plan`."""
     monkeypatch.setitem(RUNTIMES, "rccl", replace(RUNTIMES["rccl"], max_thread_blocks=16))
     folder = tmp_path / "plans"
     answer = cli("family", "mi250", "--boxes", 2, "allgather", "--planners", "auto", "--sizes", "1M-1G",

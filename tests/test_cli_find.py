@@ -17,7 +17,7 @@ from collopt.topologies import read_topology
 
 
 def test_people_see_bounds_then_candidates_with_the_best_marked(cli: Cli) -> None:
-    """Exact numbers beside decimals."""
+    """Bounds precede candidates with exact numbers, and a star marks the best."""
     answer = cli("find", 64, "--degree", 4, "--no-all-to-all")
     assert (answer.status, answer.err) == (0, "")
     lines = answer.out.splitlines()
@@ -36,7 +36,7 @@ def test_people_see_bounds_then_candidates_with_the_best_marked(cli: Cli) -> Non
 
 
 def test_all_to_all_is_bounded_from_both_sides(cli: Cli) -> None:
-    """One figure where the two are equal; nothing beats what meets all bounds."""
+    """Equal bounds of an all-to-all are one figure."""
     answer = cli("find", 5, "--degree", 4, "--size", "64M", "--alpha", "2.5", "--bandwidth", 100)
     assert "bound on all-to-all  537 µs for 64M, 1 of a link's bandwidth per pair" in answer.out
     assert answer.out.splitlines()[-1].endswith(" 537 µs  K(5)")
@@ -44,7 +44,7 @@ def test_all_to_all_is_bounded_from_both_sides(cli: Cli) -> None:
 
 
 def test_more_links_than_neighbors_are_told(cli: Cli) -> None:
-    """Parallel links may be better spent on other nodes."""
+    """A note advises against parallel links."""
     note = "collopt: note: a node has at most 3 neighbors, so links are parallel; --degree 3 needs none\n"
     assert cli("find", 4, "--degree", 4, "--no-all-to-all").err.endswith(note)
     assert "parallel" not in cli("find", 4, "--degree", 3, "--no-all-to-all").err
@@ -69,7 +69,7 @@ def test_candidates_are_ranked_for_calls_of_several_collectives_and_sizes(cli: C
 
 
 def test_json_has_everything(cli: Cli) -> None:
-    """Exact numbers as text."""
+    """Exact numbers are text in JSON."""
     data = cli("find", 32, "--degree", 4, "--json").data
     assert data["bounds"]["bandwidth_factor_exact"] == "31/32"
     assert [row["bandwidth_factor_exact"] for row in data["candidates"]] == ["31/32", "1"]
@@ -79,7 +79,7 @@ def test_json_has_everything(cli: Cli) -> None:
 
 
 def test_a_candidate_can_be_saved_and_planned_on(cli: Cli, tmp_path: Path) -> None:
-    """Links share the bandwidth of a node."""
+    """Links of a saved topology share the bandwidth of a node."""
     target = tmp_path / "found.json"
     answer = cli("find", 32, "--degree", 4, "--no-all-to-all", "--save", target, "--candidate", 1)
     links = "each link has 3.125 GB/s and 10.0 µs latency"
@@ -104,14 +104,14 @@ def test_a_found_schedule_becomes_a_plan_that_holds_what_was_promised(cli: Cli, 
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
 def test_plans_of_candidates_take_the_time_that_the_table_states(collective: str) -> None:
-    """Also where the graph is not its own transpose."""
+    """Plans take the stated time also where the graph is not its own transpose."""
     for candidate in find_topologies(9, 2):
         made = candidate.plan(collective, bandwidth="6.25", latency=10)
         assert made.estimate("1M") == pytest.approx(float(candidate.runtime(collective, "1M")))
 
 
 def test_booleans_are_those_of_json(cli: Cli) -> None:
-    """In CSV as in every other table; numbers have all digits in both forms."""
+    """CSV writes booleans as JSON does, and numbers with all digits."""
     rows = list(csv.DictReader(io.StringIO(cli("find", 8, "--degree", 2, "--csv").out)))
     same = cli("find", 8, "--degree", 2, "--json").data["candidates"]
     assert {row["breadth_first"] for row in rows} <= {"true", "false"}

@@ -26,7 +26,7 @@ def profile(tmp_path: Path) -> Path:
 
 
 def test_it_says_what_was_understood(cli: Cli, profile: Path) -> None:
-    """Nodes, and links by class; notes go to standard error."""
+    """Nodes and links by class go to standard output, notes to standard error."""
     answer = cli("import", profile, "--fabric", "rail", "--boxes", "2")
     assert answer.status == 0
     assert "8: box0/gpu0..3, box1/gpu0..3" in answer.out
@@ -36,7 +36,7 @@ def test_it_says_what_was_understood(cli: Cli, profile: Path) -> None:
 
 
 def test_it_writes_a_topology_file(cli: Cli, profile: Path, tmp_path: Path) -> None:
-    """Which reads back as the network that the same options make."""
+    """The file reads back as the network that the same options make."""
     target = tmp_path / "cluster.json"
     options = ("--fabric", "leaf_spine", "--boxes", "3", "--set", "boxes_per_leaf=2", "--set", "nic_bandwidth=25")
     answer = cli("import", profile, *options, "-o", target)
@@ -46,7 +46,7 @@ def test_it_writes_a_topology_file(cli: Cli, profile: Path, tmp_path: Path) -> N
 
 
 def test_several_files_are_boxes_of_different_kinds(cli: Cli, profile: Path, tmp_path: Path) -> None:
-    """In the order given; what is said of both is said once."""
+    """Several files are boxes in their order, and equal notes are written once."""
     other = tmp_path / "other"
     other.write_text(json.dumps(PROFILE | REMOTE | {"gpus_per_node": 2, "name": "small_1MB"}), encoding="utf-8")
     target = tmp_path / "cluster.json"
@@ -60,14 +60,14 @@ def test_several_files_are_boxes_of_different_kinds(cli: Cli, profile: Path, tmp
 
 
 def test_json_has_the_same(cli: Cli, profile: Path) -> None:
-    """And nothing else is on standard output."""
+    """JSON is the only output."""
     figures = json.loads(cli("import", profile, "--json").out)
     assert figures["ranks"] == [f"box0/gpu{gpu}" for gpu in range(4)]
     assert figures["link_classes"] == [{"name": "gpu-nvswitch", "links": 8, "bandwidth_gbps": 50.0}]
 
 
 def test_a_file_may_come_from_standard_input(profile: Path, tmp_path: Path) -> None:
-    """From a pipe, as from another machine."""
+    """A pipe is read like a file."""
     command = [sys.executable, "-m", "collopt", "import", "-", "-o", str(tmp_path / "lab.json")]
     done = subprocess.run(command, input=profile.read_bytes(), capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, b"lab_1MB, from standard input"), done.stderr
@@ -75,7 +75,7 @@ def test_a_file_may_come_from_standard_input(profile: Path, tmp_path: Path) -> N
 
 
 def test_a_bandwidth_may_have_a_unit_and_one_without_is_doubted(cli: Cli, profile: Path) -> None:
-    """400 GB/s has no card; the number is kept all the same."""
+    """A bandwidth that no card has raises a note and is used all the same."""
     words = ("import", profile, "--boxes", "2", "--fabric", "full", "--json", "--set")
     bare, with_unit = (cli(*words, f"nic_bandwidth={value}") for value in ("400", "400Gb/s"))
     rates = [{row["bandwidth_gbps"] for row in json.loads(answer.out)["link_classes"]} for answer in (bare, with_unit)]

@@ -20,7 +20,7 @@ def xml(tmp_path: Path) -> Path:
 
 
 def test_says_that_a_file_is_fine_and_how_to_load_it(cli: Cli, xml: Path) -> None:
-    """Status 0."""
+    """An accepted file ends in status 0 with the environment that loads it."""
     answer = cli("lint", xml, "--runtime", "msccl-executor-nccl")
     assert (answer.status, answer.err) == (0, "")
     first, *rows = answer.out.splitlines()
@@ -39,7 +39,7 @@ def test_says_that_a_file_is_fine_and_how_to_load_it(cli: Cli, xml: Path) -> Non
     ],
 )
 def test_a_file_that_does_not_run_fails(cli: Cli, xml: Path, words: list[str], reason: str) -> None:
-    """Status 1, and the reasons on standard output."""
+    """A rejected file ends in status 1 with the reasons on standard output."""
     answer = cli("lint", xml, *words)
     assert (answer.status, answer.err) == (1, "")
     assert reason in answer.out
@@ -49,7 +49,7 @@ def test_a_file_that_does_not_run_fails(cli: Cli, xml: Path, words: list[str], r
 
 
 def test_a_file_that_is_passed_over_is_no_failure(cli: Cli, xml: Path) -> None:
-    """The library's own algorithms do the work."""
+    """A file that the runtime ignores ends in status 0."""
     path = xml.with_name("ag.xml")
     collopt.plan(ring(4, bandwidth=25), "allgather").to_msccl_xml(path, runtime="rccl")
     answer = cli("lint", path, "--runtime", "rccl", "--version", "7.13", "--json")
@@ -60,7 +60,7 @@ def test_a_file_that_is_passed_over_is_no_failure(cli: Cli, xml: Path) -> None:
 
 
 def test_a_folder_is_a_family(cli: Cli, tmp_path: Path) -> None:
-    """Which file is picked for which size."""
+    """The file that is picked for each size is listed."""
     plan = collopt.plan(ring(4, bandwidth=25), "allgather")
     plan.to_msccl_xml(tmp_path / "00.xml", max_bytes=2**20 - 1)
     plan.to_msccl_xml(tmp_path / "01.xml", min_bytes=2**20)
@@ -73,7 +73,7 @@ def test_a_folder_is_a_family(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_what_is_in_a_file_does_not_steer_the_terminal(cli: Cli, xml: Path) -> None:
-    """Control characters come escaped."""
+    """Control characters of a file are escaped."""
     xml.write_bytes(xml.read_bytes().replace(b'coll="reducescatter"', b'coll="\x1b[2Jx"'))
     answer = cli("lint", xml, "--runtime", "msccl")
     assert answer.status == 1
@@ -81,7 +81,7 @@ def test_what_is_in_a_file_does_not_steer_the_terminal(cli: Cli, xml: Path) -> N
 
 
 def test_plans_of_mscclpp_need_no_name_of_a_runtime(cli: Cli, tmp_path: Path, xml: Path) -> None:
-    """Only one loads them; beside other files it has to be said."""
+    """The runtime may be omitted for MSCCL++ plans alone."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(4, bandwidth=25), "allgather").to_mscclpp_json(path)
     answer = cli("lint", path)
@@ -91,7 +91,7 @@ def test_plans_of_mscclpp_need_no_name_of_a_runtime(cli: Cli, tmp_path: Path, xm
 
 
 def test_names_of_files_cannot_steer_the_terminal(cli: Cli, xml: Path) -> None:
-    """A folder may hold files of anybody."""
+    """Control characters of names are escaped."""
     xml.rename(xml.with_name("a\x1b[31m\n.xml"))
     answer = cli("lint", xml.parent, "--runtime", "msccl-executor-nccl")
     assert (answer.status, "\x1b" in answer.out) == (0, False)

@@ -39,7 +39,7 @@ def test_names_with_options(name: str, options: NetworkOptions, expected: Topolo
 def test_a_path_is_told_by_its_look_or_by_being_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    """A separator, the ending `.json`, or a file of that name."""
+    """A separator, the ending `.json` or an existing file makes a path."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     netfile(tmp_path).rename(path)
@@ -47,7 +47,7 @@ def test_a_path_is_told_by_its_look_or_by_being_there(
 
 
 def test_a_catalogue_name_comes_before_a_file(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which is said, with the way to mean the file."""
+    """A note says how to mean the file."""
     monkeypatch.chdir(tmp_path)
     netfile(tmp_path).rename("mi250")
     answer = cli("bound", "mi250", "allgather", "--json")
@@ -58,7 +58,7 @@ def test_a_catalogue_name_comes_before_a_file(cli: Cli, tmp_path: Path, monkeypa
 
 
 def test_the_list_names_every_topology_and_its_options(cli: Cli) -> None:
-    """One line each where no person looks on."""
+    """The list has one line for each topology."""
     answer = cli("topologies")
     assert (answer.status, answer.err) == (0, "")
     header, *rows = answer.out.splitlines()
@@ -73,7 +73,7 @@ def test_the_list_names_every_topology_and_its_options(cli: Cli) -> None:
 
 
 def test_json_of_the_list(cli: Cli) -> None:
-    """With kinds and defaults as JSON has them; exact numbers that are not whole are texts."""
+    """JSON has kinds and defaults, exact numbers as text."""
     entries = {entry["name"]: entry for entry in cli("topologies", "--json").data}
     assert list(entries) == [entry.name for entry in catalogue()]
     options = {option["name"]: option for option in entries["dragonfly"]["options"]}
@@ -86,7 +86,7 @@ def test_json_of_the_list(cli: Cli) -> None:
 
 
 def test_one_entry_says_how_its_options_are_typed(cli: Cli) -> None:
-    """As `--nodes` where there is such an option, else by `--set`."""
+    """An option is listed as its flag, or as `--set NAME=...`."""
     answer = cli("topologies", "ring")
     assert [line.split("  ")[0] for line in answer.out.splitlines()] == [
         "ring: Ring of n compute nodes.",
@@ -100,13 +100,13 @@ def test_one_entry_says_how_its_options_are_typed(cli: Cli) -> None:
 
 
 def test_every_option_of_the_command_line_is_of_some_topology() -> None:
-    """`--boxes`, `--nodes` and `--shape` would go stale if the builders' parameters changed their names."""
+    """`--boxes`, `--nodes` and `--shape` are parameters of builders."""
     flags = {flag_of(option.name) for entry in catalogue() for option in entry.parameters}
     assert {"--boxes", "--nodes", "--shape"} <= flags
 
 
 def test_a_failed_nic_is_planned_around_and_the_loss_is_told(cli: Cli) -> None:
-    """Exact figures of the smaller network, and the share of the whole one's bound that is lost."""
+    """The loss is the share of the intact network's bound."""
     answer = cli("plan", "dgx-a100", "--boxes", "2", "allgather", "--without", "box1/nic3", "--json")
     assert answer.status == 0
     assert answer.data["optimal"]
@@ -117,7 +117,7 @@ def test_a_failed_nic_is_planned_around_and_the_loss_is_told(cli: Cli) -> None:
 
 
 def test_a_failed_gpu_leaves_one_rank_less(cli: Cli) -> None:
-    """The end of a name is enough where it is clear."""
+    """The unique end of a node's name names it."""
     answer = cli("bound", "dgx1-v100", "allgather", "--without", "gpu3", "--json")
     assert answer.data["num_ranks"] == 7
     assert not any(node.endswith("gpu3") for node in answer.data["cut"])
@@ -131,7 +131,7 @@ def test_a_failed_link_is_gone_in_both_directions(cli: Cli, link: str) -> None:
 
 
 def test_an_interrupt_while_the_program_is_imported_ends_it_quietly() -> None:
-    """Whatever is imported then: here the interrupt comes from within."""
+    """An interrupt during imports ends in status 130 without a word."""
     code = (
         "import os, signal, sys\n"
         "class Interrupt:\n"

@@ -417,7 +417,7 @@ TAKERS = {
 
 @pytest.mark.parametrize("words", TAKERS.values(), ids=TAKERS)
 def test_names_are_refused_before_a_file_is_read(cli: Cli, words: str) -> None:
-    """The name that was meant is told, or those that there are."""
+    """The error has the intended name, or all names."""
     usual = {"NET": "nosuch.xml", "COLLECTIVE": "allgather", "PLANNER": "auto"}
     for place, typed, named in (
         ("COLLECTIVE", "all_reduce", "did you mean allreduce?"),
@@ -504,14 +504,14 @@ def test_a_switch_that_keeps_data_is_refused(cli: Cli, tmp_path: Path) -> None:
 def test_a_file_that_is_no_traffic_is_refused(
     cli: Cli, tmp_path: Path, name: str, content: bytes | None, named: str
 ) -> None:
-    """The error has the place."""
+    """The error names the place in the file."""
     if content is not None:
         (tmp_path / name).write_bytes(content)
     assert named in refusal(cli("plan", "net.json", "all_to_allv", "--traffic", tmp_path / name))
 
 
 def test_arrays_that_could_run_code_or_fill_the_memory_are_refused(cli: Cli, tmp_path: Path) -> None:
-    """Objects, a shape larger than the file, and an archive."""
+    """Objects, a shape beyond the file and an archive are no traffic."""
     path = tmp_path / "traffic.npy"
     np.save(path, np.ones((4, 4), dtype=np.int64))
     content = path.read_bytes().replace(b"(4, 4), ", b"(4,9999999999999), "[:8])

@@ -24,7 +24,7 @@ def plan_file(tmp_path: Path) -> Path:
 
 
 def test_the_page_is_beside_the_plan_and_named_like_it(cli: Cli, plan_file: Path) -> None:
-    """Unless told otherwise."""
+    """The default output is the plan's path with the suffix .html."""
     answer = cli("report", plan_file)
     page = plan_file.with_suffix(".html")
     assert (answer.status, answer.out, answer.err) == (0, "", f"wrote {page}\n")
@@ -32,7 +32,7 @@ def test_the_page_is_beside_the_plan_and_named_like_it(cli: Cli, plan_file: Path
 
 
 def test_several_plans_are_compared_by_their_files(cli: Cli, plan_file: Path) -> None:
-    """With sizes and a title that were asked for."""
+    """The page names plans by their files and has the sizes and title of the options."""
     other, page = plan_file.with_name("ring.json"), plan_file.with_name("page.html")
     collopt.plan(ring(4, bandwidth=25), "allgather", planner="ring").save(other)
     words = ("-o", page, "--size", "2M", "--size", "1G", "--title", "Which one?", "--failures")
@@ -46,7 +46,7 @@ def test_several_plans_are_compared_by_their_files(cli: Cli, plan_file: Path) ->
 
 
 def test_files_of_the_same_name_are_told_apart(cli: Cli, plan_file: Path) -> None:
-    """By their folders."""
+    """Plans of equal file names are named by their paths."""
     folder = plan_file.parent / "other"
     folder.mkdir()
     (folder / "plan.json").write_bytes(plan_file.read_bytes())
@@ -56,7 +56,7 @@ def test_files_of_the_same_name_are_told_apart(cli: Cli, plan_file: Path) -> Non
 
 
 def test_a_plan_that_was_tampered_with_has_no_page(cli: Cli, plan_file: Path) -> None:
-    """Status 1: a check has failed."""
+    """A false plan ends in status 1."""
     content = json.loads(plan_file.read_text(encoding="utf-8"))
     plan_file.write_text(json.dumps(content | {"inverse_rate": "1/65"}), encoding="utf-8")
     assert "claims 1/x = 1/65" in refusal(cli("report", plan_file), status=1)

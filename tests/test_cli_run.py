@@ -48,7 +48,7 @@ def test_runs_on_four_processes(cli: Cli, plan_file: Path) -> None:
 
 
 def test_wrong_data_fail_the_check(cli: Cli, plan_file: Path, calls: list[dict[str, Any]]) -> None:
-    """The report is still printed; status 1 and a line on standard error."""
+    """Wrong data end in status 1 and a line on standard error, after the report."""
     answer = cli("run", plan_file)
     assert answer.status == 1
     assert answer.out.startswith("gloo, 4 ranks, 65536 float32 each: WRONG on ranks [2], ")
@@ -60,7 +60,7 @@ def test_wrong_data_fail_the_check(cli: Cli, plan_file: Path, calls: list[dict[s
 
 
 def test_every_option_reaches_the_run(cli: Cli, tmp_path: Path, calls: list[dict[str, Any]]) -> None:
-    """Under the names that the library has for them."""
+    """Options reach the library under its names."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(4), "allreduce").save(path)
     cli("run", path, "--backend", "nccl", "--elements", 5, "--dtype", "int8", "--repeats", 7,
@@ -81,7 +81,7 @@ def test_every_option_reaches_the_run(cli: Cli, tmp_path: Path, calls: list[dict
 
 
 def test_says_that_ranks_do_what_switches_do(cli: Cli, tmp_path: Path, calls: list[dict[str, Any]]) -> None:
-    """So that nobody takes the measured rate for that of the plan."""
+    """A note says that ranks copy and add in place of switches."""
     plan = tmp_path / "plan.json"
     collopt.plan(dgx_h100(), "allreduce").save(plan)
     told = f"collopt: note: ranks copy and add up what switches do in the trees of {plan}, as torch.distributed sends"
@@ -105,7 +105,7 @@ def test_only_the_first_rank_prints_under_torchrun(
 
 
 def test_without_torch_it_says_how_to_get_it(cli: Cli, plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status 2: nothing was checked."""
+    """A missing torch ends in status 2 with the pip command."""
 
     def run_local(*_: Any, **__: Any) -> RunReport:
         raise MissingDependencyError("running a program needs torch; install it with: pip install 'collopt[torch]'")
@@ -116,12 +116,12 @@ def test_without_torch_it_says_how_to_get_it(cli: Cli, plan_file: Path, monkeypa
 
 
 def test_a_run_that_does_not_finish_fails_the_check(cli: Cli, plan_file: Path) -> None:
-    """A tenth of a second is not enough to start."""
+    """A timeout ends in status 1."""
     assert "0.1 s" in refusal(cli("run", plan_file, "--timeout", 0.1), status=1)
 
 
 def test_too_many_elements_for_memory_are_told_in_one_line(cli: Cli, tmp_path: Path) -> None:
-    """Torch cannot even ask for so much."""
+    """A tensor beyond memory ends in one line."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(2), "allgather").save(path)
     message = refusal(cli("run", path, "--elements", 10**15))

@@ -57,7 +57,7 @@ def answers(ranks: Sequence[ForkedProgram]) -> list[Answer]:
 
 @pytest.mark.slow
 def test_two_processes_run_the_plan_and_the_first_one_prints(plan_file: Path) -> None:
-    """One report, and not a word on standard error."""
+    """Rank 0 prints one report, and no rank writes to standard error."""
     port = free_port()
     first, second = answers([start(rank, port, "run", plan_file, "--repeats", 1) for rank in range(2)])
     assert (first.status, second.status) == (0, 0)
@@ -78,7 +78,7 @@ def test_ranks_with_different_options_all_say_so(plan_file: Path) -> None:
 
 @pytest.mark.slow
 def test_a_rank_that_dies_is_told_by_the_other(plan_file: Path) -> None:
-    """Killed in the middle of a run that would take hours."""
+    """A rank killed in the middle of a run is reported by the other."""
     port = free_port()
     first, second = (start(rank, port, "run", plan_file, "--repeats", 10**6, "--timeout", 20) for rank in range(2))
     time.sleep(3)
@@ -109,7 +109,7 @@ def test_a_rank_that_stays_alone_gives_up_in_one_line(plan_file: Path, rank: int
 
 @pytest.mark.slow
 def test_a_port_that_is_taken_is_told_by_the_first_rank(plan_file: Path) -> None:
-    """The ranks meet where rank 0 listens."""
+    """The error of rank 0 names the address."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -121,7 +121,7 @@ def test_a_port_that_is_taken_is_told_by_the_first_rank(plan_file: Path) -> None
 
 @pytest.mark.slow
 def test_a_rank_that_meets_something_else_gives_up_too(plan_file: Path) -> None:
-    """Torch waits for ever for an answer from what is no rank."""
+    """A rank that reaches a foreign program gives up within its time."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -145,5 +145,5 @@ def test_a_rank_that_meets_something_else_gives_up_too(plan_file: Path) -> None:
     ],
 )
 def test_a_launch_that_makes_no_sense_is_refused(plan_file: Path, changes: dict[str, str], message: str) -> None:
-    """On whichever rank it is; status 2, as nothing was checked."""
+    """A wrong environment ends in status 2 on every rank."""
     assert refusal(process("run", plan_file, **variables(1, 1, **changes))).startswith(message)

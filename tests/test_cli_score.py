@@ -25,7 +25,7 @@ def plan(tmp_path: Path) -> Path:
 
 
 def test_shows_data_loads_rates_and_times(cli: Cli, plan: Path) -> None:
-    """Of a file of a runtime, beside the best plan."""
+    """A file of a runtime is compared with the bound and the best plan."""
     xml = plan.with_suffix(".xml")
     answer = cli("score", xml, *RING, "--size", "64M", "--slices", 4)
     assert (answer.status, answer.err) == (0, "")
@@ -44,7 +44,7 @@ def test_shows_data_loads_rates_and_times(cli: Cli, plan: Path) -> None:
 
 
 def test_json_has_everything(cli: Cli, plan: Path) -> None:
-    """And the loads of all links, which CSV has alone."""
+    """JSON has the loads of all links, which are the rows of CSV."""
     answer = cli("score", plan, "--json", "--size", "1M", "--size", "1K", "--planner", "ring")
     assert (answer.status, answer.err) == (0, "")
     data = answer.data
@@ -58,7 +58,7 @@ def test_json_has_everything(cli: Cli, plan: Path) -> None:
 
 
 def test_wrong_data_fails(cli: Cli, tmp_path: Path) -> None:
-    """With status 1, and the reason on standard output."""
+    """Wrong data end in status 1 with the reason on standard output."""
     path = tmp_path / "sends.csv"
     path.write_text("step,from,to,chunk\n0,0,1,0\n0,0,3,0\n")
     words = ["score", path, *RING, "--collective", "broadcast", "--root"]
@@ -72,7 +72,7 @@ def test_wrong_data_fails(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_traces_need_to_be_told_what_they_are(cli: Cli, plan: Path) -> None:
-    """Ours say it."""
+    """Traces of collopt state their collective."""
     collopt.load_plan(plan).export("chakra-et", plan.with_name("trace"), size="1M")
     answer = cli("score", plan.with_name("trace"), *RING)
     assert answer.status == 0

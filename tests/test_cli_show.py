@@ -54,7 +54,7 @@ def words(path: Path) -> str:
 
 
 def test_a_network_is_drawn_to_a_file_of_its_name(here: Path, cli: Cli) -> None:
-    """Which the program names; nothing else is written."""
+    """The figure is written to one file, which is named on standard error."""
     answer = cli("show", "dgx-a100", "--boxes", 2)
     assert (answer.status, answer.out, answer.err) == (0, "", "wrote dgx-a100-2boxes-topology.svg\n")
     assert [path.name for path in here.iterdir()] == ["dgx-a100-2boxes-topology.svg"]
@@ -62,7 +62,7 @@ def test_a_network_is_drawn_to_a_file_of_its_name(here: Path, cli: Cli) -> None:
 
 
 def test_a_collective_shows_its_cut(here: Path, cli: Cli) -> None:
-    """With the bound in the title."""
+    """The figure of a collective is its cut, with the bound in the title."""
     answer = cli("show", "torus", "allgather", "--shape", "3x3")
     assert answer.err.endswith("wrote torus-3x3-allgather-cut.svg\n")
     text = words(here / "torus-3x3-allgather-cut.svg")
@@ -71,7 +71,7 @@ def test_a_collective_shows_its_cut(here: Path, cli: Cli) -> None:
 
 
 def test_a_plan_of_trees_shows_its_trees(plan_file: Path, cli: Cli) -> None:
-    """Of the rank that is named, by number or name, and of these the one that is."""
+    """`--tree` selects a rank by number or name, and one of its trees."""
     assert cli("show", plan_file).err.endswith("wrote trees-trees.svg\n")
     assert "trees of gpu0.0" in words(plan_file.with_name("trees-trees.svg"))
     for rank in ("5", "gpu1.2", "gpu1.2:1"):
@@ -82,7 +82,7 @@ def test_a_plan_of_trees_shows_its_trees(plan_file: Path, cli: Cli) -> None:
 
 
 def test_a_plan_in_steps_shows_its_steps(step_file: Path, cli: Cli) -> None:
-    """For 64M bytes, or as many as are given."""
+    """A plan in steps is drawn for 64M bytes, or for the size of the options."""
     assert cli("show", step_file).err.endswith("wrote steps-steps.svg\n")
     assert "allgather of 64M bytes" in words(step_file.with_name("steps-steps.svg"))
     cli("show", step_file, "--size", "1M", "-o", "small.svg")
@@ -101,13 +101,13 @@ def test_a_plan_in_steps_shows_its_steps(step_file: Path, cli: Cli) -> None:
     ],
 )
 def test_each_figure_of_a_plan(kind: str, text: str, plan_file: Path, cli: Cli) -> None:
-    """All of them are drawn from one file."""
+    """Every figure of a plan is drawn from one file."""
     assert cli("show", plan_file, "--figure", kind).status == 0
     assert text in words(plan_file.with_name(f"trees-{kind}.svg"))
 
 
 def test_curves_compare_planners_and_models(here: Path, cli: Cli) -> None:
-    """One line for each; sizes are those that are given."""
+    """Each planner has a curve over the sizes of the options."""
     network = ("show", "torus", "allgather", "--shape", "3x3", "--figure", "curves")
     assert cli(*network, "--planner", "ring", "--planner", "bfb", "-o", "two.svg").status == 0
     assert {"ring", "bfb", "1K", "1G"} <= set(words(here / "two.svg").splitlines())
@@ -117,20 +117,20 @@ def test_curves_compare_planners_and_models(here: Path, cli: Cli) -> None:
 
 
 def test_a_table_shows_its_frontier(table_file: Path, cli: Cli) -> None:
-    """As `collopt find --csv` prints it."""
+    """A table of `collopt find --csv` is drawn as its Pareto front."""
     assert cli("show", table_file).err == "wrote found-pareto.svg\n"
     assert {"DBJMod(4, 2)", "steps T_L in α"} <= set(words(table_file.with_name("found-pareto.svg")).splitlines())
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("SVG", b"<?xml")])
 def test_the_ending_says_which_format(suffix: str, start: bytes, here: Path, cli: Cli) -> None:
-    """In small or capital letters."""
+    """The ending of the output, in any case, selects the format."""
     assert cli("show", "ring", "--nodes", 3, "-o", f"ring.{suffix}").status == 0
     assert (here / f"ring.{suffix}").read_bytes().startswith(start)
 
 
 def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(plan_file: Path, cli: Cli) -> None:
-    """Its figures would be wrong."""
+    """A false plan ends in status 1 without a figure."""
     plan_file.write_text(
         re.sub(r'"inverse_rate": "[^"]*"', '"inverse_rate": "1/99999"', plan_file.read_text(), count=1)
     )
@@ -139,7 +139,7 @@ def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(plan_file: Path, cli
 
 
 def test_missing_matplotlib_is_told_before_planning(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that installs it."""
+    """The error has the pip command and comes before planning."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr("collopt.planners.plan", lambda *_, **__: pytest.fail("planned in vain"))
     answer = cli("show", "dgx-a100", "allgather", "--boxes", 2, "--figure", "trees")
@@ -149,7 +149,7 @@ def test_missing_matplotlib_is_told_before_planning(here: Path, cli: Cli, monkey
 
 @pytest.mark.parametrize("name", ["cost_$\\frac{$", "n" * 200])
 def test_names_are_drawn_letter_by_letter(here: Path, cli: Cli, name: str) -> None:
-    """No formulas, and long ones without the middle; nothing but the file's name is said."""
+    """Names are no formulas, and long ones lose their middle."""
     nodes = [f"{name}{number}" for number in range(3)]
     links = [(node, "sw", 10, 1) for node in nodes]
     network = Topology.from_links(links, compute=nodes, switches=["sw"], bidirectional=True, name=name)

@@ -34,7 +34,7 @@ def limited(most: int) -> tuple[Callable[[Plan], None], list[Plan]]:
 
 
 def test_a_plan_that_fits_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """And nothing is said of it."""
+    """A fitting plan is written without a note."""
     made = collopt.plan(ring(4), "allgather")
     write, taken = limited(made.trees.num_trees)
     assert write_fitting(made, write, "auto", {}) is made
@@ -46,7 +46,7 @@ def test_a_plan_that_fits_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> 
     ("most", "trees_per_root"), [(10**6, 83), pytest.param(165, 5, marks=pytest.mark.slow), (33, 1)]
 )
 def test_the_fastest_that_fits_is_taken(most: int, trees_per_root: int) -> None:
-    """Of the numbers of trees that a scan tries; ForestColl, Table 1, has the same ones."""
+    """The fastest plan within the limit is that of ForestColl, Table 1."""
     network = mi250(boxes=2)
     made = collopt.plan(network, "allgather")
     write, taken = limited(most)
@@ -58,7 +58,7 @@ def test_the_fastest_that_fits_is_taken(most: int, trees_per_root: int) -> None:
 
 
 def test_an_all_to_all_has_fewer_chunks(capsys: pytest.CaptureFixture[str]) -> None:
-    """As many as fit of a few numbers."""
+    """The largest number of chunks within the limit is taken."""
     made = collopt.plan(mi250(), "all_to_all")
     assert isinstance(made.schedule, collopt.schedules.FlowSchedule)
     assert made.schedule.chunks_per_unit > 2
@@ -70,7 +70,7 @@ def test_an_all_to_all_has_fewer_chunks(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_where_nothing_fits_the_best_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the words about that one; planners that have no such number are not asked again."""
+    """The error is that of the best plan."""
     for planner in ("forestcoll", "ring"):
         made = collopt.plan(ring(4), "allgather", planner=planner)
         write, taken = limited(0)
@@ -82,7 +82,7 @@ def test_where_nothing_fits_the_best_plan_is_refused(capsys: pytest.CaptureFixtu
 
 @pytest.mark.slow
 def test_files_and_the_plan_are_those_of_the_smaller_one(cli: Cli, tmp_path: Path) -> None:
-    """All of them, so that what runs is what was saved; they are right, and a note says what they cost."""
+    """All files are of the smaller plan, and a note has its cost."""
     plan, xml = tmp_path / "plan.json", tmp_path / "plan.xml"
     answer = cli("plan", *BOXES, "-o", plan, "--xml", xml, *FEW_BLOCKS)
     assert answer.status == 0
@@ -103,7 +103,7 @@ def test_files_and_the_plan_are_those_of_the_smaller_one(cli: Cli, tmp_path: Pat
 def test_no_file_stays_of_a_plan_that_another_runtime_refuses(
     cli: Cli, tmp_path: Path, words: tuple[object, ...]
 ) -> None:
-    """XML would fit, MSCCL++ takes none: then there is the best plan alone, as without files."""
+    """If one runtime takes no plan, only the best plan itself is written."""
     plan, xml, mscclpp = (tmp_path / name for name in ("plan.json", "a.xml", "b.json"))
     answer = cli("plan", *words, "-o", plan, "--xml", xml, "--mscclpp", mscclpp, "--max-thread-blocks", 1)
     assert (answer.status, answer.out) == (2, "")

@@ -42,7 +42,7 @@ MACHINE = """<system version="1">
     ],
 )  # fmt: skip
 def test_options_are_named_as_they_are_typed(said: str, typed: str) -> None:
-    """Wherever Python's name of one stands for it."""
+    """Python's names of options become flags in messages."""
     assert as_typed(said) == typed
 
 
@@ -55,17 +55,17 @@ def test_options_are_named_as_they_are_typed(said: str, typed: str) -> None:
     ],
 )
 def test_other_texts_are_left_alone(said: str) -> None:
-    """Words that are options elsewhere are none there."""
+    """Equal words with another meaning stay."""
     assert as_typed(said) == said
 
 
 def test_every_option_of_a_file_is_known_here() -> None:
-    """A new one would be shown in Python's words; no message asks for a name."""
+    """Every option of `ImportOptions` has a flag or an example."""
     assert EXAMPLES.keys() | (FLAGS.keys() - {"n", "shape"}) == set(ImportOptions.__annotations__) - {"name"}
 
 
 def test_what_is_asked_for_can_be_typed(cli: Cli, tmp_path: Path) -> None:
-    """Following the messages of a file that says little ends in a plan."""
+    """Following the messages about a sparse file ends in a bound."""
     machine = tmp_path / "machine.xml"
     machine.write_text(MACHINE, encoding="utf-8")
     words: list[str] = ["--boxes", "2"]

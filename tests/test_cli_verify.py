@@ -29,7 +29,7 @@ def changed(path: Path, **fields: Any) -> Path:
 
 
 def test_says_what_was_checked(cli: Cli, plan_file: Path) -> None:
-    """Bound, routes, trees, links, gap and network."""
+    """Text lists bound, routes, trees, links, gap and network."""
     answer = cli("verify", plan_file)
     assert (answer.status, answer.err) == (0, "")
     first, *rows = answer.out.splitlines()
@@ -49,7 +49,7 @@ def test_says_what_was_checked(cli: Cli, plan_file: Path) -> None:
     ],
 )
 def test_says_what_was_checked_of_steps(cli: Cli, tmp_path: Path, collective: str, done: str) -> None:
-    """Steps instead of trees; a forged step is found."""
+    """Text lists steps in place of trees, and a forged step fails."""
     path = tmp_path / "plan.json"
     collopt.plan(ring(6, bandwidth=25), collective, planner="bfb").save(path)
     answer = cli("verify", path)
@@ -69,14 +69,14 @@ def test_says_what_was_checked_of_steps(cli: Cli, tmp_path: Path, collective: st
 
 
 def test_json_has_the_verdict_and_the_figures(cli: Cli, plan_file: Path) -> None:
-    """And nothing else is on standard output."""
+    """JSON is the only output."""
     data = cli("verify", plan_file, "--json").data
     assert (data["verified"], data["compared"], data["plan"]) == (True, False, str(plan_file))
     assert (data["inverse_rate"], data["gap"], data["trees_per_root"]) == ("3/65", "0", 13)
 
 
 def test_compares_with_a_network_from_the_catalogue(cli: Cli, plan_file: Path) -> None:
-    """Equal links mean the same network."""
+    """Networks with equal links match."""
     answer = cli("verify", plan_file, "--topology", "dgx-a100", "--boxes", 2)
     assert answer.status == 0
     assert answer.out.splitlines()[-1].endswith("matches --topology")
@@ -84,7 +84,7 @@ def test_compares_with_a_network_from_the_catalogue(cli: Cli, plan_file: Path) -
 
 @pytest.mark.parametrize("failed", [["box1/nic3"], ["box0/gpu2", "box1/nic3"], ["box0/gpu1--box0/nic1"]])
 def test_compares_with_what_failures_leave_of_a_network(cli: Cli, tmp_path: Path, failed: list[str]) -> None:
-    """What `plan --without` planned on, `verify --without` finds again, in any order and from a file as well."""
+    """`verify --without` finds the network of `plan --without`, in any order and from a file."""
     without = [word for name in failed for word in ("--without", name)]
     path = tmp_path / "plan.json"
     made = cli("plan", "dgx-a100", "--boxes", 2, "allgather", *without, "-o", path)
@@ -109,12 +109,12 @@ def test_compares_with_what_failures_leave_of_a_network(cli: Cli, tmp_path: Path
 def test_a_plan_that_was_tampered_with_fails_the_check(
     cli: Cli, plan_file: Path, fields: dict[str, Any], message: str
 ) -> None:
-    """Status 1, one line that says what does not hold."""
+    """A false claim ends in status 1 and one line."""
     assert message in refusal(cli("verify", changed(plan_file, **fields)), status=1)
 
 
 def test_json_has_the_reason_why_a_check_failed(cli: Cli, plan_file: Path) -> None:
-    """On standard output, beside the line on standard error."""
+    """The reason is in JSON and on standard error."""
     answer = cli("verify", changed(plan_file, inverse_rate="1/65"), "--json")
     assert answer.status == 1
     assert answer.data == {

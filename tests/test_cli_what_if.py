@@ -15,7 +15,7 @@ A100 = ("dgx-a100", "--boxes", 2)
 
 
 def test_people_see_what_each_failure_costs(cli: Cli, tmp_path: Path) -> None:
-    """One table for each collective, and a folder to pick from, which a second run finds complete."""
+    """Each collective has a table, and a second run finds the folder of plans complete."""
     words = ("survive", *A100, "allgather,allreduce", "--failures", "nic,switch", "--jobs", 1, "-o", tmp_path / "plans")
     answer = cli(*words)
     assert answer.status == 0
@@ -32,7 +32,7 @@ def test_people_see_what_each_failure_costs(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_programs_get_exact_figures(cli: Cli) -> None:
-    """Pairs by kinds and by name, and derated links."""
+    """JSON has pairs by kind and by name, and derated links, with exact gaps."""
     options = ("--failures", "none", "--pairs", "nic+nic", "--pairs", "box0/nic0 + box1/gpu1", "--derate", "1/2")
     rows = cli("survive", *A100, "allgather", *options, "--jobs", 1, "--json").data
     kinds = [row["kind"] for row in rows]
@@ -63,7 +63,7 @@ def test_classes_of_links_are_widened_together(cli: Cli) -> None:
 
 
 def test_links_in_a_row_gain_together_what_neither_does(cli: Cli) -> None:
-    """All that 32 GPUs in four boxes add up passes two links of each NIC."""
+    """Two classes in a row gain together where neither gains alone."""
     data = cli("sensitivity", "dgx-h100", "--boxes", 4, "allreduce", "--json").data
     best, *others = data["links"]
     assert best == {"group": "gpu-nic + nic-ib", "links": 128, "bandwidth": "50", "gain": "800/3", "worth": "800/3"}
@@ -71,7 +71,7 @@ def test_links_in_a_row_gain_together_what_neither_does(cli: Cli) -> None:
 
 
 def test_single_links_are_those_of_the_library(cli: Cli) -> None:
-    """One row for each link, the most rewarding first; people read the first 32."""
+    """CSV has a row for each link, and text the first 32."""
     text = cli("sensitivity", "torus", "--shape", "3x3", "allgather", "--links", "--csv").out
     rows = list(csv.DictReader(text.splitlines()))
     frame = sensitivity(torus(3, 3), "allgather")
@@ -84,7 +84,7 @@ def test_single_links_are_those_of_the_library(cli: Cli) -> None:
 
 
 def test_people_read_gains_in_bandwidth(cli: Cli) -> None:
-    """Twice the links of one kind in a DGX-1."""
+    """The gain of twice the links of one kind is that of the bounds."""
     answer = cli("sensitivity", "dgx1-v100", "allgather", "--step", 1)
     assert answer.out.splitlines()[1].split("  ")[-2:] == ["gain at +100 %", "at +100 %, at most"]
     gain = bound(dgx1_v100().scaled(1), "allgather").algbw * Fraction(2, 3)
@@ -95,7 +95,7 @@ NETWORK = ["ring", "--nodes", "4", "--set", "bandwidth=10"]
 
 
 def test_groups_of_a_file(cli: Cli, tmp_path: Path) -> None:
-    """A table and JSON with equal figures, and one verified plan file for each group."""
+    """Table and JSON have equal figures, and each group has a verified plan file."""
     path, folder = tmp_path / "groups.json", tmp_path / "plans"
     rows = [{"name": name, "ranks": ranks, "collective": "allgather"} for name, ranks in (("x", [0, 1]), ("y", [1, 2]))]
     path.write_text(json.dumps({"format": "collopt-groups", "version": 1, "groups": rows}))
@@ -116,7 +116,7 @@ def test_groups_of_a_file(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_groups_of_a_mesh(cli: Cli) -> None:
-    """Axes and sizes are those of the options."""
+    """Groups have the axes and sizes of the options."""
     words = ["groups", *NETWORK, "--mesh", "2x2", "--axis", "1:allgather:1K", "--axis", "0+1:all_to_all", "--json"]
     shown = json.loads(cli(*words).out)["groups"]
     assert [(row["group"], row["ranks"], row["size"]) for row in shown] == [

@@ -59,7 +59,7 @@ FITTING = {
 def test_each_command_says_what_the_file_is(
     cli: Cli, files: dict[str, Path], wanted: str, words: tuple[str, ...]
 ) -> None:
-    """In one line, with what is for it."""
+    """The error names the kind of the file and the command for it."""
     for kind, path in files.items():
         if kind == wanted or kind in FITTING.get(wanted, ()):
             continue

@@ -76,8 +76,8 @@ def calibrate(
         note(f"wrote {figure}")
     document: Any = rows
     if calibration:
-        runs = [run._asdict() for run in calibration.runs]
-        document = {"runs": runs, "costs": rows, "notes": list(calibration.notes)}
+        run_rows = [run._asdict() for run in calibration.runs]
+        document = {"runs": run_rows, "costs": rows, "notes": list(calibration.notes)}
     if formats.emit(lambda: rows, lambda: document):
         return
     if calibration:

@@ -36,6 +36,7 @@ def plan(
     chunks: int | None = None,
     planner: str = "auto",
     size: str | None = None,
+    effort: str | None = None,
     costs: str | None = None,
     no_in_network: bool = False,
     output: Path | None = None,
@@ -61,7 +62,7 @@ def plan(
     )
     network, shards = find_network(topology, described), data.read()
     with computing(f"planning {collective} on {network.name}"):
-        options = _present(trees_per_root=trees_per_root, chunks=chunks, size=size)
+        options = _present(trees_per_root=trees_per_root, chunks=chunks, size=size, effort=effort)
         options |= {"in_network": False} if no_in_network else {}
         options |= {} if costs is None else {"costs": costs}
         planned = make_plan(network, operation, planner=planner, **options, **shards)

@@ -110,6 +110,7 @@ def schedule_all_to_allv(
     """
     if stages is not None and (not isinstance(stages, str) or stages not in STAGES):
         raise UnsupportedError(f"stages is {shown(stages)}; expected one of {', '.join(STAGES)}")
+    # Read the arguments: limits in units of traffic, servers with their GPUs, and the rates of NICs.
     unit = as_whole(unit_bytes, "unit_bytes")
     cap = 0
     if max_stage_bytes is not None:
@@ -133,6 +134,7 @@ def schedule_all_to_allv(
         rate, sizes = lane_rate(rates), sizes or (m,) * n
         prices, lanes = (prices[0], prices[1] / float(rate), *prices[2:]), int(max(map(max, rates)) / rate)
     way = CHOSEN if stages is None else STAGES[stages]
+    # Plan; try longer stages on slow links, and shorter ones where scratch is limited.
     plan = partial(_staged, matrix, m, sizes, rates, prices)
     schedule = plan(cap and max(1, cap // lanes), way)
     if not cap and model.waits_for_links:

@@ -148,6 +148,7 @@ def shared_chunks(
     sources, targets = tails[paths.links[paths.starts[:-1]]], heads[paths.links[paths.starts[1:] - 1]]
     pair_numbers, pairs = np.unique(sources * ranks + targets, return_inverse=True)
     parts = traffic.reshape(-1)[pair_numbers]
+    # Try numbers of chunks until one reaches the bound.
     best: tuple[Fraction, int, IntArray] | None = None
     numbers = [chunks] if chunks is not None else list(_chunk_counts(paths, parts, pairs))
     for count in progress.iterate(numbers, len(numbers)):

@@ -119,9 +119,12 @@ class Profile:
 
     def work(self, case: Case) -> float:
         """Estimate the CPU seconds of planning."""
-        sets = 2 ** min(case.degree, MOST_DEGREE) if self.by_links else 1
-        splits = max(1.0, case.switch_links / 6) ** 2 if self.splits_switches else 1
-        return self.seconds * (case.num_ranks / 32) ** self.exponent * sets * splits
+        work: float = self.seconds * (case.num_ranks / 32) ** self.exponent
+        if self.by_links:
+            work *= 1 << min(case.degree, MOST_DEGREE)
+        if self.splits_switches:
+            work *= max(1.0, case.switch_links / 6) ** 2
+        return work
 
 
 PROFILES = {

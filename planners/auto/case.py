@@ -13,7 +13,7 @@ from ...schedules.collective import EVERY_ROOT
 from ...schedules.schedule import NS_PER_US
 from ...topologies import Topology
 from ...topologies.network.link_costs import as_costs
-from ..trees.problem import has_few_trees, shard_weights
+from ..trees.problem import shard_weights
 
 KINDS_IN_BOXES = 2  # of ranks by their links: those of irregular networks are of more
 COMPARED_RANKS = 2048  # above which no pairs of ranks are looked at
@@ -38,11 +38,6 @@ class Case:
         """Whether trees may branch at switches."""
         capable_switches = self.topology.multicast | self.topology.aggregation
         return bool(capable_switches) and bool(self.options.get("in_network", True))
-
-    @property
-    def has_few_trees(self) -> bool:
-        """Whether all trees that branch at switches can be looked at."""
-        return self.branches and has_few_trees(self.topology)
 
     @property
     def root_messages(self) -> int:

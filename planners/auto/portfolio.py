@@ -5,16 +5,15 @@ compete by predicted times.  An effort limits the work: planners whose estimated
 ``provenance`` says which.
 """
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from numbers import Real
 from typing import Any
 
-from ...errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
+from ...errors import BoundError, CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective, as_bytes
+from ...support.quantities import as_amount
 from ...support.validation import shown
 from ...topologies import Topology, reached_network
 from ...topologies.network.link_costs import as_costs
@@ -71,8 +70,10 @@ def as_effort(value: object) -> Effort:
     """Read an effort, or raise `UnsupportedError`."""
     if isinstance(value, str) and value in EFFORTS:
         return EFFORTS[value]
-    if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf:
-        return Effort(float(value), float(value))
+    with suppress(UnsupportedError, TopologyError, OverflowError):
+        seconds = float(as_amount(value))  # type: ignore[arg-type]
+        if seconds > 0:
+            return Effort(seconds, seconds)
     raise UnsupportedError(
         f"effort is {shown(value)}; expected {', '.join(EFFORTS)}, or a number of CPU seconds above 0"
     )

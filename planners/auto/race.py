@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import CapacityOverflowError
+from ...schedules import TreeSchedule
 from ...schedules.loads import congestion
 from ...schedules.schedule import rate_of_loads
 from ...schedules.timing.predict import Predictor
@@ -35,6 +36,10 @@ def least_rate(plan: Plan) -> Fraction:
     loads = schedule.link_loads(topology)
     busiest = max(congestion(loads[units == unit].sum(axis=0), unit, topology) for unit in set(units.tolist()))
     return plan.algbw * rate_of_loads(loads, schedule, topology) / busiest
+
+
+def _trees_per_root(plan: Plan) -> int:
+    return int(plan.options.get("trees_per_root", 0))
 
 
 @dataclass(eq=False)
@@ -99,17 +104,19 @@ class Race:
         count = candidate.options.get("trees_per_root", 0)
         if not count or self.is_empty:
             return False
-        best = self._fastest().plan.options.get("trees_per_root", 0)
-        planned = {entrant.plan.options.get("trees_per_root", 0) for entrant in self._entrants}
-        lost = [number for number in planned - {0, best} if number < count]
-        if sum(number > int(best) for number in lost) >= MOST_LOST:
+        best = _trees_per_root(self._fastest().plan)
+        planned = {_trees_per_root(entrant.plan) for entrant in self._entrants} - {0, best}
+        slower = [number for number in planned if number < count]
+        if sum(number > best for number in slower) >= MOST_LOST:
             return True
-        return any(self._tree_rates[count] <= self._tree_rates[number] < self._limit for number in lost)
+        rates = self._tree_rates
+        return any(rates[count] <= rates.get(number, Fraction(0)) < self._limit for number in slower)
 
     def _has_best_trees(self, plan: Plan, count: int) -> bool:
         """Whether a plan has the best rate already with so many trees per root, or fewer."""
-        schedule = plan.schedule
-        return plan.planner == "forestcoll" and not plan.options and schedule.forests[0].trees_per_root <= count
+        if plan.planner != "forestcoll" or plan.options or not isinstance(plan.schedule, TreeSchedule):
+            return False
+        return plan.schedule.forests[0].trees_per_root <= count
 
     def _rate_of_trees(self, count: int) -> Fraction:
         """Largest rate of so many trees per root in GB/s; of trees that branch at switches no more is known."""

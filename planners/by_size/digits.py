@@ -128,6 +128,7 @@ class Digits:
         sources, receivers = np.divmod(np.arange(ranks * ranks), ranks)
         distinct = sources != receivers
         sources, receivers = sources[distinct], receivers[distinct]
+        # Each nonzero digit of an offset is a hop; the last one overwrites those before.
         place, level_of, moved, counts = (np.zeros(len(sources), dtype=np.int64) for _ in range(4))
         step = 0
         for number, level in enumerate(self.levels):

@@ -23,7 +23,7 @@ from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan
 from ..plans.registry import register_planner
-from ..trees.problem import tree_problem
+from ..trees.problem import shard_weights, tree_problem
 from .double_binary_tree import plan_double_binary_tree
 from .fixed_pattern import Hops, find_boxes
 from .nvls import plan_nvls, plan_nvls_tree
@@ -212,6 +212,7 @@ def plan_nccl(
     """
     as_topology(topology)
     planned = as_collective(collective, TREE_COLLECTIVES, "NCCL's planner does not implement")
+    shard_weights(topology, planned, root, None)  # refuses a root that the collective does not have
     num_bytes = LARGE if size is None else as_bytes(size)
     machine = machine_of(topology)
     plans = list[tuple[Choice, Plan]]()

@@ -127,6 +127,7 @@ def fixed_count_capacities(problem: TreeProblem, count: int, trace: Trace) -> In
     capacities, supplies = problem.capacities, problem.root_weights * count
     scale = fixed_count_scale(problem.num_nodes, problem.tails, problem.heads, capacities, problem.root_weights, count)
     candidates: list[IntArray] = []
+    # Round capacities for a scale, balance switches, and raise the scale until the trees fit.
     for attempt in range(SCALES_TRIED):
         # In Python's integers: the products may not fit int64 where the results do.
         units = [capacity * scale.numerator // scale.denominator for capacity in capacities.tolist()]

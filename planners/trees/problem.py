@@ -20,7 +20,6 @@ MAX_TREES_PER_ROOT = 2**20
 MAX_WEIGHT = 10**12
 MAX_STEINER_RANKS = 12
 MAX_STEINER_SWITCHES = 6  # of those that multicast or aggregate
-FEW_STEINER_RANKS, FEW_STEINER_SWITCHES = 8, 4  # up to which the best trees take no more than a second
 
 
 class TreeProblem(NamedTuple):
@@ -187,9 +186,3 @@ def has_best_trees(topology: Topology) -> bool:
     except UnsupportedError:
         return False
     return True
-
-
-def has_few_trees(topology: Topology) -> bool:
-    """Whether the best trees that branch at switches are found in a second."""
-    branching = len(topology.multicast | topology.aggregation)
-    return topology.num_ranks <= FEW_STEINER_RANKS and 0 < branching <= FEW_STEINER_SWITCHES

@@ -167,6 +167,7 @@ def joined_forests(forests: Sequence[Forest], algbws: Sequence[Fraction]) -> For
     ranks = forests[0].num_ranks
     routes, starts, weights = [], [np.zeros(1, dtype=np.int64)], []
     paths = 0
+    # Columns of switches that a forest does not span stay empty.
     for forest, count in zip(forests, copies, strict=True):
         columns = np.append(np.arange(ranks), ranks + np.searchsorted(switches, forest.switches))
         wide = np.full((forest.num_trees, ranks + len(switches)), -1, dtype=np.int32)
@@ -233,6 +234,7 @@ def with_stars(forest: Forest, network: Topology, topology: Topology, groups: Bo
     between = [tuple(nodes[begin + 1 : end - 1]) for begin, end in pairwise(forest.path_starts.tolist())]
     if any(min(path[1:-1], default=ranks) < ranks for path in between):
         return None
+    # Paths: those between boxes, and from each switch to its ranks and back.
     stars = [(int(groups.switches[box]), rank) for rank, box in enumerate(groups.box_of.tolist())]
     paths = [*between, *stars, *(star[::-1] for star in stars)]
     down = len(between) + np.arange(ranks)  # the path from its switch to each rank; that back has `ranks` more
@@ -241,6 +243,7 @@ def with_stars(forest: Forest, network: Topology, topology: Topology, groups: Bo
     members = [np.flatnonzero(groups.box_of == box) for box in range(boxes)]
     routes = np.tile(np.append(down, np.zeros(boxes, dtype=np.int64)), (forest.num_trees, 1)).astype(np.int32)
     roots = np.empty(forest.num_trees, dtype=np.int64)
+    # In each box the rank that a tree enters feeds the switch, which feeds the others.
     for tree in range(forest.num_trees):
         for box in range(boxes):
             route = int(forest.routes[tree, box])

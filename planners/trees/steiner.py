@@ -129,6 +129,7 @@ def best_trees(topology: Topology, collective: Collective, weights: tuple[int, .
     first = [GRAINS // int(capacity) for capacity in capacities]
     trees = [priced.tree for side in pricing for priced in side.cheapest(first).values()]
     session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
+    # Price with floats until no tree is missing, then once with the exact dual values.
     with progress.status() as say:
         for number in range(MAX_ROUNDS):
             model.add_trees([_tidied(tree, topology.num_ranks) for tree in trees])

@@ -71,6 +71,7 @@ def _sorted_links(problem: TreeProblem) -> _Network:
 
 def _candidates(network: _Network, between: BoolArray, ports: IntArray, random: np.random.Generator) -> IntArray:
     """Draw shortest routes from the port of the first part to those of all others, (parts, candidates, switches)."""
+    # Links on the way pass only switches between parts; they end there or at a port.
     heads = np.repeat(np.arange(len(between)), np.diff(network.starts))
     passing, ending = between.copy(), between.copy()
     passing[ports[0]] = ending[ports] = True
@@ -91,6 +92,7 @@ def _drawn(
     routes = np.full((parts, candidates, max(longest, 0)), -1, dtype=np.int64)
     for part in range(1, parts):
         for choice in range(candidates):
+            # Walk back from the part to the first one, each step at random among nodes that are one hop nearer.
             state = np.uint64(seeds[part, choice])
             node = ports[part]
             for place in range(hops[node] - 2, -1, -1):
@@ -136,6 +138,7 @@ def _balanced(links: IntArray, exits: IntArray, room: FloatArray, rounds: int) -
         for tree in range(trees):
             for other in range(targets):
                 options = links[exits[tree, other], other + 1]
+                # Take the route of earlier rounds off the links, and choose anew.
                 if choices[tree, other] >= 0:
                     _add(loads, options[choices[tree, other]], -1)
                 choices[tree, other] = _emptiest(options, loads, room)

@@ -73,6 +73,7 @@ def _may_enter_often(problem: TreeProblem, best: Bottleneck, outer: Symmetry, in
 def _part_trees(problem: TreeProblem, best: Bottleneck, part: IntArray, trace: Trace) -> PartTrees | None:
     """Pack the trees of a part, which all others enter once; None if its links have no room for them."""
     ranks = problem.topology.num_ranks
+    # One rank after those of the part stands for all outside of it.
     nodes = np.sort(part)
     own = int((nodes < ranks).sum())
     place = np.full(problem.num_nodes, own)  # one rank for all outside, after those of the part
@@ -82,6 +83,7 @@ def _part_trees(problem: TreeProblem, best: Bottleneck, part: IntArray, trace: T
     ends, which = np.unique(np.column_stack([tails[kept], heads[kept]]), axis=0, return_inverse=True)
     units = np.zeros(len(ends), dtype=np.int64)
     np.add.at(units, which.ravel(), problem.capacities[kept] * best.supply)
+    # What crosses the part's border is trimmed to what its trees need.
     for column in (0, 1):
         crossing = ends[:, column] == own
         trimmed = _trimmed(units[crossing], best.capacity * (ranks - own))
@@ -94,6 +96,7 @@ def _part_trees(problem: TreeProblem, best: Bottleneck, part: IntArray, trace: T
         compute=names[: own + 1],
         switches=names[own + 1 :],
     )
+    # Pack the trees of the small network; they have to be as fast as all.
     small_problem = tree_problem(small, "broadcast", (*[1] * own, ranks - own))
     small_best = bottleneck(small_problem)
     if Fraction(small_best.supply, small_best.capacity) / small.arrays.unit != Fraction(1, best.capacity):
@@ -152,10 +155,12 @@ def _joined(problem: TreeProblem, trees: PartTrees, parts: IntArray, orbits: Int
     if count * own * ranks > MAX_ROUTES:
         raise UnsupportedError(f"{count} trees for each of {own} representatives are too many to write down")
     images = parts[:, np.argsort(parts[0])]  # int64 (parts, nodes): the node of each part at each place
+    # Trees start in the first part, and enter each other part by a tree of the rank outside.
     starting = _unit_trees(trees, range(own), units).reshape(own * count)
     entering = _unit_trees(trees, [own], units).reshape(own * count, targets)
     exits = units.entry[entering]
     fabric = chosen_routes(problem, images, units.entries, exits, orbits, len(parts))
+    # Number the routes between parts that occur.
     numbers, pair = np.unique(
         np.ravel_multi_index(
             (exits, np.arange(1, targets + 1)[None], fabric.choices),
@@ -165,6 +170,7 @@ def _joined(problem: TreeProblem, trees: PartTrees, parts: IntArray, orbits: Int
     )
     kept = len(parts) * len(units.paths)
     entered = (kept + pair).reshape(exits.shape)
+    # Write down the routes of all trees: inside the first part, inside others, and into these.
     routes = np.full((own * count, ranks), -1, dtype=np.int32)
     shift = np.arange(1, targets + 1)[:, None] * len(units.paths)
     for tree in range(own * count):

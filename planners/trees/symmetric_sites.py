@@ -125,6 +125,7 @@ def _chosen_links(sites: _Sites, links: IntArray, count: int) -> IntArray | None
 
     Sites that can receive from the same orbits are one node of the flow network, and the j-th unit of each is tree j.
     """
+    # Sites that can receive from the same orbits are one kind.
     width = links.shape[2]
     rows = links.reshape(-1, width)
     receiving = np.flatnonzero(rows[:, 0] >= 0)
@@ -135,6 +136,7 @@ def _chosen_links(sites: _Sites, links: IntArray, count: int) -> IntArray | None
     units = _flow(sites, orbit_sets.astype(np.int64), count * members)
     if units is None:
         return None
+    # Deal the units of each kind to its sites and trees.
     order = np.argsort(kinds.ravel(), kind="stable")
     starts = np.cumsum(members) - members
     kind = kinds.ravel()[order]
@@ -171,6 +173,7 @@ def _flow(sites: _Sites, orbit_sets: IntArray, demands: IntArray) -> IntArray | 
 def _forest(problem: TreeProblem, sites: _Sites, links: IntArray, count: int) -> Forest:
     """Write down trees by the links between sites, `links` (roots, trees, sites); equal trees become one."""
     ranks, receivers, first = len(problem.root_weights), sites.hosts[:, 0], sites.first
+    # Equal trees become one.
     distinct = [Counter(row.tobytes() for row in rows) for rows in links]
     table = np.frombuffer(b"".join(row for rows in distinct for row in rows), dtype=np.int64).reshape(
         -1, len(receivers)
@@ -181,6 +184,7 @@ def _forest(problem: TreeProblem, sites: _Sites, links: IntArray, count: int) ->
     number[used] = np.arange(len(used))
     tails, heads = sites.tails[used], sites.heads[used]
     routers = [first + tails, first + heads] if first else []
+    # Paths between sites, and from routers to their other hosts.
     paths = np.column_stack([receivers[tails], *routers, receivers[heads]])
     local_hosts = sites.hosts[:, 1:]
     near = np.repeat(np.arange(len(local_hosts)), local_hosts.shape[1])

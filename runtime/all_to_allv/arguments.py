@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from ...schedules.stages.segments import lane_counts
 from ...schedules.stages.two_tier_cost import H200, TwoTierModel, check_model
 from ...support.arrays import IntArray
 from ...support.validation import shown
-from ..execution.agreement import UNKNOWN, compare, digest, gathered, refuse
+from ..execution.agreement import UNKNOWN, coded, compare, digest, gathered, refuse
 from ..execution.arguments import check_async, check_same_kind, check_tensor, import_torch
 from ..programs.checks import check_choice, check_counts, check_seconds
 from .steps import Exchange
@@ -50,18 +50,12 @@ class AllToAllCall(NamedTuple):
 
 def check_arguments(call: AllToAllCall) -> Terms:
     """Check the arguments of a call, and fill in defaults."""
-    from ...planners.all_to_all.fast import STAGES, as_rates, as_traffic
+    from ...planners.all_to_all.fast import as_rates, as_traffic
 
     _, dist = import_torch()
     ranks, rank = dist.get_world_size(call.group), dist.get_rank(call.group)
-    if call.timeout is not None:
-        check_seconds("timeout", call.timeout)
-    if call.max_stage_bytes is not None:
-        check_counts({"max_stage_bytes": call.max_stage_bytes})
-    if call.max_scratch_bytes is not None:
-        check_counts({"max_scratch_bytes": call.max_scratch_bytes}, minimum=0)
-    if call.stages is not None:
-        check_choice("stages", call.stages, STAGES)
+    check_limits(call.timeout, call.stages, {"max_stage_bytes": call.max_stage_bytes})
+    check_limits(None, None, {"max_scratch_bytes": call.max_scratch_bytes}, minimum=0)
     sizes = _sizes(call, ranks)
     servers, gpus = len(sizes), sizes[0] if min(sizes) == max(sizes) else sizes
     nics = () if call.nics is None else as_rates(call.nics, sizes)
@@ -92,6 +86,17 @@ def check_arguments(call: AllToAllCall) -> Terms:
     limits = call.max_stage_bytes, call.max_scratch_bytes
     exchange = Exchange(b"", servers, gpus, 0, call.stages, *limits, model, nics)
     return Terms(sends, receives, rows, _row_bytes(call), *kinds, exchange)
+
+
+def check_limits(timeout: object, stages: object, caps: Mapping[str, int | None], minimum: int = 1) -> None:
+    """Refuse an invalid timeout, kind of stages or cap; None stands for an option that is not given."""
+    from ...planners.all_to_all.fast import STAGES
+
+    if timeout is not None:
+        check_seconds("timeout", timeout)
+    if stages is not None:
+        check_choice("stages", stages, STAGES)
+    check_counts({name: cap for name, cap in caps.items() if cap is not None}, minimum=minimum)
 
 
 def _sizes(call: AllToAllCall, ranks: int) -> tuple[int, ...]:
@@ -205,17 +210,17 @@ def agreed_exchange(terms: Terms | UnsupportedError, group: Any, timeout: float 
         refuse(terms, len(NAMES + DIGESTED) + 2, group, timeout, CALL)
     from ...planners.all_to_all.fast import STAGES
 
-    exchange, size = terms.exchange, UNKNOWN if terms.row_bytes is None else terms.row_bytes
+    exchange = terms.exchange
     # No digest is 0, so that it can stand for no matrix.
     matrix = 0 if terms.traffic is None else 1 + digest(terms.traffic.tobytes())
-    caps = exchange.max_stage_bytes, exchange.max_scratch_bytes
-    limits = [UNKNOWN if limit is None else min(limit, 2**62) for limit in caps]
+    limits = coded(exchange.max_stage_bytes), coded(exchange.max_scratch_bytes)
     sizes = exchange.gpus_per_server
     kinds = (terms.dtype, terms.device, str(exchange.model), str(exchange.nics), str(sizes))
-    way = UNKNOWN if exchange.stages is None else STAGES[exchange.stages]
+    way = coded(None if exchange.stages is None else STAGES[exchange.stages])
     digests = [*(digest(kind.encode()) for kind in kinds), matrix]
     gpus = sizes if isinstance(sizes, int) else max(sizes)
-    table = gathered([0, exchange.servers, gpus, *limits, way, *digests, size], group, timeout, CALL)
+    row = [0, exchange.servers, gpus, *limits, way, *digests, coded(terms.row_bytes)]
+    table = gathered(row, group, timeout, CALL)
     compare(table, CALL, NAMES, DIGESTED, {"stages": {code: name for name, code in STAGES.items()}})
     row_bytes = _agreed_size(table[:, -1])
     rows = terms.traffic

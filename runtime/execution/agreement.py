@@ -7,6 +7,9 @@ arguments on the first call of each kind, and all stop together if these differ;
 All-to-all(v) calls are compared every time.  Each rank gathers a row of numbers: a flag for refused arguments, values
 that have to be equal, and values for the plan.  Rows have a fixed length, as Gloo aborts the
 process where sizes differ.
+
+After a failed exchange the ranks leave notes in their group's store, and a message names the ranks that were in another
+call, that refused their arguments, or that left no note since they are late or have ended.
 """
 
 import hashlib
@@ -36,14 +39,13 @@ UNKNOWN = -1  # Stands for an option that is not given
 FIRST_TAG = 2**30  # The first of 2^30 tags, far from the tags of other code
 DEBUG_VARIABLE = "COLLOPT_DEBUG"
 MIN_TIMEOUT_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
+WAIT_S = 1.0  # For the notes of other ranks, whose timeouts end about when this rank's does
+POLL_S = 0.02  # Between two looks at the notes
+STORE_TIMEOUT_S = 3.0  # For all notes: the store's own process may be the one that hangs
 
 Terms = TypeVar("Terms")
-_connected: WeakSet[Any] = WeakSet()
-_agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()
-
-WAIT_S = 1.0  # For the notes of others, whose timeouts end about when this rank's does
-POLL_S = 0.02
-STORE_TIMEOUT_S = 3.0  # For all of it: the store's own process may be the one that hangs
+_connected: WeakSet[Any] = WeakSet()  # Groups whose ranks have met on their GPUs
+_agreed: WeakKeyDictionary[Any, set[tuple[object, ...]]] = WeakKeyDictionary()  # Keys of compared calls, by group
 _failures: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
 
 
@@ -173,6 +175,11 @@ def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> 
 def digest(data: bytes) -> int:
     """Return a hash that fits a signed int64, less than its maximum."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest())
+
+
+def coded(option: int | None) -> int:
+    """Return an option as a number that ranks compare."""
+    return UNKNOWN if option is None else min(option, MAX_ELEMENTS)
 
 
 def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: str) -> IntArray:

@@ -33,19 +33,19 @@ from .arguments import import_torch
 EXIT_TIMEOUT_S = 10.0  # How long the interpreter waits at exit for unfinished calls, all groups together
 INTERRUPT_TIMEOUT_S = 5.0  # How long it waits for interrupted calls
 EXIT_PRIORITY = 100  # Before multiprocessing stops the pools, managers and queues that callbacks may use
+MAX_SECONDS = 1e9  # Threads cannot wait for much longer
+POLL_S = 0.001  # How often a wait with a limit looks at the GPU
+TAG = 8209  # Any number that other code is unlikely to use
+UNUSED_TAG = 8210  # Tag of a message that is never sent
 
 logger = logging.getLogger("collopt.runtime")
 
 Job = Callable[[], object]
 Result = TypeVar("Result")
 
-_queues: WeakSet[CallQueue] = WeakSet()
-_ending: WeakSet[Thread] = WeakSet()
+_queues: WeakSet[CallQueue] = WeakSet()  # The process waits for them at exit,
+_ending: WeakSet[Thread] = WeakSet()  # and for threads of queues that are gone
 _finalizers: list[Finalize] = []
-MAX_SECONDS = 1e9  # Threads cannot wait for much longer
-POLL_S = 0.001  # How often a wait with a limit looks at the GPU
-TAG = 8209  # Any number that other code is unlikely to use
-UNUSED_TAG = 8210  # Tag of a message that is never sent
 _group_queues: WeakKeyDictionary[Any, CallQueue] = WeakKeyDictionary()
 _streams: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from ...support.arrays import BoolArray, IntArray, SmallArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel_with
 
 
-@kernel
+@kernel_with(lambda clocks, _processes, _steps, _starts, before, _columns: 3 * len(before) + 3 * len(clocks))
 def write_clocks(
     clocks: SmallArray, processes: IntArray, steps: IntArray, starts: IntArray, before: IntArray, column_of: IntArray
 ) -> None:
@@ -19,20 +19,13 @@ def write_clocks(
         clock[:] = -1
         for place in range(starts[event], starts[event + 1]):
             if before[place] >= 0:
-                _join(clock, clocks[before[place]])
+                clock[:] = np.maximum(clock, clocks[before[place]])
         column = column_of[processes[event]]
         if column >= 0:
             clock[column] = max(clock[column], steps[event])
 
 
-@kernel
-def _join(clock: SmallArray, other: SmallArray) -> None:
-    """Let one clock know what another one does."""
-    for column in range(len(clock)):
-        clock[column] = max(clock[column], other[column])
-
-
-@kernel
+@kernel_with(lambda _processes, steps, *_: 15 * len(steps))
 def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before: IntArray, width: int) -> BoolArray:
     """Which waits of events for earlier ones the others leave to be done (transitive reduction), (waits,).
 
@@ -55,7 +48,7 @@ def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before:
                 if not missing:
                     joined[:] = clock
                 missing = True
-                _join(joined, clocks[clock_of[other]])
+                joined[:] = np.maximum(joined, clocks[clock_of[other]])
         if missing:
             # Nor for what comes before others that it waits for.
             for place in range(starts[event], starts[event + 1]):

@@ -3,14 +3,14 @@
 import numpy as np
 
 from ...support.arrays import IntArray, SmallArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 
 SEND, RECV, RECV_REDUCE = range(3)
 HASH_FACTOR = 0x9E3779B97F4A7C1  # Odd, with bits of both kinds all over
 NONE, INPUT, OUTPUT, SCRATCH = range(4)
 
 
-@kernel
+@kernel_with(lambda _rank, events, *_: 40 * len(events))
 def tree_steps(
     rank: int,
     events: IntArray,
@@ -63,7 +63,7 @@ def tree_steps(
     return rows, after, scratch
 
 
-@kernel
+@kernel_with(lambda rows, *_: 60 * len(rows))
 def step_numbers(rows: IntArray, distinct_rows: IntArray, count: int, slots: SmallArray) -> tuple[IntArray, int]:
     """Numbers (rows,) of rows of `tree_steps` among different ones, and how many of those there are now.
 

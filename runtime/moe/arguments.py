@@ -19,10 +19,10 @@ from ...planners.all_to_all.dispatch import (
 )
 from ...planners.all_to_all.fast import STAGES
 from ...support.arrays import IntArray
-from ..all_to_allv.arguments import servers_and_gpus
-from ..execution.agreement import UNKNOWN, compare, digest, first_line, gathered, refuse, wait
+from ..all_to_allv.arguments import check_limits, servers_and_gpus
+from ..execution.agreement import coded, compare, digest, first_line, gathered, refuse, wait
 from ..execution.arguments import agreement_device, check_async, check_tensor, import_torch, served_devices
-from ..programs.checks import check_choice, check_counts, check_seconds
+from ..programs.checks import check_counts
 from .rounds import MAX_RELAY_SERVERS, MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ SAME = (
 )  # fmt: skip
 DIGESTED = ("the type of tokens", "the kind of device", "the placement of experts", "the type of weights")
 DISPATCH, COMBINE = "the dispatch", "the combine"
-MAX_STAGE_TOKENS = 2**62
 
 
 class Terms(NamedTuple):
@@ -75,12 +74,7 @@ def check_dispatch(
     """Check the arguments of a dispatch; `shape` is the number of servers and of GPUs per server."""
     torch, dist = import_torch()
     ranks = dist.get_world_size(group)
-    if timeout is not None:
-        check_seconds("timeout", timeout)
-    if max_stage_tokens is not None:
-        check_counts({"max_stage_tokens": max_stage_tokens})
-    if stages is not None:
-        check_choice("stages", stages, STAGES)
+    check_limits(timeout, stages, {"max_stage_tokens": max_stage_tokens})
     # Shape of the network, and the options that depend on it.
     servers, gpus = servers_and_gpus(*shape, ranks)
     if relay_rounds is not None:
@@ -108,10 +102,9 @@ def check_dispatch(
             )
     # Numbers that all ranks compare.
     kinds = (str(tokens.dtype), tokens.device.type, homes.tobytes().hex(), str(getattr(weights, "dtype", None)))
-    way = UNKNOWN if stages is None else STAGES[stages]
-    highest = UNKNOWN if max_stage_tokens is None else min(max_stage_tokens, MAX_STAGE_TOKENS)
-    relays = UNKNOWN if relay_rounds is None else relay_rounds
-    numbers = [servers, gpus, highest, relays, way, tokens.shape[1], experts.shape[1]]
+    way = coded(None if stages is None else STAGES[stages])
+    limits = coded(max_stage_tokens), coded(relay_rounds)
+    numbers = [servers, gpus, *limits, way, tokens.shape[1], experts.shape[1]]
     numbers += [digest(kind.encode()) for kind in kinds]
     inputs = [tokens] if weights is None else [tokens, weights]
     needs = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import IntArray, SmallArray
-from ...support.kernels import kernel
+from ...support.kernels import kernel, kernel_with
 from .code import (
     BEGIN,
     BEYOND,
@@ -116,7 +116,7 @@ class Run(NamedTuple):
         )
 
 
-@kernel
+@kernel_with(lambda _code, run, _seed: 60 * len(run.turns))
 def run_turns(code: Code, run: Run, seed: int) -> None:
     """Take turns at random until all processes have finished or wait, or one signals where there is no other end."""
     random, blocks = np.uint64(seed), len(run.at)
@@ -199,7 +199,7 @@ def _wake(run: Run, process: int) -> None:
     run.counts[RUNNABLE] += 1
 
 
-@kernel
+@kernel_with(lambda _code, turns, _memory: 30 * len(turns))
 def move_data(code: Code, turns: SmallArray, memory: IntArray) -> tuple[int, int]:
     """Copy and add up; return how many turns went well, and a place beyond the end of its allocation, or -1."""
     for number in range(len(turns)):
@@ -279,7 +279,7 @@ class Events(NamedTuple):
         )
 
 
-@kernel
+@kernel_with(lambda _code, turns, _initial, _events: 60 * len(turns))
 def write_events(code: Code, turns: SmallArray, initial: IntArray, events: Events) -> None:
     """Write the events of turns; a GPU that has started is a process of its own, after those of the code."""
     blocks, resources, counts = len(code.firsts) - 1, len(initial), np.zeros(len(code.ranks), dtype=np.int64)

@@ -42,7 +42,7 @@ class Bound(Viewed):
         ``1 / x*`` of ForestColl section 4, in 1/(GB/s), which is ns per byte: with shards of m bytes per unit of
         weight, no schedule takes less than ``m * inverse_rate`` ns.
     witness : Witness
-        What the figure follows from, such as a `Cut`, `RankCuts` or a `Partition`.
+        Proof of the figure, such as a `Cut`, `RankCuts` or a `Partition`.
     weights : tuple of int
         Relative sizes of the shards in rank order, empty for equal ones.  Broadcast and reduce have one shard, that of
         the root.  An all-to-allv has one for each pair, row by row of its traffic, as have collectives with their own.
@@ -68,7 +68,7 @@ class Bound(Viewed):
 
     @property
     def total_weight(self) -> Fraction:
-        """Sum of the weights of all shards: their number, if they are equal; of pairs, what one rank has on average."""
+        """Sum of the weights of all shards, their number if they are equal; of pairs, the data of a rank on average."""
         ranks = self.topology.num_ranks
         if not self.weights:
             return Fraction(ranks)
@@ -103,7 +103,7 @@ class Bound(Viewed):
     def from_witness(
         cls, topology: Topology, collective: AnyCollective, witness: Witness, weights: tuple[int, ...] = ()
     ) -> Bound:
-        """State what a witness proves; parameters as the attributes.
+        """State the bound that a witness proves; parameters as the attributes.
 
         Raises `CertificateError` if the witness does not fit the topology, or says nothing about the collective of
         these shards.
@@ -157,7 +157,7 @@ def link_values(bound: Bound) -> tuple[LinkValue, ...]:
     Notes
     -----
     With every witness ``algbw = W sum of y b / amount``, W all data and y the weight that the witness gives to a link.
-    The witness stays valid when b changes, so no wider link gains more than its dual value times what was added; it
+    The witness stays valid when b changes, so no wider link gains more than its dual value times the increase; it
     gains less where another witness takes over.  `collopt.sensitivity` solves again to find out.
 
     Examples

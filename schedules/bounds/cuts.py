@@ -34,7 +34,7 @@ class Cut(Witness):
 
     *Allgather, broadcast*: the shards inside must leave it, so ``1 / x`` is at least their weight over ``B+(S)``
     (ForestColl section 4 (*); pipeline paper (5)).  *Reduce-scatter, reduce*: the same on the transposed network.
-    *Allreduce*: every byte must leave it (pipeline paper, Theorem 16).  *All-to-all(v)*: what ranks inside have for
+    *Allreduce*: every byte must leave it (pipeline paper, Theorem 16).  *All-to-all(v)*: the data of ranks inside for
     ranks outside must leave it.
 
     Examples
@@ -92,7 +92,7 @@ class Cut(Witness):
         return Crossing(amount, self.bandwidth(topology))
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:
-        """Say how many ranks are inside, and what crosses."""
+        """State the number of ranks inside, and the data that crosses."""
         collective = as_collective(collective)
         bandwidth = exact(self.crossing(topology, collective).bandwidth, "GB/s")
         side = "ingress" if collective.direction == "reduce" else "egress"
@@ -105,7 +105,7 @@ class Cut(Witness):
         return f"{side} of the cut: {bandwidth}, carrying {part} shards"
 
     def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:
-        """Weight 1 for every link that leaves it, or enters it where that is what counts."""
+        """Weight 1 for every link that leaves it, or enters it where that counts."""
         return self.crossed(topology, entering=as_collective(collective).direction == "reduce")
 
     def view(self, topology: Topology, collective: Collective) -> WitnessView:
@@ -240,7 +240,7 @@ class RankCuts(Witness):
         return Crossing(2 * total_data(topology, weights) * (ranks - 1) / ranks, self.bandwidth(topology))
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:  # noqa: ARG002
-        """Say what the busiest rank does, and how fast it can."""
+        """State the data of the busiest rank, and its bandwidth."""
         way, side = ("receives", "ingress") if topology.multicast else ("sends", "egress")
         bandwidth = exact(self.bandwidth(topology), "GB/s")
         return f"some rank {way} 2 (N - 1) / N of all data; the largest {side} of a rank is {bandwidth}"
@@ -272,7 +272,7 @@ class RankCuts(Witness):
         weights: tuple[int, ...],
         links: str,  # noqa: ARG002
     ) -> Argument:
-        """Argue by what the busiest rank sends, or receives where switches copy."""
+        """Argue by the data that the busiest rank sends, or receives where switches copy."""
         amount, bandwidth = self.crossing(topology, collective, weights)
         verb, side = ("receive", "ingress") if topology.multicast else ("send", "egress")
         rank = topology.compute_nodes[self._widest(topology)]
@@ -371,7 +371,7 @@ class Partition(Witness):
         return Crossing(amount, int(capacities[crossed].sum()) * unit)
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:
-        """Say how many parts there are, and what they can receive."""
+        """State the number of parts, and their ingress."""
         bandwidth = exact(self.crossing(topology, collective).bandwidth, "GB/s")
         return f"ingress of p = {len(self._parties(topology))} parts: {bandwidth}, carrying 2 (p - 1) times all data"
 
@@ -392,7 +392,7 @@ class Partition(Witness):
         return {"bottleneck": self.reason(topology, collective), "ranks in parts": self._ranks_text(topology)}
 
     def argument(self, topology: Topology, collective: Collective, weights: tuple[int, ...], links: str) -> Argument:
-        """Argue by what parts with ranks have to receive."""
+        """Argue by the data that parts with ranks have to receive."""
         amount, bandwidth = self.crossing(topology, collective, weights)
         parts = len(self._parties(topology))
         arrivals = "Each byte needs p − 1 arrivals at a part until one part has its sum, p − 1 more until all have it"

@@ -35,7 +35,7 @@ Adjacency = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class CutDual(RootedDuals):
-    """Dual values of links, and for every rank how they are divided over what it must receive and send.
+    """Dual values of links, and for every rank their division over the data that it must receive and send.
 
     Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be reduced
     are called relays and count like ranks without data; if all switches are relays, a hop is a link.
@@ -45,7 +45,7 @@ class CutDual(RootedDuals):
     per unit of rate.  Different ranks can share a hop, if it is worth the sum of their dual values.  That sum is no
     more than the cheapest way past switches at link dual values y, and all links together are worth ``sum of b y``: ``1
     / x`` is at least ``sum of w(v) dist(v, t)`` over all v and t, over ``sum of b y``.  *Reduce-scatter, reduce*: the
-    same with what rank t contributes to the sum at v.
+    same with the contribution of rank t to the sum at v.
 
     *Allreduce*: every byte is reduced at some rank v, which takes ``dist'(t, v)`` from every t, and broadcast from
     there, which takes ``dist(v, t)``.  Both kinds of hops share the links, so neither sum of dual values may exceed the
@@ -57,8 +57,8 @@ class CutDual(RootedDuals):
     links : tuple of LinkValue
         y; links without a dual value are free.
     into, out_of : tuple of tuple of LinkValue
-        For every rank in rank order: dual values z of hops for what it receives, empty for reduce-scatter and reduce;
-        dual values z' for what it sends, empty for allgather and broadcast.
+        For every rank in rank order: dual values z of hops for its incoming data, empty for reduce-scatter and reduce;
+        dual values z' for the data it sends, empty for allgather and broadcast.
     relays : frozenset of str
         Switches at which hops end; all that can copy or reduce are among them.
 
@@ -70,7 +70,7 @@ class CutDual(RootedDuals):
 
     Examples
     --------
-    On a one-way ring of three, what every rank receives comes over its own incoming link, which is worth 1:
+    On a one-way ring of three, every rank receives over its own incoming link, which is worth 1:
 
     >>> from collopt.topologies import ring
     >>> network = ring(3, bandwidth=10, bidirectional=False)
@@ -116,7 +116,7 @@ class CutDual(RootedDuals):
                 )
 
     def uses(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
-        """Add up shortest paths: ``dist(v, t)`` over all t, or for what is reduced at v ``dist'(t, v)``."""
+        """Add up shortest paths: ``dist(v, t)`` over all t, or for data reduced at v ``dist'(t, v)``."""
         duals = self.into if direction == "broadcast" else self.out_of
         if not duals:
             what = "receive" if direction == "broadcast" else "send"
@@ -138,7 +138,7 @@ class CutDual(RootedDuals):
         return EVERY_SCHEDULE
 
     def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:
-        """Name the linear program, and what dual values of ranks may sum to."""
+        """Name the linear program, and the limit of the dual values of ranks."""
         assigned = f"Assign the dual values below to the bandwidth of {links}, and 0 to all others."
         hops = "Data travels in hops between ranks; the dual values of all ranks for one hop sum to at most"
         return (
@@ -242,7 +242,7 @@ EXACT_FLOATS = 2**53  # floats up to here are whole numbers that add up exactly
 class LengthDual(LinkDuals):
     """Length duals of links: data that goes from one rank to another takes at least their distance from the network.
 
-    *All-to-all(v)*: let T be the traffic and f the rate that a traffic of 1 gets.  What goes from s to t at the rate f
+    *All-to-all(v)*: let T be the traffic and f the rate that a traffic of 1 gets.  Data from s to t at the rate f
     T(s, t) passes links whose lengths sum to ``dist(s, t)`` or more, out of the sum of bandwidth times length that all
     links have: ``1 / f`` is at least ``sum of T(s, t) dist(s, t)`` over ``sum of b(e) length(e)``.  This is weak
     duality for linear program (3) of the direct-connect paper (appendix A.5), which the best lengths meet; equal
@@ -273,7 +273,7 @@ class LengthDual(LinkDuals):
         value_by_link(self.links, {(link.tail, link.head) for link in topology.links}, "link")
 
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
-        """Add up distances, and what all links have to give away; see `Witness.crossing`."""
+        """Add up distances, and the worth of all links; see `Witness.crossing`."""
         if not (collective := as_collective(collective)).in_pairs:
             raise CertificateError(f"dual lengths of links do not bound {collective.name!r}")
         scale = lcm(*(length.denominator for _, _, length in self.links))
@@ -288,7 +288,7 @@ class LengthDual(LinkDuals):
         return Crossing(Fraction(amount, scale), self.value(topology))
 
     def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:  # noqa: ARG002
-        """Say what the lengths are, and what traffic times distance adds up to."""
+        """Explain the lengths, and the sum of traffic times distance."""
         return (
             f"Assign the dual lengths below to {links}, and length 0 to all others.",
             "On every path from one rank to another, the lengths sum to at least the shortest distance.",
@@ -296,7 +296,7 @@ class LengthDual(LinkDuals):
         )
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:  # noqa: ARG002
-        """Say what the bound compares."""
+        """State the sums that the bound compares."""
         return f"dual lengths of {len(self.links)} links: traffic times distance is at most bandwidth times length"
 
     def _distances(self, topology: Topology, scale: int) -> Iterator[FloatArray]:

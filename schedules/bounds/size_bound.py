@@ -1,4 +1,4 @@
-"""`SizeBound`: the least time of a collective with a given amount of data, and what proves it, such as `FanOut`.
+"""`SizeBound`: the least time of a collective with an amount of data, and its proof, such as `FanOut`.
 
 `FanOut` is how fast data of one rank can spread, one message after the other (LogP).
 """
@@ -56,9 +56,9 @@ class SizeBound:
     num_bytes : int
         Bytes in all, as nccl-tests counts them.
     costs : RuntimeCosts
-        What the software adds.
+        Costs that the software adds.
     witness : TimeWitness
-        What the time follows from: `TimedCut`, `FanOut` or `RateAndHop`.
+        Proof of the time: `TimedCut`, `FanOut` or `RateAndHop`.
     time : Fraction
         µs, no schedule takes less.
 
@@ -81,13 +81,13 @@ class SizeBound:
 
     @classmethod
     def from_witness(cls, topology: Topology, request: TimedRequest, witness: TimeWitness) -> SizeBound:
-        """State what a witness proves of a request; raises `CertificateError` if that is nothing."""
+        """State the bound that a witness proves of a request; raises `CertificateError` if there is none."""
         time = request.costs.launch + witness.least_time(request)
         return cls(topology, request.rate, request.num_bytes, request.costs, witness, time)
 
     @property
     def request(self) -> TimedRequest:
-        """What the witness is about."""
+        """The subject of the witness."""
         return TimedRequest(self.rate, self.num_bytes, self.costs)
 
     @property
@@ -114,7 +114,7 @@ class SizeBound:
 
     @property
     def argument(self) -> str:
-        """What decides: "latency", "flow", "fan-out" or "bandwidth"."""
+        """The deciding argument: "latency", "flow", "fan-out" or "bandwidth"."""
         return self.witness.argument(self.request)
 
     @property
@@ -188,14 +188,14 @@ class FanOut(TimeWitness):
         return "fan-out"
 
     def reason(self, request: TimedRequest) -> str:
-        """Say how many ranks there are, and what a message costs."""
+        """State the number of ranks, and the cost of a message."""
         receivers, send = len(shards_to(request, self.root)), time_text(request.costs.send)
         return f"data of {self.root} must reach {receivers} ranks, with {send} for each message"
 
 
 @cache
 def spreading_time(near: Fraction, far: Fraction, send: Fraction, receivers: tuple[int, ...], limit: int) -> Fraction:
-    """Return the least time until `receivers` in each of the other groups, most first, know what one rank knows, in µs.
+    """Return the least time until `receivers` in each other group, most first, have the data of one rank, in µs.
 
     `near` and `far` are least times of a hop in a group and between groups, `send` is the time between the begins of
     two messages of a rank, `limit` the size of the largest group.  By time T, a group has all data if a message

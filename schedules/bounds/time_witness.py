@@ -1,6 +1,6 @@
 """`TimeWitness`, the proof of a least time, and `TimedCut`: a cut whose nodes change sides at different times.
 
-A witness says what holds of a collective with a given amount of data; a timed cut bounds a flow over time.
+A witness is a statement about a collective with an amount of data; a timed cut bounds a flow over time.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ BYTES_PER_KB = 1000
 class TimedLink(NamedTuple):
     """A link as data passes it from `tail` to `head`, with its `bandwidth` in GB/s and its `delay` in µs.
 
-    Where data is reduced it is turned around, so that all data comes from what `TimedRequest.amount` calls sources.
+    Where data is reduced it is turned around, so that all data comes from the sources of `TimedRequest.amount`.
     The delay is the latency, and `RuntimeCosts.alpha` where the link leaves a rank.
     """
 
@@ -117,7 +117,7 @@ class TimedRequest(NamedTuple):
 
 
 class TimeWitness(ABC):
-    """What a least time follows from."""
+    """The proof of a least time."""
 
     @abstractmethod
     def least_time(self, request: TimedRequest) -> Fraction:
@@ -133,7 +133,7 @@ class TimeWitness(ABC):
 
 
 def shards_to(request: TimedRequest, rank: str) -> list[str]:
-    """Names of the other ranks that something of what `rank` has must get to; of a reduction, in the end."""
+    """Names of the other ranks that some data of `rank` must reach, of a reduction in the end."""
     collective, weights = request.collective, request.rate.weights
     names = request.network.compute_nodes
     start, ranks = request.network.node_index[rank], len(names)
@@ -179,7 +179,7 @@ class TimedCut(TimeWitness):
             object.__setattr__(self, name, as_node_set(getattr(self, name), name))
 
     def least_time(self, request: TimedRequest) -> Fraction:
-        """Compare what links can carry with what they must, see `TimeWitness.least_time`."""
+        """Compare the capacity of links with the data that they must carry, see `TimeWitness.least_time`."""
         amount, capacity = request.amount(self.sources, self.sinks), self.capacity(request)
         if capacity > amount or amount == 0:
             raise CertificateError(
@@ -189,7 +189,7 @@ class TimedCut(TimeWitness):
         return min(potential[name] for name in self.sources)
 
     def capacity(self, request: TimedRequest) -> Fraction:
-        """Return what all links carry in the times w(e), in kB."""
+        """Return the capacity of all links in the times w(e), in kB."""
         potential = self._potential_of(request)
         capacity = Fraction(0)
         for tail, head, bandwidth, delay in request.links():
@@ -203,7 +203,7 @@ class TimedCut(TimeWitness):
         return "flow" if self.capacity(request) else "latency"
 
     def reason(self, request: TimedRequest) -> str:
-        """Name the ends, and what must get from one to the other."""
+        """Name the ends, and the data that must get from one to the other."""
         amount = exact(request.amount(self.sources, self.sinks), "kB")
         first, last = ("sinks", "sources") if request.is_turned else ("sources", "sinks")
         ends = [

@@ -28,7 +28,7 @@ Costs = npt.NDArray[Any]  # whole numbers: int64, or Python's where those have n
 
 @dataclass(frozen=True)
 class TreeDual(RootedDuals):
-    """Dual values of links: every tree costs at least what the cheapest one costs.
+    """Dual values of links: no tree costs less than the cheapest one.
 
     A tree spans all ranks and branches at ranks and, in a broadcast, at switches that multicast, in a reduction at
     those that aggregate.  It costs the dual values y of the links on its paths, and of the links over which a switch
@@ -76,7 +76,7 @@ class TreeDual(RootedDuals):
             )
 
     def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:  # noqa: ARG002
-        """Say which trees the bound is about, and what the cheapest use."""
+        """Name the trees that the bound is about, and the use of the cheapest."""
         return (
             f"Assign the dual values below to the bandwidth of {links}, and 0 to all others.",
             "The bound is about trees that branch at ranks and at switches that multicast or aggregate.",
@@ -199,7 +199,7 @@ class TreePartition(Partition):
         return "allreduces by trees"
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:
-        """Say how many parts there are, and what crosses their borders."""
+        """State the number of parts, and the data that crosses their borders."""
         amount, bandwidth = self.crossing(topology, collective)
         ratio = f"{exact(bandwidth, 'GB/s')}, carrying {exact(amount / topology.num_ranks)} times all data"
         return f"ingress and egress of p = {len(self._parties(topology))} parts: {ratio}"
@@ -213,7 +213,7 @@ class TreePartition(Partition):
         return {pair: Fraction(count) for pair, count in zip(pairs, ends.tolist(), strict=True) if count}
 
     def argument(self, topology: Topology, collective: Collective, weights: tuple[int, ...], links: str) -> Argument:
-        """Argue by the borders of the parts, less what switches save."""
+        """Argue by the borders of the parts, less the crossings that switches save."""
         amount, bandwidth = self.crossing(topology, collective, weights)
         parts = len(self._parties(topology))
         crossings = f"Reduce trees and broadcast trees leave and enter these parts {4 * (parts - 1)} times"
@@ -226,7 +226,7 @@ class TreePartition(Partition):
         return Argument("Partition for trees", reasons, "ingress and egress of the parts with ranks")
 
     def _check_idle(self, topology: Topology, parties: list[frozenset[str]]) -> None:
-        """Accept able switches outside of the parts with ranks; `crossing` counts what they save."""
+        """Accept able switches outside of the parts with ranks; `crossing` counts the crossings that they save."""
 
 
 def _saved(topology: Topology, parts: IntArray, branching: frozenset[str]) -> int:

@@ -1,4 +1,4 @@
-"""`Witness`, the proof of a bound: what crosses part of a network, checked without solvers and flows."""
+"""`Witness`, the proof of a bound: the data that crosses part of a network, checked without solvers and flows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ Pair = tuple[str, str]
 
 
 class Crossing(NamedTuple):
-    """What a collective must move, an `amount` of data, over a `bandwidth` in GB/s.
+    """An `amount` of data that a collective must move over a `bandwidth` in GB/s.
 
     Their ratio bounds ``1 / x`` from below.  The shard of a rank of weight w has w units of data.
     """
@@ -42,11 +42,11 @@ class Argument(NamedTuple):
     title: str  # The kind of argument
     reasons: tuple[str, ...]  # Sentences, in the order of the argument
     counted: str  # Name of the sum over the links
-    duals: Mapping[Pair, Fraction] | None = None  # What each link's GB/s count; None for 1
+    duals: Mapping[Pair, Fraction] | None = None  # Weight of each link's bandwidth; None for 1
 
 
 class Witness(ABC):
-    """What a bound follows from.
+    """The proof of a bound.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Witness(ABC):
 
     @abstractmethod
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
-        """Add up what a collective must move across this, and over which bandwidth.
+        """Add up the data that a collective must move across this, and the bandwidth for it.
 
         Raises `CertificateError` if this says nothing about the collective on this topology.
 
@@ -86,7 +86,7 @@ class Witness(ABC):
 
     @abstractmethod
     def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:
-        """Return y, what each GB/s of a link counts in the bandwidth of `crossing`; links left out count nothing."""
+        """Return y, the weight of each link's bandwidth in `crossing`; other links count nothing."""
 
     @abstractmethod
     def reason(self, topology: Topology, collective: AnyCollective) -> str:
@@ -99,7 +99,7 @@ class Witness(ABC):
     @classmethod
     @abstractmethod
     def from_json(cls, value: Any) -> Self:
-        """Build it from what `to_json` returns."""
+        """Build it from the value of `to_json`."""
 
     def scope(self, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say which schedules of the collective the bound is about."""
@@ -139,7 +139,7 @@ WITHOUT_CODING = "This holds for schedules that send, copy and reduce data, with
 
 
 class LinkValue(NamedTuple):
-    """What a unit of bandwidth from `tail` to `head`, of a link or of a hop, is worth: `dual`, in one unit for all."""
+    """The worth of a unit of bandwidth from `tail` to `head`, of a link or a hop: `dual`, in one unit for all."""
 
     tail: str
     head: str
@@ -158,7 +158,7 @@ class LinkDuals(Witness):
         object.__setattr__(self, "links", as_link_values(self.links))
 
     def value(self, topology: Topology) -> Fraction:
-        """Return what all links together are worth, in GB/s."""
+        """Return the worth of all links together, in GB/s."""
         return sum((dual * topology.link(tail, head).bandwidth for tail, head, dual in self.links), Fraction(0))
 
     def link_weights(self, topology: Topology, collective: AnyCollective) -> dict[Pair, Fraction]:  # noqa: ARG002
@@ -181,7 +181,7 @@ class LinkDuals(Witness):
 
     @abstractmethod
     def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:
-        """Say in sentences what the dual values are, and what amount of bandwidth a unit of rate uses."""
+        """Explain the dual values, and the bandwidth that a unit of rate uses."""
 
     def to_json(self) -> Any:
         """Rows of both ends of a link and its dual value."""
@@ -194,14 +194,14 @@ class LinkDuals(Witness):
 
 
 class RootedDuals(LinkDuals):
-    """Dual values of links that tell what data uses which is broadcast from a root, or reduced at one."""
+    """Dual values of links, with the use of data that is broadcast from a root or reduced at one."""
 
     @abstractmethod
     def uses(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
-        """Return by root what a shard uses at least; None where it cannot reach all."""
+        """Return by root the least use of a shard; None where it cannot reach all ranks."""
 
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
-        """Add up what shards use, and what all links are worth; see `Witness.crossing`."""
+        """Add up the use of shards, and the worth of all links; see `Witness.crossing`."""
         collective = as_collective(collective)
         if collective.in_pairs:
             raise CertificateError(f"dual values of trees do not bound {collective.name!r}")
@@ -218,7 +218,7 @@ class RootedDuals(LinkDuals):
         return Crossing(amount, self.value(topology))
 
     def reason(self, topology: Topology, collective: AnyCollective) -> str:
-        """Say what the bandwidth is worth, and whom the bound is about."""
+        """State the worth of the bandwidth, and the schedules that the bound is about."""
         amount, value = self.crossing(topology, collective)
         return (
             f"weighted by dual values, the links offer {exact(value)}, and {self.scope(collective)} use at least "
@@ -248,7 +248,7 @@ def value_rows(duals: Iterable[LinkValue]) -> list[list[str]]:
 
 
 def values_from_rows(rows: Iterable[tuple[str, str, str]]) -> tuple[LinkValue, ...]:
-    """Read what `value_rows` writes."""
+    """Read rows of `value_rows`."""
     return tuple(LinkValue(tail, head, Fraction(dual)) for tail, head, dual in rows)
 
 
@@ -279,7 +279,7 @@ def as_node_set(nodes: object, what: str) -> frozenset[str]:
 
 
 def as_parts(values: object, what: str, expected: str) -> tuple[Any, ...]:
-    """Read several things of a witness; a text, or what cannot be gone through, raises `CertificateError`."""
+    """Read the parts of a witness; a text, or a value without items, raises `CertificateError`."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise CertificateError(f"the bound's {what} is {shown(values)}; expected a collection of {expected}")
     return tuple(values)

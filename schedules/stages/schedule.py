@@ -42,10 +42,10 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     Rank r is GPU ``r % m`` of server ``r // m``.  For every two servers, GPU p of the one sends one stream to its peer,
     GPU p of the other:
 
-    1. Balance: in the step before a stage, GPUs hand to proxies of their server what is in the proxies' streams.
+    1. Balance: in the step before a stage, GPUs hand the bytes of the proxies' streams to proxies of their server.
     2. Stages: in each, a server sends part of its streams to one other and receives from at most one.
-    3. Redistribution: in the step after a stage, peers hand what is not theirs to other GPUs of their server.
-    4. What stays inside a server goes directly, beside the stages and in proportion to their bytes.
+    3. Redistribution: in the step after a stage, peers hand the bytes of other GPUs of their server to these.
+    4. Local bytes of a server go directly, beside the stages and in proportion to their bytes.
 
     So step t balances stage t, sends stage t - 1 and redistributes stage t - 2, all at once.
 
@@ -68,7 +68,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     segments : ndarray of int64, shape (segments, 4)
         Origin rank, final rank, first byte in that cell of `traffic`, number of bytes.
     stage_bytes : ndarray of int64, shape (stages,)
-        What the busiest GPU, or lane, sends in each stage; ascending.
+        Bytes that the busiest GPU, or lane, sends in each stage; ascending.
     partners : ndarray of int64, shape (stages, n)
         The server that each one sends to, or -1.
     begins, ends : ndarray of int64, shape (stages, n)
@@ -104,7 +104,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
 
     @property
     def scale_out_bytes(self) -> int:
-        """What the busiest GPU, or lane, sends or receives in all stages together.
+        """Bytes that the busiest GPU, or lane, sends or receives in all stages together.
 
         At most n - 1 bytes above `lower_bound`, but for "rotations" and stages between whole servers of unequal NICs.
         """
@@ -115,7 +115,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         """Bytes of scratch that each rank needs, at most four times ``stage_bytes[-1]`` for each lane; int64 (ranks,).
 
         Two areas by turns, of the most that it sends for others in a stage, and two of the most that it receives for
-        others in one; what it sends of its own, or receives for itself, needs none.
+        others in one; its own bytes need none.
         """
         return self.step_loads.scratch
 
@@ -123,7 +123,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     def lower_bound(self) -> Fraction:
         """Bytes that some GPU, or lane, has to send or receive between servers in any schedule.
 
-        FAST's Theorem 1, times B_2: what a server sends or receives, over its GPUs or lanes.
+        FAST's Theorem 1, times B_2: bytes that a server sends or receives, over its GPUs or lanes.
         """
         tiles = np.add.reduceat(np.add.reduceat(self._outside(), self.first_ranks, axis=0), self.first_ranks, axis=1)
         busiest = np.maximum(tiles.sum(axis=0), tiles.sum(axis=1)).tolist()
@@ -156,7 +156,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
         """Time in µs that the steps never exceed, whatever the matrix.
 
         That is ``scale_out_bytes / scale_out + 2 (m - 1) stage_bytes[-1] / scale_up``, and a wake-up for each step, of
-        m GPUs in the largest server; what stays inside servers comes apart.  Of lanes, m - 1 is the most that a server
+        m GPUs in the largest server; local bytes come on top.  Of lanes, m - 1 is the most that a server
         has besides those of one GPU; links of a mesh may add to it.  It holds if ``scale_up`` is at least the
         ``scale_out`` of all lanes of a server, and a link of a mesh has twice that of a NIC.
         """

@@ -74,9 +74,9 @@ class StagedArrays:
 
     @classmethod
     def of_own(cls, *values: Any) -> Self:
-        """Construct from the values of all fields, of which arrays are the planner's own and read-only.
+        """Construct from the values of all fields; arrays are the planner's own and read-only.
 
-        Planning takes microseconds, of which the checks of a frozen dataclass would take several.
+        Planning takes microseconds, and the checks of a frozen dataclass would take several.
         """
         schedule = cls.__new__(cls)
         schedule.__dict__.update(zip(cls.__match_args__, values, strict=True))
@@ -108,7 +108,7 @@ class StagedArrays:
 
     @cached_property
     def lane_rate(self) -> Fraction:
-        """Rate of a lane, of which NICs are multiples, over that of a NIC of rate 1."""
+        """Rate of a lane, which divides those of all NICs, over that of a NIC of rate 1."""
         return lane_rate(self.nics)
 
     @cached_property
@@ -133,7 +133,7 @@ class StagedArrays:
 
     @cached_property
     def step_loads(self) -> StepLoads:
-        """What the steps move inside servers, and the scratch that they need."""
+        """Bytes that the steps move inside servers, and the scratch that they need."""
         from .step_loads import step_loads
 
         firsts = np.append(self.first_ranks, self.num_ranks)
@@ -224,7 +224,7 @@ def busiest_by_shift(schedule: StagedArrays, moves: Moves) -> IntArray:
 
 
 def redistributed_by_stage(schedule: StagedArrays) -> IntArray:
-    """As `busiest_by_shift`, for what GPUs redistribute after each stage; int64 (stages, servers, shifts)."""
+    """As `busiest_by_shift`, for the redistribution after each stage; int64 (stages, servers, shifts)."""
     ranks, width = schedule.num_ranks, max(schedule.sizes)
     parts = [pieces_of(schedule, part) for part in range(schedule.servers)]
     stage, peer, final, length = (

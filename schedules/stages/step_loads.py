@@ -11,7 +11,7 @@ import numpy as np
 from ...support.arrays import IntArray
 from ...support.kernels import kernel, runtime_kernel
 
-PARTS = 64  # what stays inside a server is cut into at most so many parts
+PARTS = 64  # parts at most that the local bytes of a server are cut into
 
 Streams = tuple[IntArray, IntArray, IntArray, IntArray]
 """Where streams start, their segments, and of each the segment that it has come to and the bytes of that."""
@@ -75,6 +75,7 @@ def step_loads(
     staged, largest = np.zeros((2, ranks), dtype=np.int64), np.zeros((2, 2, ranks), dtype=np.int64)  # proxied, landed
     streams = starts, segments, starts[:-1].copy(), np.zeros(len(starts) - 1, dtype=np.int64)
     for step in range(stages + 2):
+        # Balancing of this stage, and redistribution two steps later.
         if step < stages:
             staged[:] = 0
             for part in range(parts):
@@ -85,8 +86,10 @@ def step_loads(
                         left = ends[step, part] - begins[step, part]
                         _walk(stream, lanes[part, lane], lanes[other, lane], left, streams, step, steps, staged)
             largest[step % 2] = np.maximum(largest[step % 2], staged)
+        # Local bytes, in proportion to the bytes between servers.
         if shares[step] < shares[step + 1]:
             _add_local(traffic, firsts, shares[step], shares[step + 1], step, steps)
+        # The step is over: its row is free for the third one from here.
         loads[step % 3] = 0
         links[step % 3] = 0
     return StepLoads(busiest[0], busiest[1], largest.sum(axis=0).sum(axis=0))
@@ -96,7 +99,7 @@ def step_loads(
 def _walk(
     stream: int, proxy: int, peer: int, left: int, streams: Streams, step: int, steps: Steps, staged: IntArray
 ) -> None:
-    """Add the next `left` bytes of a stream to the loads of its balancing and redistribution, and to what is held."""
+    """Add the next `left` bytes of a stream to the loads of balancing and redistribution, and to the scratch."""
     starts, segments, at, done = streams
     while left and at[stream] < starts[stream + 1]:
         origin, final, _, size = segments[at[stream]]
@@ -116,7 +119,7 @@ def _walk(
 
 @kernel
 def _add_local(traffic: IntArray, firsts: IntArray, begin: int, end: int, step: int, steps: Steps) -> None:
-    """Add what stays inside servers, from one share of it to another."""
+    """Add the local bytes of servers, from one share of them to another."""
     for server in range(len(firsts) - 1):
         for source in range(firsts[server], firsts[server + 1]):
             for final in range(firsts[server], firsts[server + 1]):

@@ -18,7 +18,7 @@ from ...support.validation import as_whole, shown
 from .segments import StagedArrays, busiest_by_shift, handed_over, local_bytes, redistributed_by_stage
 
 DEFAULT_WAKE_UP = Fraction(2)
-"""µs.  The FAST paper gives no number; this is what a small write over InfiniBand takes, order of magnitude."""
+"""µs.  The FAST paper gives no number; a small write over InfiniBand takes about as long."""
 NS_PER_US = 1000
 SHORTEST = 2.0**20  # bytes of stages that need not be shorter for the sake of scratch
 MAX_UNITS = 2**62
@@ -70,10 +70,10 @@ class TwoTierModel:
         return TwoTierModel(Fraction(self.scale_up) / unit, Fraction(self.scale_out) / unit, self.wake_up, link)
 
     def worst_factor(self, gpus_per_server: int) -> Fraction:
-        """Bound what FAST takes over the optimum, for servers of m GPUs: ``1 + 2 (m - 1) B_2/B_1``, which is reached.
+        """Bound the time of FAST over the optimum, for servers of m GPUs: ``1 + 2 (m - 1) B_2/B_1``, which is reached.
 
         Proved in ``docs/explanation/refutations.md``.  Like Theorem 3 of FAST, which fails, this takes ``B_1 >= (m - 1)
-        B_2`` and local traffic of at most 1/n of what each of n servers sends, is of the paper's own pipeline, and
+        B_2`` and local traffic of at most 1/n of the bytes of each of n servers, is of the paper's own pipeline, and
         leaves out wake-ups and the rounding to whole bytes.
         """
         ratio = Fraction(self.scale_out) / Fraction(self.scale_up)
@@ -156,7 +156,7 @@ _PIPELINES: dict[str, Callable[[StagedArrays, _Ticks], Sequence[int]]] = {
     "balance first": _balance_first,
 }
 PIPELINES = tuple(_PIPELINES)
-"""When GPUs balance: in the step before each stage, which is what runs, or before the first stage, as in FAST."""
+"""When GPUs balance: in the step before each stage, as programs do, or before the first stage, as in FAST."""
 
 
 class _Ticks(NamedTuple):

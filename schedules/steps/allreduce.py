@@ -21,9 +21,8 @@ from ..collective import Direction
 from ..fields import as_count, schedule_fields
 from ..schedule import AllreduceSchedule
 from ..transfers import Transfers
-from .sends import InSteps, VectorSends, as_columns, read_sends
+from .sends import InSteps, VectorSends, as_columns, exchange_transfers, read_sends, step_transfers
 from .step_schedule import StepSchedule
-from .transfers import exchange_transfers, step_transfers
 from .verify import check_halves, verified_exchange, verified_steps
 
 
@@ -117,10 +116,10 @@ COLUMNS = ("steps", "adds", "lower", "upper", "routes")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StepExchange(VectorSends, kind="exchange"):
-    """An allreduce in steps: a rank sends in a step what it holds at the beginning of that step.
+    """An allreduce in steps: a rank sends in a step the sums that it holds at the beginning of that step.
 
-    Every rank begins with a vector of its own, cut into `chunks`; what it holds of a chunk is a sum of such vectors.  A
-    send carries an interval of chunks; the receiver adds it to what it holds, or takes it in place of that.  No vector
+    Every rank begins with a vector of its own, cut into `chunks`; its value of a chunk is a sum of such vectors.  A
+    send carries an interval of chunks; the receiver adds it to its value, or replaces this.  No vector
     is ever added twice, and in the end every rank holds the sum of all.  Compared with a `StepAllreduce` fewer steps do
     for it, and more data is sent: "recursive doubling" in Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section
     4.4, exchanges whole vectors in log2 N steps.
@@ -133,7 +132,7 @@ class StepExchange(VectorSends, kind="exchange"):
     num_ranks, chunks : int
         Compute nodes that take part, and chunks of the whole vector.
     adds : ndarray of bool, shape (sends,)
-        Whether the receiver adds what comes.
+        Whether the receiver adds the data to its own.
     steps, lower, upper, routes, path_starts, path_nodes : ndarray of int64
         As those of a `StepSchedule`, but that chunks are those of the vector.
 
@@ -204,7 +203,7 @@ class StepExchange(VectorSends, kind="exchange"):
 
     @property
     def sums_text(self) -> str:
-        """Describe what was checked of sums."""
+        """Describe the checks of sums."""
         return "no vector is added twice; "
 
     def transfers(self, topology: Topology) -> Transfers:

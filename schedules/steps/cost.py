@@ -46,7 +46,7 @@ def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
     Parameters
     ----------
     graph : DirectGraph
-        Regular; what the schedule is for.
+        Regular; the network of the schedule.
     schedule : StepSchedule or StepAllreduce
         For as many ranks; not checked otherwise, see `collopt.schedules.verified_loads`.
 

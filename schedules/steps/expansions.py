@@ -125,8 +125,8 @@ def reversed_schedule(schedule: StepSchedule) -> StepSchedule:
     """Reverse a correct schedule: an allgather becomes a reduce-scatter on the transposed graph, and vice versa.
 
     Direct-connect paper, Definition 5 and Theorem 1.  A `StepSchedule` of direction "reduce" is written down as the
-    allgather that it reverses, so this changes no number.  Steps and loads stay, without what the allgather brings to a
-    rank again, which no rank may reduce twice.
+    allgather that it reverses, so this changes no number.  Steps and loads stay, without chunks that the
+    allgather brings to a rank again, as no rank may reduce them twice.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def checked_symmetry(graph: DirectGraph, symmetry: npt.ArrayLike | None) -> IntA
 def without_repeats(schedule: StepSchedule) -> StepSchedule:
     """Remove repeated arrivals from a correct allgather.
 
-    Of several arrivals the earliest stays, and of those in one step the first, so that what is sent on is there.
+    Of several arrivals the earliest stays, and of those in one step the first, so that forwarded chunks are there.
     """
     as_kind(schedule, StepSchedule, "the schedule")
     ranks, shard = schedule.num_ranks, schedule.chunks_per_shard

@@ -48,7 +48,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
 
     The part of rank s for rank d consists of ``chunks_per_unit * traffic[s, d]`` chunks of equal size.  Each path has
     some of them, which move together: in one step over a link to a rank, or over several through switches, which hold
-    nothing back; in a later step from there on.  What happens in one step happens at the same time.  Node numbers are
+    nothing back; in a later step from there on.  All hops of one step run at the same time.  Node numbers are
     those of `Topology.nodes`: ranks first, then switches.  Steps count from 0.
 
     With a barrier after each step the rate is `step_rate`; with chunks pipelined in slices it approaches
@@ -93,6 +93,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
     subject: ClassVar[str] = "flow is"
     load_text: ClassVar[str] = "the paths put {load} chunks"
     view: ClassVar[Literal["trees", "steps", "senders"]] = "senders"
+    further_fields: ClassVar[tuple[str, ...]] = ()
 
     num_ranks: int
     chunks_per_unit: int
@@ -193,21 +194,14 @@ class FlowSchedule(FlowArrays, kind="flow"):
             steps = self.steps[first - number : last - number - 1]
             yield FlowPath(chunks, tuple(self.path_nodes[first:last].tolist()), tuple(steps.tolist()))
 
-    def hop_links(self, topology: Topology) -> IntArray:
-        """Links of all hops, path by path, by their places in ``topology.links``.
-
-        Raises `CertificateError` if a path uses a link that the topology does not have.
-        """
-        return self.path_links(topology)
-
     def link_loads(self, topology: Topology) -> IntArray:
-        """Chunks that cross each link in all, shape (links,); raises as `hop_links`."""
+        """Chunks that cross each link in all, shape (links,); raises as `path_links`."""
         loads = np.zeros(topology.num_links, dtype=np.int64)
-        np.add.at(loads, self.hop_links(topology), np.repeat(self.weights, self.hops))
+        np.add.at(loads, self.path_links(topology), np.repeat(self.weights, self.hops))
         return loads
 
     def step_loads(self, topology: Topology) -> IntArray:
-        """Chunks that cross each link in each step, shape (steps, links); raises as `hop_links`.
+        """Chunks that cross each link in each step, shape (steps, links); raises as `path_links`.
 
         Raises `UnsupportedError` if the steps are numbered so high that there is no room for a row each.
         """
@@ -217,7 +211,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
                 f"the schedule has {self.num_steps} steps, too many for a row of loads on {size} links each"
             )
         loads = np.zeros((self.num_steps, size), dtype=np.int64)
-        np.add.at(loads, (self.steps, self.hop_links(topology)), np.repeat(self.weights, self.hops))
+        np.add.at(loads, (self.steps, self.path_links(topology)), np.repeat(self.weights, self.hops))
         return loads
 
     def step_rate(self, topology: Topology) -> Fraction:
@@ -228,7 +222,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
     def hop_rate(self, topology: Topology) -> Fraction:
         """Longest time that the data of one path takes on one link, in 1/(GB/s): see `Schedule.hop_rate`."""
         starts = np.concatenate([[0], np.cumsum(self.hops)])
-        return slowest_path(self.weights, starts, self.hop_links(topology), topology) / self.chunks_per_unit
+        return slowest_path(self.weights, starts, self.path_links(topology), topology) / self.chunks_per_unit
 
     @property
     def messages(self) -> IntArray:
@@ -243,7 +237,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
 
     def latency(self, topology: Topology) -> Fraction:
         """Largest sum of link latencies along a path, in µs."""
-        delays, scale = path_latencies(self.path_starts, self.hop_links(topology), topology)
+        delays, scale = path_latencies(self.path_starts, self.path_links(topology), topology)
         return Fraction(int(delays.max()), scale)
 
     def verified_loads(self, topology: Topology) -> IntArray:
@@ -251,7 +245,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
         return verified_flow(self, topology)
 
     def transfers(self, topology: Topology) -> Transfers:
-        """List what goes from rank to rank; each transfer waits for the one before it on its path."""
+        """List the transfers from rank to rank; each waits for the one before it on its path."""
         nodes, starts = self.path_nodes, self.path_starts
         at_rank = nodes < self.num_ranks
         owners = np.repeat(np.arange(self.num_paths), np.diff(starts))
@@ -272,7 +266,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
         # The number of a node, less one for each path that ended before it, is that of the hop that begins there.
         limits = np.append(tails - paths, len(nodes) - self.num_paths)
         of_path = offsets[paths], self.weights[paths], self.steps[limits[:-1]]
-        hops = self.hop_links(topology), limits
+        hops = self.path_links(topology), limits
         part = Part(nodes[tails], nodes[heads], *of_path, False, np.arange(len(tails)), hops)
         unit = 1 / (self.total_weight * self.chunks_per_unit)
         return concatenate([part], unit, [np.stack([onward, onward + 1])])
@@ -317,7 +311,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
         }
 
     def checks(self) -> dict[str, str]:
-        """Describe what was checked of paths and traffic."""
+        """Describe the checks of paths and traffic."""
         return {
             "routes": f"{self.num_paths} paths follow existing links and visit no node twice",
             "traffic": f"all {self.num_ranks} ranks receive all data meant for them exactly once",
@@ -336,18 +330,18 @@ class FlowSchedule(FlowArrays, kind="flow"):
     def to_json(self) -> dict[str, Any]:
         """Describe it by lists and integers, ready for `json.dumps`."""
         return {
-            "kind": "flow",
+            "kind": self.kind,
             "chunks_per_unit": self.chunks_per_unit,
             "traffic": self.traffic.tolist(),
             "weights": self.weights.tolist(),
-            "paths": [list(self.path(number)) for number in range(self.num_paths)],
+            "paths": self._path_lists(),
             "steps": self.steps.tolist(),
         }
 
     @classmethod
     def from_json(cls, data: object, where: str) -> FlowSchedule:
         """Build the flow that a decoded JSON value describes; only its form is checked."""
-        return cls(**flow_fields(schedule_fields(data, "flow", FIELDS, where), where))
+        return cls(**flow_fields(schedule_fields(data, cls.kind, (*FIELDS, *cls.further_fields), where), where))
 
     def to_frame(self, topology: Topology | None = None) -> pd.DataFrame:
         """Tabulate the paths; raises `CertificateError` if a path uses a link that the topology does not have.
@@ -358,7 +352,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
         import pandas as pd
 
         if topology is not None:
-            self.hop_links(topology)
+            self.path_links(topology)
         names = range(int(self.path_nodes.max(initial=0)) + 1) if topology is None else topology.nodes
         rows = [
             (path[0], path[-1], chunks, tuple(names[node] for node in path), steps)
@@ -370,7 +364,8 @@ class FlowSchedule(FlowArrays, kind="flow"):
     def __repr__(self) -> str:
         off_diagonal = ~np.eye(len(self.traffic), dtype=np.bool_)
         equal = len(np.unique(self.traffic[off_diagonal])) == 1
-        return f"<FlowSchedule: {'all-to-all' if equal else 'all-to-allv'} of {self.num_ranks} ranks, {self.size_text}>"
+        name = "all-to-all" if equal else "all-to-allv"
+        return f"<{type(self).__name__}: {name} of {self.num_ranks} ranks, {self.size_text}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -397,6 +392,7 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
 
     load_text: ClassVar[str] = "step {step} puts {load} chunks"
     pipelined: ClassVar[bool] = False
+    further_fields: ClassVar[tuple[str, ...]] = ("servers",)
 
     servers: IntArray
 
@@ -416,7 +412,7 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
 
     @property
     def messages(self) -> IntArray:
-        """Messages that each rank starts, shape (ranks,); what goes to one rank in one step is one."""
+        """Messages that each rank starts, shape (ranks,); all data to one rank in one step is one."""
         begins, heads = self._begins(), np.delete(self.path_nodes, self.path_starts[:-1])
         senders = np.delete(self.path_nodes, self.path_starts[1:] - 1)[begins]
         sent = np.unique(np.stack([self.steps[begins], senders, heads[heads < self.num_ranks]]), axis=1)
@@ -427,13 +423,13 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
         topology: Topology,
         num_bytes: int | str,
         slices: int | None = None,  # noqa: ARG002 - stages are sent whole
-        inverse_rate: Fraction | None = None,  # noqa: ARG002 - it is the sum of what follows
+        inverse_rate: Fraction | None = None,  # noqa: ARG002 - steps have rates of their own
     ) -> Fraction:
         """Time in µs: of each step the busiest link's, and the longest latency between ranks on its way."""
         unit = as_bytes(num_bytes) / (self.total_weight * NS_PER_US)
         begins = self._begins()
         parts = np.append(begins, len(self.steps)) + np.arange(len(begins) + 1)
-        delays, scale = path_latencies(parts, self.hop_links(topology), topology)
+        delays, scale = path_latencies(parts, self.path_links(topology), topology)
         longest = [0] * self.num_steps
         for step, delay in zip(self.steps[begins].tolist(), delays.tolist(), strict=True):
             longest[step] = max(longest[step], delay)
@@ -445,15 +441,8 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
         return np.flatnonzero(starts < self.num_ranks)
 
     def to_json(self) -> dict[str, Any]:
-        """As that of a flow, of another kind and with the servers."""
-        return {**super().to_json(), "kind": "staged-flow", "servers": self.servers.tolist()}
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> StagedFlow:
-        """Build the flow that a decoded JSON value describes; only its form is checked."""
-        read = schedule_fields(data, "staged-flow", (*FIELDS, "servers"), where)
-        servers = whole_numbers(read["servers"], f"{where}: field schedule.servers")
-        return cls(**flow_fields(read, where) | {"servers": servers})
+        """As that of a flow, with the servers."""
+        return {**super().to_json(), "servers": self.servers.tolist()}
 
     def verified_loads(self, topology: Topology) -> IntArray:
         """Verify the paths and partners; see `verified_stages`."""
@@ -464,12 +453,9 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
         return np.full_like(transfers.senders, -1)
 
     def checks(self) -> dict[str, str]:
-        """Describe what was checked of paths, traffic and partners."""
+        """Describe the checks of paths, traffic and partners."""
         partners = f"in none of {count_text(self.num_steps, 'step')} has a rank two partners in other servers"
         return super().checks() | {"stages": partners}
-
-    def __repr__(self) -> str:
-        return super().__repr__().replace("FlowSchedule", "StagedFlow")
 
 
 def flow_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -478,11 +464,11 @@ def flow_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(rows, list) or any(not isinstance(row, list) or len(row) != len(rows) for row in rows):
         raise FileFormatError(f"{where}: field schedule.traffic is not a square matrix, a list of lists")
     traffic = whole_numbers([entry for row in rows for entry in row], f"{where}: field schedule.traffic")
+    columns = [name for name in ("weights", "steps", "servers") if name in fields]
     return {
         "num_ranks": len(rows),
         "chunks_per_unit": whole_count(fields["chunks_per_unit"], f"{where}: field schedule.chunks_per_unit"),
         "traffic": traffic.reshape(len(rows), len(rows)),
-        "weights": whole_numbers(fields["weights"], f"{where}: field schedule.weights"),
         **path_arrays(fields["paths"], where),
-        "steps": whole_numbers(fields["steps"], f"{where}: field schedule.steps"),
+        **{name: whole_numbers(fields[name], f"{where}: field schedule.{name}") for name in columns},
     }

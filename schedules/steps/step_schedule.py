@@ -17,8 +17,7 @@ from ...topologies import Topology
 from ..collective import Direction
 from ..fields import as_count, schedule_fields
 from ..transfers import Transfers
-from .sends import ShardSends, as_columns, read_sends
-from .transfers import step_transfers
+from .sends import ShardSends, as_columns, read_sends, step_transfers
 from .verify import verified_steps
 
 COUNTS = ("num_ranks", "chunks_per_shard")
@@ -38,14 +37,14 @@ class Send(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StepSchedule(ShardSends, kind="steps"):
-    """An allgather in steps: a rank passes on in a step what it holds at the beginning of that step.
+    """An allgather in steps: a rank passes on chunks that it holds at the beginning of a step.
 
     Every rank has a shard of equal size, cut into `chunks_per_shard` chunks; a send carries an interval of them.  Node
     numbers are those of `Topology.nodes`: ranks first, then switches.  Steps count from 0.
 
     With `direction` "reduce" it is a reduce-scatter, described by the allgather that it reverses: of T steps, step t
-    comes as number ``T - 1 - t``, a path is passed from its end to its start, and the rank at the start reduces what
-    arrives with what it has (direct-connect paper, Definition 5 and Theorem 1).
+    comes as number ``T - 1 - t``, a path is passed from its end to its start, and the rank at the start adds the
+    arriving chunks to its own (direct-connect paper, Definition 5 and Theorem 1).
 
     The arrays are read-only, not copied; `collopt.schedules.verified_loads` checks them.
 

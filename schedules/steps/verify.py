@@ -3,7 +3,7 @@
 It shares no code with the planners, the solvers or the methods of `StepSchedule`: it reads the arrays and the
 topology's links and nothing else.  Copies of different shards never meet, so sends are looked at source by source, many
 at once by sorting, in blocks of bounded memory.  Of an allreduce in one phase, a `StepExchange`, it follows whose
-vectors are in what every rank holds, after every step.
+vectors are in the sums of every rank, after every step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..collective import Direction
 from ..path_checks import check_arrays, check_steps_used, refuse_if, switched_paths, verified_hops
 from .sends import ShardSends, StepSends, VectorSends
 
-NEVER = 2**62  # the step in which a rank gets what it never gets
+NEVER = 2**62  # the step that brings a chunk which never comes
 FROM_THE_START = -1
 BLOCK = 2**16
 """Sends and holdings that are looked at together, if that is not less than one source's: few enough for caches."""
@@ -82,7 +82,7 @@ class Arrivals:
     points: IntArray
     first: IntArray
     times: IntArray  # int64 (pieces,); how often a piece is brought, or there from the start
-    ready: IntArray  # int64 (sends,); the step after which the sender has all of what it sends
+    ready: IntArray  # int64 (sends,); the step after which the sender has all chunks of the send
 
     @classmethod
     def of(cls, sends: Sends) -> Arrivals:
@@ -152,9 +152,9 @@ def verified_steps(schedule: ShardSends, topology: Topology) -> IntArray:
     """Verify that a schedule is an allgather, or reversed a reduce-scatter, and sum its loads; int64 (steps, links).
 
     Checked: the arrays fit together; every path follows links of the topology, passes only switches and no node twice;
-    something happens in every step; a rank sends only what it holds at the beginning of the step; in the end every rank
-    has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for it would reduce
-    it twice.
+    something happens in every step; a rank sends only chunks that it holds at the beginning of the step; in the end
+    every rank has every shard.  Of a reduce-scatter also: no rank is brought the same part of a shard twice, for it
+    would reduce it twice.
     """
     _check_shapes(schedule, topology.num_ranks)
     hops = verified_hops(schedule.path_starts, schedule.path_nodes, schedule.direction, topology, "schedule")
@@ -180,7 +180,7 @@ def check_steps(parts: Sequence[ShardSends]) -> None:
 
 
 def check_halves(parts: Sequence[ShardSends]) -> None:
-    """Check that two schedules, of which one reduces and one broadcasts, are for the same ranks."""
+    """Check that a schedule that reduces and one that broadcasts are for the same ranks."""
     for part in parts:
         as_kind(part, ShardSends, "the schedule", error=CertificateError)
     reduce, broadcast = parts
@@ -310,7 +310,7 @@ def verified_exchange(schedule: VectorSends, topology: Topology) -> IntArray:
     """Verify that a schedule is an allreduce, and sum its load on every link, by steps.
 
     Checked: the arrays fit together; every path follows links of the topology and passes only switches; something
-    happens in every step; no rank adds to a sum what is in it already, or is sent two values of a chunk in a step of
+    happens in every step; no rank adds a vector to a sum twice, or is sent two values of a chunk in a step of
     which one replaces the other; in the end every rank holds the sum of all vectors.
     """
     check_shapes(schedule, topology.num_ranks)

@@ -1,4 +1,4 @@
-"""Times of messages, cut into pieces: on each hop, and what the software of the sending and adding ranks adds."""
+"""Times of messages, cut into pieces: on each hop, and in the software of the sending and adding ranks."""
 
 import math
 from fractions import Fraction

@@ -37,7 +37,9 @@ class Rules(NamedTuple):
     costs: RuntimeCosts = LINKS_ONLY
     steps: Waiting = "overlap"  # send a step's data when it is there, or when all of the step before has come
     forwarding: Forwarding = "cut-through"  # whether switches pass a piece on while it arrives
-    service: Service = "pipeline"  # switches, too, send what has the farthest to go, as ranks do, or what came first
+    service: Service = (
+        "pipeline"  # switches send the piece with the farthest to go, as ranks do, or the first that came
+    )
     clock: Clock = "exact"  # whether times on links are rounded down to whole ns
 
 
@@ -181,7 +183,7 @@ def _network(
     lengths = np.diff(transfers.hop_starts)[part]
     before = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     hops = np.repeat(transfers.hop_starts[part] - before[:-1], lengths) + np.arange(before[-1])
-    # Switches start nothing, and what a rank has for itself needs no message.
+    # Switches start nothing, and a rank sends itself no message.
     started = (lengths > 0) & (transfers.senders[part] < timed.topology.num_ranks) & (times.send + times.alpha > 0)
     after = before + np.concatenate([[0], np.cumsum(started)])
     kept = np.arange(before[-1]) + np.repeat(np.cumsum(started), lengths)
@@ -190,7 +192,7 @@ def _network(
     columns[:, kept] = transfers.hop_links[hops], times.ticks[hops], times.delays[hops]
     # The link brings nothing else until the receiver has added the piece.
     columns[1, last] += times.adding[part][lengths > 0]
-    # What a link may take up while a piece comes must not begin before the piece is started.
+    # A link takes a piece up while it comes, but not before it is started.
     taken_early = 0 if store else np.minimum(times.send, columns[1, first + 1])
     columns[0, first] = links + transfers.senders[part][started]
     columns[1, first], columns[2, first] = times.send, times.alpha + taken_early

@@ -1,8 +1,8 @@
 """Traffic that in-network multicast and aggregation make redundant, taken out of trees (ForestColl section 5.6).
 
 In one tree all data is the same.  Once a switch that can multicast has it, a path that passes the switch can begin
-there; likewise with switches that can aggregate when data runs towards the root.  The throughput stays what it was,
-since every rank still receives every shard over its own links; what becomes less is the traffic on the way.
+there; likewise with switches that can aggregate when data runs towards the root.  The throughput stays,
+since every rank still receives every shard over its own links; only the traffic on the way becomes less.
 """
 
 from dataclasses import replace

@@ -19,7 +19,7 @@ class NumberedRoutes(NamedTuple):
 
 
 class Abilities(NamedTuple):
-    """What each node can do, shape (nodes,), and links that a copy takes which is looped back."""
+    """Abilities of each node, shape (nodes,), and the links that a looped copy takes."""
 
     branches: BoolArray  # whether it copies, or adds where data runs towards the root
     loops: BoolArray  # whether a copy goes back to the rank above it
@@ -98,7 +98,7 @@ def joined_routes(
 
 
 def _joined(chain: list[int], starts: IntArray, nodes: IntArray) -> list[int]:
-    """Nodes along paths of which each ends where the one before it in `chain` begins, loops cut off."""
+    """Nodes along a chain of paths, from the last in `chain` to the first, with loops cut off."""
     path: list[int] = []
     for number in reversed(chain):
         if number < 0:

@@ -20,8 +20,7 @@ from ...topologies.network.links import as_root
 from ..collective import Direction
 from ..fields import schedule_fields, whole_count
 from ..transfers import Transfers
-from .allreduce import Allreduce
-from .forest import Forest
+from .forest import Allreduce, Forest
 from .tree_schedule import Trees
 from .verify import verified_halves, verified_images
 
@@ -33,12 +32,12 @@ MAX_EXPANDED = 2**28  # entries of the routes of all trees
 
 @dataclass(frozen=True, eq=False)
 class SymmetricForest(Trees, kind="symmetric-forest"):
-    """Spanning trees for all roots, of which only those of *representatives* are written down.
+    """Spanning trees for all roots, where only the trees of *representatives* are stored.
 
     The generators are commuting symmetries of the network, and no product of their powers but the identity fixes a
     rank.  So every rank is the image h(r) of one representative r under one product h, and its trees are the images
     under h of the trees of r.  On a link of an orbit O, with |H| products, all trees together put ``|H| / |O|`` times
-    what the trees of the representatives put on all of O.
+    the load that the trees of the representatives put on all of O.
 
     Attributes
     ----------
@@ -148,7 +147,7 @@ class SymmetricForest(Trees, kind="symmetric-forest"):
         return replace(self, base=self.base.renumbered(image), generators=generators)
 
     def checks(self) -> dict[str, str]:
-        """Describe what was checked of symmetries and trees."""
+        """Describe the checks of symmetries and trees."""
         return symmetry_checks(self) | super().checks()
 
     def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
@@ -254,7 +253,7 @@ class SymmetricForest(Trees, kind="symmetric-forest"):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SymmetricAllreduce(Allreduce, of="symmetric-forest"):
-    """An allreduce, `reduce` and `broadcast`, along trees of which only those of representatives are written down."""
+    """An allreduce, `reduce` and `broadcast`, along trees of which only those of representatives are stored."""
 
     reduce: SymmetricForest  # type: ignore[assignment]
     broadcast: SymmetricForest  # type: ignore[assignment]
@@ -292,7 +291,7 @@ class SymmetricAllreduce(Allreduce, of="symmetric-forest"):
         return self.expanded.hop_numbers(transfers)
 
     def checks(self) -> dict[str, str]:
-        """Describe what was checked of symmetries and trees."""
+        """Describe the checks of symmetries and trees."""
         return symmetry_checks(self) | super().checks()
 
     def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
@@ -301,7 +300,7 @@ class SymmetricAllreduce(Allreduce, of="symmetric-forest"):
 
 
 def symmetry_checks(schedule: Trees) -> dict[str, str]:
-    """Describe what was checked of the generators."""
+    """Describe the checks of the generators."""
     products = schedule.num_ranks // int(np.count_nonzero(schedule.forests[-1].root_weights))
     kept = f"generators commute and keep links and bandwidths; 1 of their {products} products fixes a rank"
     return {"symmetries": kept}
@@ -407,7 +406,7 @@ class RankTransfers(NamedTuple):
 
 
 def rank_transfers(schedule: SymmetricForest, rank: int) -> RankTransfers:
-    """List what one rank sends and receives, without the trees of all roots.
+    """List the transfers of one rank, without the trees of all roots.
 
     Parameters
     ----------

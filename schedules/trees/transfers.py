@@ -1,4 +1,4 @@
-"""Transfers of trees: every hop of every range of chunks, with what it waits for.
+"""Transfers of trees: every hop of every range of chunks, with its dependencies.
 
 In an allreduce a transfer without links, from the root to itself, waits for all contributions of the reduction.
 """
@@ -65,7 +65,7 @@ def _tree_part(
     paths = routes[owner, vertex].astype(np.int64)
     part = Part(ends[0], ends[1], firsts[owner], chunks[owner], levels, is_reduce, paths, path_routes)
     at_root = np.flatnonzero(~inner)
-    # Copies that a switch loops back come after what it received, or before what it sends in a reduction.
+    # Looped copies come after the data that the switch received, or in a reduction before its own send.
     looped = np.flatnonzero(forest.looped(topology)[own, vertex])
     if len(looped):
         pairs = np.append(pairs, np.stack([np.arange(len(looped)) + len(owner), looped]), axis=1)

@@ -1,4 +1,4 @@
-"""Weighted spanning trees with their routes through switches, as arrays, and what follows from these."""
+"""Weighted spanning trees with their routes through switches, as arrays, with parents, depths and heights."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from ..collective import Direction
 from ..schedule import RoutedSchedule
 from .switch_vertices import branching, columns, joined_routes, without_leaves
 
-BLOCK_ENTRIES = 2**19  # tree entries that are worked on at a time: what fits the processor's cache
+BLOCK_ENTRIES = 2**19  # tree entries of one block, so that they fit the processor's cache
 
 
 def depth_blocks(parents: IntArray, roots: IntArray) -> Iterator[IntArray]:

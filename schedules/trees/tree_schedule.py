@@ -1,4 +1,4 @@
-"""What schedules of trees have in common: their trees as items, the chunks that these carry, and figures of them."""
+"""The base of schedules of trees: their trees as items, the chunks that these carry, and figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import accumulate
 from math import gcd, lcm
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -119,16 +119,10 @@ class Trees(Schedule):
     def num_hops(self) -> int:
         """Links that all trees take."""
         hops = 0
-        for forest in self.expanded.forests:
+        for forest in cast("Trees", self.expanded).forests:
             lengths = np.diff(forest.path_starts) - 1
             hops += int(lengths[forest.routes[forest.routes >= 0]].sum())
         return hops
-
-    if TYPE_CHECKING:
-
-        @property
-        def expanded(self) -> Trees:
-            """All trees."""
 
     @property
     def branching_switches(self) -> frozenset[int]:
@@ -142,7 +136,7 @@ class Trees(Schedule):
 
     def part_numbers(self, transfers: Transfers) -> IntArray:
         """Number of the tree of each transfer, int64 (transfers,)."""
-        schedule = self.expanded
+        schedule = cast("Trees", self.expanded)
         firsts, reduce_trees, broadcast_trees = chunk_columns(schedule)
         ranges = np.searchsorted(firsts, transfers.firsts)
         before = schedule.forests[0].num_trees if len(schedule.forests) > 1 else 0
@@ -163,7 +157,7 @@ class Trees(Schedule):
         }
 
     def checks(self) -> dict[str, str]:
-        """Describe what was checked of routes and trees."""
+        """Describe the checks of routes and trees."""
         shard = "share of the data" if len(self.phases) > 1 else "shard"
         count = len(self.branching_switches)
         paths = sum(len(forest.path_starts) - 1 for forest in self.forests)
@@ -175,7 +169,7 @@ class Trees(Schedule):
         }
 
     def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:
-        """Count trees and their heights; name roots, and what switches save."""
+        """Count trees and their heights; name roots, and the traffic that switches save."""
         return {
             "trees per root": self._per_root,
             "trees": f"{self._numbers}, {self.height_range.text}",
@@ -284,7 +278,7 @@ def shard_chunks(schedule: Trees) -> tuple[int, ...]:
 
 
 def _chunk_size(schedule: Trees) -> Fraction:
-    """Largest amount of data, in units of shard weight, of which every tree carries a multiple."""
+    """Largest amount of data, in units of shard weight, that divides the data of every tree."""
     common = lcm(*(forest.trees_per_root for forest in schedule.forests))
     return Fraction(
         gcd(*(common // forest.trees_per_root * gcd(*forest.weights.tolist()) for forest in schedule.forests)), common

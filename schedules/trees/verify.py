@@ -26,7 +26,7 @@ from .tree_arrays import TreeArrays
 from .tree_schedule import Trees
 
 LOAD_LIMIT = 2**62
-BLOCK_ENTRIES = 2**19  # tree entries that are checked at a time: what fits the processor's cache
+BLOCK_ENTRIES = 2**19  # tree entries that are checked at a time, so that they fit the processor's cache
 
 
 def verified_forest(forest: TreeArrays, topology: Topology) -> IntArray:
@@ -230,7 +230,7 @@ def _check_weights(forest: TreeArrays) -> None:
 def verified_images(base: TreeArrays, generators: IntArray, topology: Topology) -> IntArray:
     """Verify a symmetric forest on a topology, and sum the load of all its trees on every link; int64 (links,).
 
-    Checked: what `verified_forest` checks of the trees of representatives; the generators are commuting permutations
+    Checked: the trees of representatives, as by `verified_forest`; the generators are commuting permutations
     that keep ranks, links, bandwidths and latencies; every orbit of ranks has as many members as there are products,
     and one representative.
     """

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from collopt.errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
+from collopt.errors import CapacityOverflowError, NoAnswerError
 from collopt.formulations import allreduce
-from collopt.planners.trees import allreduce_lp
 from collopt.planners.trees.allreduce_lp import best_rates, plan_allreduce_lp
 from collopt.planners.trees.forestcoll import plan_trees
 from collopt.planners.trees.strength import strength_bound
@@ -106,19 +105,6 @@ def test_without_an_exact_basis_rates_are_rounded(topology: Topology, monkeypatc
     assert exact.algbw <= rates.rate <= exact.algbw * (1 + Fraction(1, 10**6))
     plan = plan_allreduce_lp(topology)
     assert exact.algbw * (1 - Fraction(1, 10**5)) <= plan.algbw <= exact.algbw
-
-
-def test_programs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message has the size and the limit."""
-    monkeypatch.setattr(allreduce_lp, "MAX_COLUMNS", 7)
-    with pytest.raises(UnsupportedError, match="has 8 variables; expected at most 7"):
-        plan_allreduce_lp(ring(4))
-
-
-def test_ranks_out_of_reach_are_refused() -> None:
-    """The bound names them."""
-    with pytest.raises(BoundError, match="no path from rank 'b' to rank 'a'"):
-        plan_allreduce_lp(Topology.from_links([("a", "b", 1)], compute="ab"))
 
 
 def test_bounds_stand_side_by_side() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, CertificateError, UnsupportedError
 from collopt.planners import Plan
-from collopt.schedules import TREE_COLLECTIVES, Allreduce, Bound, Cut, Forest, RankCuts
+from collopt.schedules import Allreduce, Bound, Cut, Forest, RankCuts
 from collopt.topologies import Topology, dgx_a100, dgx_h100, mi250, ring, torus
 from oracles.brute_force_cuts import largest_ratio
 from sample_sizes import examples
@@ -101,19 +101,6 @@ def test_an_allreduce_that_misses_its_bound_says_so() -> None:
     plan = collopt.plan(topology, "allreduce", planner="forestcoll")
     assert (plan.algbw, plan.bound.algbw, plan.gap) == (Fraction(21, 4), Fraction(11, 2), Fraction(1, 22))
     assert "4.55 % below the bound" in str(plan)
-
-
-@pytest.mark.parametrize("collective", [str(each) for each in TREE_COLLECTIVES])
-def test_plan_files_keep_every_collective(collective: str, tmp_path: object) -> None:
-    """Loading verifies; every figure is what it was."""
-    options = {"root": 2} if collective in ("broadcast", "reduce") else {}
-    plan = collopt.plan(mi250(boxes=1), collective, **options)
-    path = f"{tmp_path}/plan.json"
-    plan.save(path)
-    again = collopt.load_plan(path, plan.topology)
-    assert (again.algbw, again.gap, str(again.collective)) == (plan.algbw, plan.gap, collective)
-    assert again.estimate("1M") == plan.estimate("1M")
-    assert again.bound == plan.bound
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from analytic_baselines import all_to_all_us
 from hypothesis import given, settings
 
-from collopt.errors import BoundError, NoAnswerError, UnsupportedError
+from collopt.errors import NoAnswerError
 from collopt.planners import all_to_all_rate_bounds
 from collopt.planners.all_to_all import direct_connect_rate
 from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
@@ -237,20 +237,3 @@ def test_without_an_exact_optimum_or_symmetries_there_are_bounds(monkeypatch: py
         monkeypatch.setattr(direct_connect_rate, name, give_up)
         lower, upper = all_to_all_rate_bounds(graph, "0.001")
         assert upper * Fraction(999, 1000) <= lower <= exact <= upper
-
-
-@pytest.mark.parametrize("gap", [1, "3/2"])
-def test_refuses_gaps_that_say_nothing(gap: Any) -> None:
-    """A rate of 0 would do."""
-    with pytest.raises(UnsupportedError, match="expected a number between 0 and 1"):
-        all_to_all_rate_bounds(BASES[0], gap)
-
-
-def test_refuses_what_has_no_rate() -> None:
-    """A node out of reach, one node, no graph."""
-    with pytest.raises(BoundError, match="cannot reach"):
-        all_to_all_rate_bounds(DirectGraph.from_arcs(3, [(0, 1), (1, 0), (1, 2)], "dead end"))
-    with pytest.raises(UnsupportedError, match="has one node"):
-        all_to_all_rate_bounds(DirectGraph(1, np.array([0]), np.array([0]), "alone"))
-    with pytest.raises(UnsupportedError, match="expected a DirectGraph"):
-        all_to_all_rate_bounds(hypercube(2))  # type: ignore[arg-type]

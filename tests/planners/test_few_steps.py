@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from collopt import bound
-from collopt.errors import UnsupportedError
 from collopt.planners.by_size.digits import Digits, Level, with_radix
 from collopt.planners.by_size.families import families
 from collopt.schedules import Forest, StepAllreduce, StepExchange, StepSchedule, schedule_time, verified_loads
@@ -145,12 +144,6 @@ def test_links_that_differ_by_direction_give_each_phase_its_own_schedule() -> No
         for collective in COLLECTIVES:
             for family in families(network, collective):
                 verified_loads(family.schedule, network)
-
-
-def test_other_collectives_are_refused() -> None:
-    """Families are for collectives in which all ranks have shards."""
-    with pytest.raises(UnsupportedError, match="few steps"):
-        list(families(A100, "broadcast"))
 
 
 @pytest.mark.parametrize("topology", [A100, MI300X, DRAGONFLY, hamming(2, 4)], ids=lambda topology: topology.name)

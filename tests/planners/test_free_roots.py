@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ import collopt
 from collopt.cli.terminal.plan_summary import plan_figures, witness_figures, witness_text
 from collopt.errors import CertificateError
 from collopt.planners import Plan
-from collopt.planners.plans.files import plan_from_json
 from collopt.report.summary import busiest_links
 from collopt.runtime.interpreter.interpret import run_program
 from collopt.runtime.lowering.lower import lower
@@ -88,17 +86,6 @@ def test_a_single_root_reads_like_any_other_plan() -> None:
     }
 
 
-@pytest.mark.parametrize("roots", [(0, 0, 0, 0), (1, 1, 3, 1), (0, 1, 2, 3)], ids=str)
-def test_files_keep_the_roots(roots: tuple[int, ...], tmp_path: Path) -> None:
-    """Loading verifies; every figure is what it was, and the witness too."""
-    made = ring_plan(*roots)
-    made.save(tmp_path / "plan.json")
-    again = collopt.load_plan(tmp_path / "plan.json", RING)
-    assert (again.algbw, again.gap, again.bound) == (made.algbw, made.gap, made.bound)
-    assert again.schedule.root_weights.tolist() == made.schedule.root_weights.tolist()
-    assert again.estimate("1M") == made.estimate("1M")
-
-
 def test_time_depends_on_the_data_not_on_the_unit() -> None:
     """One root, four roots: the same bytes over the same bandwidth, and the same hops without latency."""
     times = {ring_plan(*roots).estimate(10**8) for roots in [(0, 0, 0, 0), (0, 1, 2, 3), (3, 3, 0, 3)]}
@@ -167,11 +154,3 @@ def test_other_collectives_keep_their_shards() -> None:
     rate = congestion(loads, spread.trees_per_root, RING)
     with pytest.raises(CertificateError, match="shards differ from those of its bound"):
         Plan(RING, "allgather", spread, bound, rate, loads, "by-hand").verify()
-
-
-def test_text_and_back() -> None:
-    """The document of such a plan says version 6 and has a partition, and the same text comes back."""
-    document = ring_plan(1, 1, 3, 1).to_json()
-    assert (document["version"], "partition" in document["bound"]) == (8, True)
-    again = plan_from_json(json.loads(json.dumps(document)), "text").to_json()
-    assert again == document

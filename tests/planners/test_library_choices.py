@@ -7,7 +7,6 @@ from fractions import Fraction
 import pytest
 
 import collopt
-from collopt.errors import UnsupportedError
 from collopt.planners import PLANNERS
 from collopt.planners.literature.nccl_choice import Machine, machine_of
 from collopt.runtime import lower, run_program
@@ -20,16 +19,9 @@ from collopt.topologies import (
     dgx_h100,
     mi250,
     mi300x,
-    torus,
 )
 
 ALONE = build("leaf-spine", leaves=4, spines=2, hosts_per_leaf=2)
-TWO_NICS = Topology.from_links(
-    [("a", "fabric", 1), ("b", "nic0", 1), ("nic0", "fabric", 1), ("b", "nic1", 1), ("nic1", "fabric", 1)],
-    compute="ab",
-    switches=["fabric", "nic0", "nic1"],
-    bidirectional=True,
-)
 
 
 def two_boxes_at_a_switch() -> Topology:
@@ -62,21 +54,6 @@ def test_unequal_shards_go_around_unwound_switches_too() -> None:
     """Their weights are those of ForestColl's trees."""
     plan = collopt.plan(dgx_a100(), "allgather", planner="ring-unwinding", weights=[1, 2, 0, 1, 1, 1, 1, 1])
     assert plan.schedule.root_weights.tolist() == [1, 2, 0, 1, 1, 1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("network", "reason"),
-    [
-        (ALONE, "switches 'leaf0' and 'spine0' of .* are linked; ring-unwinding takes switches between ranks only"),
-        (torus(3, 3), "has no switches to unwind; use the planner 'forestcoll'"),
-        (TWO_NICS, "rank 'b' of .* reaches switch 'fabric' in several ways; ring-unwinding takes one"),
-    ],
-    ids=str,
-)
-def test_networks_that_cannot_be_unwound_are_refused(network: Topology, reason: str) -> None:
-    """As by TACCL and TACOS: switches that are linked to each other."""
-    with pytest.raises(UnsupportedError, match=reason):
-        collopt.plan(network, "allgather", planner="ring-unwinding")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
 from collopt import bound
-from collopt.errors import UnsupportedError
 from collopt.planners import LogicalTopology, logical_topology
 from collopt.report import logical_figure
 from collopt.schedules import Bound
@@ -80,13 +78,3 @@ def test_the_figure_has_the_number_of_trees_of_each_link() -> None:
     assert numbers == Counter(map(str, logical.multiplicities.values()))
     assert len({tuple(np.round(text.xy, 6)) for text in axes.texts}) == len(axes.texts)
     assert "one tree is" in axes.get_title()
-
-
-def test_what_has_no_logical_topology_is_refused() -> None:
-    """An allreduce has two phases, and an all-to-all no trees."""
-    with pytest.raises(UnsupportedError, match="two phases; expected a bound of reduce_scatter or of allgather"):
-        logical_topology(bound(ring(4), "allreduce"))
-    with pytest.raises(UnsupportedError, match="trees do not implement the collective 'all_to_all'"):
-        logical_topology(bound(ring(4), "all_to_all"))
-    with pytest.raises(UnsupportedError, match="the bound is"):
-        logical_topology(ring(4))  # type: ignore[arg-type]

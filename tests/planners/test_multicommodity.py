@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +14,6 @@ from hypothesis import strategies as st
 import collopt
 from collopt import plan, solve
 from collopt.errors import (
-    BoundError,
-    CapacityOverflowError,
     CertificateError,
     NoAnswerError,
     UnsupportedError,
@@ -24,7 +21,7 @@ from collopt.errors import (
 from collopt.formulations import all_to_all
 from collopt.planners import plan_of_schedule
 from collopt.planners.all_to_all import flows as pair_flows_module
-from collopt.planners.all_to_all.multicommodity import bound_pairs, lengths_bound, plan_pairs
+from collopt.planners.all_to_all.multicommodity import lengths_bound
 from collopt.schedules import ALL_TO_ALL, Cut, FlowSchedule, LengthDual
 from collopt.solvers.highs.solution import Solution
 from collopt.solvers.lp.exact_optimum import ExactAnswer
@@ -262,62 +259,3 @@ def test_shortest_paths_pass_as_few_ranks_as_possible() -> None:
     between = across[(across["source"] < 16) != (across["destination"] < 16)]
     assert not between.empty
     assert plan(dgx_a100(boxes=2), "all_to_all", planner="shortest-paths").schedule.num_steps == 1  # type: ignore[union-attr]
-
-
-TRAFFIC: dict[str, tuple[Any, str]] = {
-    "none": (None, "all_to_allv needs traffic"),
-    "text": ("123", "expected a matrix"),
-    "number": (3, "expected a matrix"),
-    "ragged": ([[0, 1, 2], [1], [1, 2, 0]], "expected 3 rows of 3 numbers"),
-    "small": ([[0, 1], [1, 0]], r"of shape \(2, 2\); expected 3 rows of 3"),
-    "negative": ([[0, 1, 1], [-2, 0, 1], [1, 1, 0]], "from rank 1 to rank 0 is -2; expected a number of at least 0"),
-    "nan": ([[0, float("nan"), 1], [1, 0, 1], [1, 1, 0]], "from rank 0 to rank 1 is nan"),
-    "inf": (np.full((3, 3), np.inf), "from rank 0 to rank 0 is inf"),
-    "word": ([[0, "x", 1], [1, 0, 1], [1, 1, 0]], "from rank 0 to rank 1 is 'x'"),
-    "bool": ([[0, True, 1], [1, 0, 1.5], [1, 1, 0]], "from rank 0 to rank 1 is True"),
-    "nothing": (np.eye(3, dtype=np.int64), "all off-diagonal traffic is 0"),
-    "fine": ([[0, 1e-17, 1], [1, 0, 1], [1, 1, 0]], "counts more than 2\\^53 of its common unit"),
-    "large": ([[0, 2**80, 1], [1, 0, 1], [1, 1, 0]], "counts more than 2\\^53 of its common unit"),
-    "labels": (
-        pd.DataFrame(np.ones((3, 3)), index=[2, 1, 0]),
-        "has row 0 labelled 2 and column 0 labelled 0; expected the same labels in the same order",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TRAFFIC)
-def test_traffic_that_makes_no_sense_is_refused(name: str) -> None:
-    """Naming the entry."""
-    traffic, message = TRAFFIC[name]
-    for call in (plan, collopt.bound):
-        with pytest.raises(UnsupportedError, match=message):
-            call(ring(3), "all_to_allv", traffic=traffic)  # type: ignore[operator]
-
-
-def test_what_cannot_be_planned_is_refused() -> None:
-    """In one sentence each."""
-    apart = Topology.from_links([("a", "b", 1), ("c", "b", 1)], compute="abc")
-    with pytest.raises(BoundError, match="there is no path from rank 'a' to rank 'c'"):
-        plan(apart, "all_to_all")
-    one_way = [[0, 1, 0], [0, 0, 0], [0, 2, 0]]
-    assert plan(apart, "all_to_allv", traffic=one_way).gap == 0
-    for call, options, message in (
-        (plan_pairs, {"collective": "allgather"}, "flows between pairs do not implement"),
-        (plan_pairs, {"collective": "all_to_all", "order": "sideways"}, "order is 'sideways'; expected one of hops"),
-        (plan_pairs, {"collective": "all_to_all", "order": ["hops"]}, r"order is \['hops'\]; expected one of hops"),
-        (plan_pairs, {"collective": "all_to_all", "chunks": 0}, "chunks is 0"),
-        (plan_pairs, {"collective": "all_to_all", "traffic": [[1]]}, "takes no traffic"),
-        (bound_pairs, {"collective": "alltoall"}, "did you mean 'all_to_all'"),
-        (collopt.bound, {"collective": "all_to_all", "root": 0}, "has no root"),
-        (collopt.bound, {"collective": "all_to_all", "weights": [1, 1, 1]}, "takes no weights"),
-        (collopt.bound, {"collective": "allgather", "traffic": [[1]]}, "allgather takes no traffic"),
-        (plan, {"collective": "all_to_all", "planner": "ring"}, "the planner 'ring' does not cover"),
-    ):
-        with pytest.raises(UnsupportedError, match=message):
-            call(ring(3), **options)  # type: ignore[operator]
-
-
-def test_chunks_beyond_64_bits_are_refused() -> None:
-    """Before any of them are counted."""
-    with pytest.raises(CapacityOverflowError, match="1048576 chunks of each overflow int64; expected fewer chunks"):
-        plan(ring(3), "all_to_allv", traffic=[[0, 2**50, 1], [0, 0, 3], [1, 0, 0]], chunks=2**20)

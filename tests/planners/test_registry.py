@@ -101,55 +101,6 @@ def test_without_a_planner_a_number_of_trees_is_put_to_every_planner_that_takes_
     assert plan(topology, "allreduce", trees_per_root=1).algbw == Fraction(75, 2)
 
 
-def test_a_number_of_trees_that_is_none_is_refused_for_an_allreduce_too() -> None:
-    """Although several planners are asked, in the words of the first."""
-    with pytest.raises(UnsupportedError, match=r"^trees_per_root is 0; expected a whole number from 1 to"):
-        plan(ring(3), "allreduce", trees_per_root=0)
-
-
-def test_options_of_other_collectives_are_refused_without_a_planner_too() -> None:
-    """An allreduce has neither root nor weights."""
-    with pytest.raises(UnsupportedError, match=r"^allreduce has no root; leave root=1 out$"):
-        plan(ring(3), "allreduce", root=1)
-    with pytest.raises(UnsupportedError, match=r"^allreduce takes no weights"):
-        plan(ring(3), "allreduce", weights=[1, 1, 2])
-
-
-def test_an_option_of_a_planner_that_takes_none_is_refused() -> None:
-    """In one sentence that ends."""
-    message = r"^planner 'recursive-halving-doubling' has no option 'chunks'; its options: none; "
-    with pytest.raises(UnsupportedError, match=message):
-        plan(ring(4), "allreduce", planner="recursive-halving-doubling", chunks=1)
-
-
-@pytest.mark.parametrize("name", ["oracle", "", None, 3, [], {}, ("forestcoll",)])
-def test_unknown_planners_are_refused(name: Any) -> None:
-    """With the known ones."""
-    with pytest.raises(UnsupportedError, match=r"^there is no planner .*; expected one of .*forestcoll"):
-        plan(ring(3), "allgather", planner=name)
-
-
-@pytest.mark.parametrize("name", ["forest", "FORESTCOLL", "forest_coll", "ForestColl", "forestcol"])
-def test_other_spellings_of_a_planner_are_recognized(name: str) -> None:
-    """By plans and comparisons."""
-    message = rf"^there is no planner '{name}'; did you mean forestcoll\?$"
-    with pytest.raises(UnsupportedError, match=message):
-        plan(ring(3), "allgather", planner=name)
-    with pytest.raises(UnsupportedError, match=message):
-        compare(ring(3), "allgather", planners=[name])
-
-
-@pytest.mark.parametrize("collective", ["all_gather", "ALLGATHER", "gossip", "", None, 3, [], {}, ["allgather"]])
-def test_unknown_collectives_are_refused(collective: Any) -> None:
-    """With the known ones, by planner and bound."""
-    with pytest.raises(
-        UnsupportedError, match=r"planner 'auto' does not cover the collective .*; expected one of .*allgather"
-    ):
-        plan(ring(3), collective)
-    with pytest.raises(UnsupportedError, match=r"bound does not cover the collective .*; expected one of .*allgather"):
-        bound(ring(3), collective)
-
-
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
@@ -166,33 +117,6 @@ def test_other_spellings_of_a_collective_are_recognized(ask: Callable[..., objec
     """By whoever is asked."""
     with pytest.raises(UnsupportedError, match=rf"collective '{written}'; expected .*: did you mean '{meant}'\?$"):
         ask(ring(3), written)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"boxes": 2},
-            r"write plan\(collopt.topology\('dgx-a100', boxes=2\), ...\)",
-        ),
-        ({"tree_per_root": 2}, r"'tree_per_root' \(did you mean trees_per_root\?\)"),
-        (
-            {"planner": "ring", "trees_per_root": 2},
-            r"no option 'trees_per_root'; its options: channels, order",
-        ),
-        ({"planner": "ring", "trees_per_root": 2}, r"; planners with trees_per_root: forestcoll$"),
-        ({"planner": "bfb", "weights": [1, 2, 3]}, "planner 'bfb' takes no weights"),
-        ({"planner": "bfb", "root": 1}, "allgather has no root; leave root=1 out"),
-        ({"traffic": [[1]]}, "allgather takes no traffic; all_to_allv does"),
-        ({"planner": "ring", "size": "many"}, "size"),
-        ({"chunks": 2}, "'forestcoll' has no option 'chunks'; .*planners with chunks: bfb, greedy, milp$"),
-    ],
-)
-def test_what_a_planner_does_not_take_is_refused(options: dict[str, Any], message: str) -> None:
-    """By name, with what the planner has, and the planners that have it."""
-    network = "dgx-a100" if "boxes" in options else ring(3)
-    with pytest.raises(UnsupportedError, match=message):
-        plan(network, "allgather", **options)
 
 
 def test_sizes_that_do_not_matter_to_a_planner_are_part_of_the_problem() -> None:

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 
 import collopt
-from collopt.errors import BoundError, UnsupportedError
 from collopt.formulations import allreduce
 from collopt.planners.trees.forestcoll import plan_trees
 from collopt.planners.trees.strength import plan_strength, strength_bound
@@ -184,37 +183,6 @@ def test_copying_switches_do_not_weaken_the_bound() -> None:
     star = Topology.from_links(links, compute="abcd", switches=["sw"], bidirectional=True, multicast=["sw"])
     plan = plan_strength(star)
     assert (plan.algbw, plan.gap) == (Fraction(20, 3), 0)
-
-
-@pytest.mark.parametrize(
-    "links",
-    [
-        [("a", "b", 2), ("b", "c", 2), ("c", "a", 2)],
-        [("a", "b", 2), ("b", "a", 2), ("b", "c", 2), ("c", "b", 1), ("c", "a", 1), ("a", "c", 2)],
-    ],
-)
-def test_links_without_an_equal_opposite_are_refused(links: list[tuple[str, str, int]]) -> None:
-    """A ring that leads one way, and one whose links differ in their directions."""
-    topology = Topology.from_links(links, compute="abc")
-    for function in (plan_strength, strength_bound):
-        with pytest.raises(UnsupportedError, match=r"its reverse link \d GB/s; expected symmetric bidirectional links"):
-            function(topology)
-
-
-def test_ranks_out_of_reach_are_refused() -> None:
-    """As by every planner."""
-    topology = Topology.from_links([("a", "b", 1), ("c", "d", 1)], compute="abcd", bidirectional=True)
-    for function in (plan_strength, strength_bound):
-        with pytest.raises(BoundError, match="no path"):
-            function(topology)
-
-
-def test_plans_can_be_saved_and_read_back(tmp_path: Path) -> None:
-    """With their partition and their roots of unequal weight."""
-    plan = plan_strength(EIGHT_AND_FOUR)
-    plan.save(tmp_path / "plan.json")
-    again = collopt.load_plan(tmp_path / "plan.json", EIGHT_AND_FOUR)
-    assert (again.algbw, again.bound, again.planner) == (plan.algbw, plan.bound, "strength")
 
 
 def test_any_scale_and_unit_of_bandwidth_will_do() -> None:

@@ -127,14 +127,6 @@ def test_labels_have_to_be_the_same_both_ways(plan: object, rows: object, column
     assert problem in refusal(plan, frame)
 
 
-@pytest.mark.parametrize("sizes", [[[2], 2], [[1, 2], [1]], np.full((2, 2), 1), np.array(2.5), "22"])
-def test_sizes_of_servers_are_one_whole_number_each(sizes: object) -> None:
-    """Lists in lists are none, whether they are of one length or not."""
-    with pytest.raises(UnsupportedError, match=r"gpus_per_server.* is .*; expected a whole number") as refused:
-        schedule_all_to_allv(np.ones((4, 4), dtype=int), servers=2, gpus_per_server=sizes)  # type: ignore[arg-type]
-    assert "\n" not in str(refused.value)
-
-
 @pytest.mark.parametrize("plan", PLANS)
 def test_small_floats_are_refused_without_a_warning(plan: object) -> None:
     """Though the largest number of bytes is none of theirs."""

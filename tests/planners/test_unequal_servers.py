@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CertificateError, UnsupportedError
+from collopt.errors import CertificateError
 from collopt.planners.all_to_all.fast import STAGES, schedule_all_to_allv
 from collopt.schedules.stages.schedule import AllToAllvSchedule
 from collopt.schedules.stages.segments import ARRAYS
@@ -180,18 +180,3 @@ def test_wrong_sizes_are_found() -> None:
     for name in ARRAYS:
         assert np.array_equal(getattr(copy, name), getattr(schedule, name))
         assert not getattr(copy, name).flags.writeable
-
-
-def test_ranks_and_sizes_have_to_match() -> None:
-    """And all else is refused as for equal servers."""
-    with pytest.raises(UnsupportedError, match="4 ranks; expected 5, as the servers' GPUs add up to 5"):
-        schedule_all_to_allv(np.zeros((4, 4), dtype=int), servers=2, gpus_per_server=[2, 3])
-    with pytest.raises(UnsupportedError, match="2 numbers; expected one for each of 3 servers"):
-        schedule_all_to_allv(np.zeros((4, 4), dtype=int), servers=3, gpus_per_server=[2, 2])
-    with pytest.raises(UnsupportedError, match=r"gpus_per_server\[1\] is 0"):
-        schedule_all_to_allv(np.zeros((4, 4), dtype=int), servers=2, gpus_per_server=(4, 0))
-    for traffic, problem in ((-1, "from rank 0 to 0 is -1"), (2**61, "adds up to")):
-        with pytest.raises(UnsupportedError, match=problem):
-            schedule_all_to_allv(np.full((3, 3), traffic), servers=2, gpus_per_server=np.array([2, 1]))
-    with pytest.raises(UnsupportedError, match="max_stage_bytes is 1"):
-        schedule_all_to_allv(np.full((3, 3), 10**9), servers=2, gpus_per_server=[2, 1], max_stage_bytes=1)

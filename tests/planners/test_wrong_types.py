@@ -28,10 +28,6 @@ def made() -> collopt.Plan:
 
 
 CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
-    "plan, no topology": (lambda: collopt.plan(3, "allgather"), UnsupportedError, "the topology is 3"),
-    "plan, no collective": (lambda: collopt.plan(RING, 3), UnsupportedError, "the collective 3"),
-    "plan, a list": (lambda: collopt.plan(RING, ["allgather"]), UnsupportedError, "the collective"),
-    "plan, no planner": (lambda: collopt.plan(RING, "allgather", planner=3), UnsupportedError, "no planner 3"),
     "bound, no topology": (lambda: collopt.bound(None, "allgather"), UnsupportedError, "the topology is None"),
     "bound, no root": (lambda: collopt.bound(RING, "broadcast", root=[0]), UnsupportedError, r"root \[0\]"),
     "bound, no weights": (lambda: collopt.bound(RING, "allgather", weights=3), UnsupportedError, "weights is 3"),

@@ -33,7 +33,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_runtimes_by_size(run: Run, tmp_path: Path) -> None:
-    """At 16 nodes: formulas of the baselines, C(16, {3, 4}) or its equal as the best, and the bounds."""
+    """At 16 nodes the table has the formulas of the baselines, the best topology and the bounds."""
     printed = run("runtimes_by_size", "--up-to", "16")
     times = {line[:20].strip(): line[20:].split() for line in printed.splitlines()[1:]}
     transfer = 2**20 / 12500
@@ -45,7 +45,7 @@ def test_runtimes_by_size(run: Run, tmp_path: Path) -> None:
 
 
 def test_best_by_size(run: Run, tmp_path: Path) -> None:
-    """K(5), a directed circulant graph, circulant graphs and K(4, 4) for 5 to 12 nodes, as Table 5 has them."""
+    """The best topologies of 5 to 12 nodes are those of Table 5."""
     printed = run("best_by_size", "--up-to", "12").splitlines()
     assert printed[0] == "allreduce of 1MiB, 5 to 12 nodes"
     counts = {
@@ -57,7 +57,7 @@ def test_best_by_size(run: Run, tmp_path: Path) -> None:
 
 
 def test_constructions_are_told_by_name() -> None:
-    """Line graphs, powers, products, and the families."""
+    """Names tell line graphs, powers, products and families apart."""
     construction = runpy.run_path(str(EXAMPLES / "best_by_size.py"))["construction"]
     assert construction("L^2(C(60, {5, 6}))") == "expanded by L"
     assert construction("UniRing(1, 4)^□2 □ UniRing(1, 8)^□2") == "expanded by PC"
@@ -67,7 +67,7 @@ def test_constructions_are_told_by_name() -> None:
 
 
 def test_kautz_bandwidth(run: Run, tmp_path: Path) -> None:
-    """Two at degree 2; and 20/11 over the optimum at N = 12, degree 4: nothing beyond twice the optimum."""
+    """The bandwidth factor is at most twice the optimum, 20/11 of it for N = 12 and degree 4."""
     printed = run("kautz_bandwidth", "--up-to", "40").splitlines()
     assert printed[0] == "degree  2: T_B at most 2.0000 T_B* (at N = 4), T_L at most T_L* + 1"
     assert printed[1].startswith(f"degree  4: T_B at most {20 / 11:.4f} T_B* (at N = 12)")
@@ -77,7 +77,7 @@ def test_kautz_bandwidth(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_training_iteration(run: Run, tmp_path: Path) -> None:
-    """All networks compute as long; a topology found beats torus and rings, and a timeline is drawn for each."""
+    """A found topology beats torus and rings, and each network has a timeline."""
     printed = run("training_iteration").splitlines()[1:]
     parts = {
         line[:40].strip(): [float(part) for part in line[40:].replace("=", "+").rpartition(",")[0].split("+")]
@@ -92,7 +92,7 @@ def test_training_iteration(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_training_iteration_of_another_size(run: Run, tmp_path: Path) -> None:
-    """Sixteen nodes: the torus of side 4 is among the networks, and there is a timeline for each."""
+    """A torus of side 4 is among the networks of sixteen nodes."""
     printed = run("training_iteration", "--nodes", "16").splitlines()[1:]
     assert [line[:40].strip() for line in printed[:2]] == ["shifted rings", "2D torus"]
     assert len(list(tmp_path.iterdir())) == len(printed) > 2
@@ -100,14 +100,14 @@ def test_training_iteration_of_another_size(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nodes", ["15", "25", "4", "-64"])
 def test_training_iteration_needs_a_torus(nodes: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """And shifted rings, which ask for multiples of four."""
+    """Numbers of nodes without a torus or shifted rings are refused."""
     with pytest.raises(SystemExit):
         runpy.run_path(str(EXAMPLES / "training_iteration.py"))["main"](["--nodes", nodes])
     assert "expected the square of an even number" in capsys.readouterr().err
 
 
 def test_parts_of_the_rings_iteration_follow_from_the_formulas() -> None:
-    """Six layers of experts, four all-to-alls each, of 6 MiB over rings with f = 4 / (64² / 8 + 2)."""
+    """Six layers of experts take four all-to-alls of 6 MiB each."""
     trace = runpy.run_path(str(EXAMPLES / "training_iteration.py"))["made_up_trace"]()
     times = DirectConnectTimes(
         StepCost(63, Fraction(63, 64)), Fraction(4, 514), 64, 4, alpha=Fraction(10), node_bandwidth=Fraction("12.5")
@@ -119,7 +119,7 @@ def test_parts_of_the_rings_iteration_follow_from_the_formulas() -> None:
 
 @pytest.mark.parametrize(("name", "size"), [("runtimes_by_size", 15), ("best_by_size", 4), ("kautz_bandwidth", 16)])
 def test_ranges_without_anything_are_refused(name: str, size: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a sentence instead of an empty figure."""
+    """An empty range is an error and no empty figure."""
     with pytest.raises(SystemExit):
         runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"](["--up-to", str(size)])
     assert "expected" in capsys.readouterr().err

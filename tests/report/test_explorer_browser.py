@@ -103,7 +103,7 @@ def bound_text(scenario: Scenario) -> str:
 def test_the_page_fits_and_is_quiet(
     browser: Browser, explorer: Explorer, width: int, scheme: str, tmp_path: Path
 ) -> None:
-    """Nothing sticks out sideways in either colors, the console is empty, and no other machine is asked."""
+    """The page fits in both colors, logs nothing and asks no other machine."""
     changed = urlencode([("without", "box0/nic0"), ("against", FIRST.to_query())])
     page = visit(browser, explorer, f"{FIRST.to_query()}&{changed}", width, scheme=scheme)
     page.run("pick('box0/gpu0--box0/nic0')")
@@ -121,7 +121,7 @@ def test_the_page_fits_and_is_quiet(
 
 
 def test_a_link_is_broken_and_restored_by_mouse(browser: Browser, explorer: Explorer) -> None:
-    """A click on the picture, Break, Undo, Redo, and away in the list of changes."""
+    """A link is broken by a click and restored by Undo and in the list of changes."""
     page = visit(browser, explorer)
     intact, broken = bound_text(FIRST), bound_text(Scenario(FIRST.network, without=("box0/gpu3--box0/nic3",)))
     assert figure(page, "Bound") == intact
@@ -147,7 +147,7 @@ def test_a_link_is_broken_and_restored_by_mouse(browser: Browser, explorer: Expl
 
 
 def test_a_bandwidth_is_dragged_in_one_step(browser: Browser, explorer: Explorer) -> None:
-    """Of all links of a class; results follow, and one undo takes the whole drag back."""
+    """A slider changes all links of a class, and one undo takes the drag back."""
     page = visit(browser, explorer)
     click(page, "#classes button:nth-of-type(2)")
     assert page.run("document.getElementById('picked-title').textContent") == "gpu-nic"
@@ -168,7 +168,7 @@ def test_a_bandwidth_is_dragged_in_one_step(browser: Browser, explorer: Explorer
 
 
 def test_everything_is_done_by_keyboard(browser: Browser, explorer: Explorer) -> None:
-    """Find a NIC in the picture, derate it, break it, undo, redo, and choose another collective."""
+    """A NIC is found, derated, broken and restored by keys."""
     page = visit(browser, explorer)
     tab_to(page, "#collective")
     key(page, "ArrowDown", 2)
@@ -197,7 +197,7 @@ def test_everything_is_done_by_keyboard(browser: Browser, explorer: Explorer) ->
 
 
 def test_everything_has_a_name_for_screen_readers(browser: Browser, explorer: Explorer) -> None:
-    """Each field and button, and both pictures."""
+    """Fields, buttons and pictures have names."""
     page = visit(browser, explorer, f"{FIRST.to_query()}&{urlencode({'against': FIRST.to_query()})}")
     page.run("pick('box0/nic0')")
     tree = browser.ask("Accessibility.getFullAXTree", page.session)["nodes"]
@@ -212,7 +212,7 @@ def test_everything_has_a_name_for_screen_readers(browser: Browser, explorer: Ex
 
 
 def test_two_states_are_compared_side_by_side(browser: Browser, explorer: Explorer) -> None:
-    """Both in the address, which opens the same again."""
+    """The address has both states and opens them again."""
     page = visit(browser, explorer)
     click(page, "#compare")
     page.run("pick('box1/nic2')")
@@ -230,7 +230,7 @@ def test_two_states_are_compared_side_by_side(browser: Browser, explorer: Explor
 
 
 def test_a_file_is_dropped_in_and_saved_again(browser: Browser, explorer: Explorer, tmp_path: Path) -> None:
-    """A good one is shown, a broken one is a message in the page."""
+    """A good file is shown, and a broken one is a message."""
     path = tmp_path / "net.json"
     write_topology(ring(5, bandwidth=20), path)
     page = visit(browser, explorer)
@@ -249,7 +249,7 @@ def test_a_file_is_dropped_in_and_saved_again(browser: Browser, explorer: Explor
 
 
 def test_a_long_plan_shows_progress_and_can_be_stopped(browser: Browser, explorer: Explorer) -> None:
-    """The page stays usable."""
+    """The page stays usable while it waits."""
     slow = "network=generalized-kautz+--set+n=200+--set+degree=3&collective=all_to_all"
     page = browser.visit(f"{explorer.address.partition('#')[0]}#{slow}")
     page.wait_for("document.getElementById('working')?.hidden === false && shownResult !== null")
@@ -262,7 +262,7 @@ def test_a_long_plan_shows_progress_and_can_be_stopped(browser: Browser, explore
 
 
 def test_a_run_is_played(browser: Browser, explorer: Explorer) -> None:
-    """Data moves along links, and the time can be chosen."""
+    """Data moves along links at a time of choice."""
     page = visit(browser, explorer, "network=ring+--nodes+4&collective=allgather")
     click(page, "#play")
     page.wait_for("document.querySelectorAll('#pane-b .move:not([display])').length > 0")

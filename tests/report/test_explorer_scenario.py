@@ -44,14 +44,14 @@ SCENARIOS = st.builds(
 @settings(max_examples=examples(100))
 @given(SCENARIOS)
 def test_an_address_is_read_back(scenario: Scenario) -> None:
-    """Whatever letters names have."""
+    """Names may have any letters."""
     assert Scenario.from_query(scenario.to_query()) == scenario
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(SCENARIOS)
 def test_the_shown_command_opens_the_same_state(scenario: Scenario) -> None:
-    """The real command line reads it, up to the server, which is not started here."""
+    """The command line reads the shown command as the same state."""
     opened: list[Scenario] = []
 
     class SeenError(ColloptError):
@@ -83,13 +83,13 @@ def test_the_shown_command_opens_the_same_state(scenario: Scenario) -> None:
     ],
 )
 def test_a_broken_address_is_refused(address: str, message: str) -> None:
-    """With what is wrong in it."""
+    """The error names the faulty part."""
     with pytest.raises(ColloptError, match=message):
         Scenario.from_query(address)
 
 
 def test_changes_are_applied_together() -> None:
-    """Scaled links first, then links and nodes that are gone, whatever their order."""
+    """Bandwidths are scaled first, then links and nodes are removed."""
     network = build("dgx-a100", boxes=2)
     scale = (Scaling.read("gpu-nic x 2"),)
     scenario = Scenario(

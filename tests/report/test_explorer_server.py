@@ -37,7 +37,7 @@ def explorer() -> Iterator[Explorer]:
 
 
 def test_the_page_and_its_parts_are_served_and_load_nothing_else(explorer: Explorer) -> None:
-    """With headers that forbid scripts of others, frames and caches."""
+    """Headers forbid foreign scripts, frames and caches."""
     for path, kind in (("", "text/html"), ("explore.js", "text/javascript"), ("viewer.css", "text/css")):
         reply = request(explorer, path)
         assert (reply.status, reply.headers["Content-Type"].partition(";")[0]) == (200, kind)
@@ -63,14 +63,14 @@ def test_the_page_and_its_parts_are_served_and_load_nothing_else(explorer: Explo
 def test_only_the_right_token_and_host_get_an_answer(
     explorer: Explorer, path: str, changed: dict[str, str], message: str
 ) -> None:
-    """Neither another user of this machine, nor a page of another site that rebinds its name to this address."""
+    """Other users of the machine and pages of other sites get status 403."""
     reply = request(explorer, path, **changed)
     assert reply.status == 403
     assert message in reply.data["error"]
 
 
 def test_the_entrance_for_browsers_opens_once(explorer: Explorer) -> None:
-    """Who reads it in the list of processes comes too late, and the address of the page is never in that list."""
+    """The entrance opens once, and does not hold the token."""
     key = explorer.entrance.rpartition("/")[2]
     assert explorer.token not in explorer.entrance
     assert request(explorer, key, token="once", host="evil.example").status == 403
@@ -81,7 +81,7 @@ def test_the_entrance_for_browsers_opens_once(explorer: Explorer) -> None:
 
 
 def test_it_listens_on_the_loopback_interface_only_and_tokens_differ(explorer: Explorer) -> None:
-    """And the name localhost is as good as the number."""
+    """The server listens on 127.0.0.1 with a token of its own, and answers to localhost too."""
     assert explorer._socket.getsockname() == ("127.0.0.1", explorer.port)
     other = Explorer(find, Scenario(("ring",)))
     assert len({explorer.token, other.token}) == 2
@@ -91,7 +91,7 @@ def test_it_listens_on_the_loopback_interface_only_and_tokens_differ(explorer: E
 
 
 def test_a_taken_port_is_one_message(explorer: Explorer, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the command line, too."""
+    """The command line reports a taken port in one line."""
     with pytest.raises(UnsupportedError, match=f"port {explorer.port} is taken"):
         Explorer(find, Scenario(("ring",)), port=explorer.port)
     answer = call(capsys, "explore", "ring", "--nodes", 4, "--port", explorer.port, "--no-browser")
@@ -102,7 +102,7 @@ def test_a_taken_port_is_one_message(explorer: Explorer, capsys: pytest.CaptureF
 
 
 def test_a_broken_nic_changes_bound_plan_and_picture_as_in_the_library(explorer: Explorer) -> None:
-    """Exact figures, the same as those of the functions and of the command that is shown."""
+    """Figures are those of the library for the changed network."""
     scenario = Scenario(
         ("dgx-a100", "--boxes", "2"), "allreduce",
         scale=(Scaling.read("box1/gpu0--box1/nic0 x 1/2"),), without=("box0/nic0",),
@@ -122,7 +122,7 @@ def test_a_broken_nic_changes_bound_plan_and_picture_as_in_the_library(explorer:
 
 
 def test_the_shown_command_plans_the_same(explorer: Explorer, capsys: pytest.CaptureFixture[str]) -> None:
-    """Bound, plan and time."""
+    """The shown command has the same bound, plan and time."""
     scenario = Scenario(
         ("ring", "--nodes", "6", "--set", "bandwidth=10", "--set", "latency=2"), "broadcast", root="gpu3", size="1M",
         planner="forestcoll", scale=(Scaling.read("gpu1 x 3/2"),), without=("gpu0--gpu5",),
@@ -135,7 +135,7 @@ def test_the_shown_command_plans_the_same(explorer: Explorer, capsys: pytest.Cap
 
 
 def test_a_size_is_planned_for_and_the_plan_for_endless_data_comes_before(explorer: Explorer) -> None:
-    """So that something is there soon."""
+    """The plan for endless data precedes the plan for the size."""
     reply = request(explorer, "answers?network=ring+--nodes+4+--set+latency=5&collective=allgather&size=1K")
     plans = [line["plan"] for line in map(json.loads, reply.body.splitlines()) if "plan" in line]
     assert [plan["interim"] for plan in plans] == [True, False]
@@ -166,7 +166,7 @@ def test_a_size_is_planned_for_and_the_plan_for_endless_data_comes_before(explor
 def test_what_cannot_be_is_one_message_after_what_is_known(
     explorer: Explorer, query: str, message: str, known: set[str]
 ) -> None:
-    """The server goes on, and shows what it can."""
+    """An error is one message, after all that could be answered."""
     reply = request(explorer, f"answers?{query}")
     answers = reply.answers
     assert reply.status == 200
@@ -177,7 +177,7 @@ def test_what_cannot_be_is_one_message_after_what_is_known(
 
 
 def test_a_dropped_file_is_known_by_its_name(explorer: Explorer, tmp_path: Path) -> None:
-    """Whatever `read_topology` reads; the last file of a name counts, and a broken one is a message with its name."""
+    """The last file of a name counts, and errors name it."""
     path = tmp_path / "net.json"
     for bandwidth in (10, 30):
         write_topology(ring(4, bandwidth=bandwidth), path)
@@ -198,7 +198,7 @@ def test_a_dropped_file_is_known_by_its_name(explorer: Explorer, tmp_path: Path)
 
 
 def test_files_of_those_without_the_token_are_not_even_read(explorer: Explorer) -> None:
-    """The refusal comes before the file, so that nobody fills the memory."""
+    """The refusal precedes the file."""
     with socket.create_connection(("127.0.0.1", explorer.port), timeout=60) as line:
         head = (
             f"PUT /wrong/upload/net.json HTTP/1.1\r\nHost: 127.0.0.1:{explorer.port}\r\nContent-Length: {2**27}\r\n\r\n"
@@ -211,7 +211,7 @@ def test_files_of_those_without_the_token_are_not_even_read(explorer: Explorer) 
 
 
 def test_what_a_dump_leaves_open_is_asked_for_and_what_was_assumed_is_said(explorer: Explorer) -> None:
-    """In the terms of the command line, with which the words of the network are typed on."""
+    """Messages and assumptions are in terms of the command line."""
     gpu = '<pci busid="0000:0{0}:00.0" class="0x030200"><gpu dev="{0}" sm="90" rank="{0}"/></pci>'
     dump = f'<system version="1"><cpu numaid="0">{gpu.format(1)}{gpu.format(2)}</cpu></system>'.encode()
     assert request(explorer, "upload/box.xml", "PUT", body=dump).status == 200
@@ -225,7 +225,7 @@ def test_what_a_dump_leaves_open_is_asked_for_and_what_was_assumed_is_said(explo
 def test_files_are_those_that_the_command_line_writes(
     explorer: Explorer, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Byte for byte, but for the network, which no command writes: it reads back as the changed one."""
+    """Files equal those of the command line, and the network reads back as the changed one."""
     scenario = Scenario(("dgx1-v100",), "allgather", planner="ring", without=("gpu0--gpu1",))
     reply = request(explorer, f"file/{form}?{scenario.to_query()}")
     assert reply.status == 200
@@ -240,7 +240,7 @@ def test_files_are_those_that_the_command_line_writes(
 
 
 def test_a_file_that_cannot_be_is_a_message(explorer: Explorer) -> None:
-    """Of the exporter, or of the server where there is no such kind."""
+    """Errors of exporters and unknown kinds are messages."""
     query = "network=torus+--shape+3x3&collective=allgather"
     assert "expected one of topology.json" in request(explorer, f"file/plan.exe?{query}").data["error"]
     reply = request(explorer, f"file/plan.json?{query}&planner=nvls")
@@ -249,7 +249,7 @@ def test_a_file_that_cannot_be_is_a_message(explorer: Explorer) -> None:
 
 
 def test_a_run_shows_what_moves_when(explorer: Explorer) -> None:
-    """For the size asked for, or 64M."""
+    """A run is that of 64M by default."""
     answers = request(explorer, "play?network=ring+--nodes+4&collective=allgather").answers
     (run,) = answers["play"]["scene"]["runs"]
     assert run["size"] == "64M"
@@ -258,7 +258,7 @@ def test_a_run_shows_what_moves_when(explorer: Explorer) -> None:
 
 
 def test_what_nobody_waits_for_is_stopped(explorer: Explorer) -> None:
-    """An endless question ends when its connection does, and the next one is answered."""
+    """An endless question ends with its connection, and the next is answered."""
     before = explorer.workers._idle[-1]
     connection = http.client.HTTPConnection("127.0.0.1", explorer.port, timeout=60)
     connection.request("GET", f"/{explorer.token}/answers?{SLOW}")
@@ -271,7 +271,7 @@ def test_what_nobody_waits_for_is_stopped(explorer: Explorer) -> None:
 
 
 def test_a_second_tab_does_not_wait_for_the_first(explorer: Explorer) -> None:
-    """It has a process of its own, and the answers of the first stay its own."""
+    """Each tab has a process of its own."""
     connection = http.client.HTTPConnection("127.0.0.1", explorer.port, timeout=60)
     connection.request("GET", f"/{explorer.token}/answers?{SLOW}")
     first = connection.getresponse()
@@ -282,14 +282,14 @@ def test_a_second_tab_does_not_wait_for_the_first(explorer: Explorer) -> None:
 
 
 def test_a_process_that_ends_is_replaced(explorer: Explorer) -> None:
-    """As where memory is short."""
+    """The question of a killed process is an error, and the next is answered."""
     explorer.workers._idle[-1]._process.kill()
     assert "has ended" in request(explorer, "answers?network=ring+--nodes+4").answers["error"]
     assert request(explorer, "answers?network=ring+--nodes+4").answers["plan"]["optimal"]
 
 
 def test_errors_of_our_own_are_messages_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planner that fails in a way that nobody thought of ends no process, and says what happened."""
+    """Unexpected exceptions are messages and end no process."""
     ours, theirs = worker.multiprocessing.Pipe()
 
     def broken(case: Case) -> None:

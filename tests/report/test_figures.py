@@ -34,7 +34,7 @@ TIMELINE = pd.DataFrame(
 
 
 def test_runtime_figure_has_a_line_per_topology_in_order_of_size() -> None:
-    """Two axes on logarithmic scales; a missing time is left out of its line."""
+    """Both axes are logarithmic, and lines leave missing times out."""
     left, right = runtime_figure(RUNTIMES).axes
     assert [line.get_label() for line in left.lines] == ["ring", "ours"]
     assert left.lines[0].get_xdata().tolist() == [16, 64]
@@ -48,7 +48,7 @@ def test_runtime_figure_has_a_line_per_topology_in_order_of_size() -> None:
 
 
 def test_pareto_figure_joins_what_nothing_beats() -> None:
-    """A beaten topology, and one that ties, are marked but not joined; all have their names."""
+    """Dominated and tied topologies are marked but not joined, and all have names."""
     table = pd.DataFrame(
         {
             "name": ["C(8, {2, 3})", "tie", "beaten", "K^2"],
@@ -78,7 +78,7 @@ FRONT = pd.DataFrame({"name": ["a", "b"], "steps": [1, 2], "bandwidth_factor": [
 
 
 def test_columns_that_are_not_drawn_may_hold_anything() -> None:
-    """Even twice."""
+    """Other columns are ignored, even duplicates."""
     other = pd.DataFrame([["x", None], ["y", None]], columns=["other", "other"])
     assert report.pareto_figure(pd.concat([FRONT, other], axis=1)).axes
 
@@ -102,7 +102,7 @@ def test_no_global_state_is_touched() -> None:
 
 
 def test_missing_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an extra."""
+    """The error has the pip command."""
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[plot\]'"):
@@ -110,7 +110,7 @@ def test_missing_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_broken_matplotlib_is_no_missing_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One that cannot be imported, and one that is too old: each in a sentence with what mends it."""
+    """A broken and an old matplotlib have errors of their own, with the remedy."""
     package = tmp_path / "matplotlib"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('numpy\\nABI')", encoding="utf-8")
@@ -131,7 +131,7 @@ def test_a_broken_matplotlib_is_no_missing_one(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("name", ["$x$", "$\\frac{1}{", "_a_", "%s{0}", "n" * 200])
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
 def test_names_are_no_formulas(tmp_path: Path, name: str, suffix: str) -> None:
-    """Nor are they left out of legends, or too long for them; warnings would be errors here."""
+    """Names in legends are plain text, and long ones lose their middle."""
     table = pd.DataFrame({"nodes": [4, 8], "allreduce_us": [1.0, 2.0], "all_to_all_us": [1.0, 2.0], "topology": name})
     figure = runtime_figure(table)
     report.save_figure(figure, tmp_path / f"figure.{suffix}")

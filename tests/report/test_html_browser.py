@@ -47,7 +47,7 @@ def check_quiet(page: Page, path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1600])
 def test_the_page_fits_narrow_and_wide_screens(browser: Browser, comparison: Path, width: int, scheme: str) -> None:
-    """Nothing sticks out sideways, in either colors."""
+    """The page fits in both colors."""
     page = browser.open(comparison, width, scheme=scheme)
     check_quiet(page, comparison)
     assert page.run("innerWidth") == width
@@ -67,14 +67,14 @@ def test_the_page_fits_narrow_and_wide_screens(browser: Browser, comparison: Pat
 def test_every_kind_of_schedule_is_drawn(
     browser: Browser, tmp_path: Path, topology: Topology, collective: str, planner: str
 ) -> None:
-    """Trees, flows and steps, with and without switches and latency."""
+    """Trees, flows and steps are drawn, with and without switches and latency."""
     path = tmp_path / "report.html"
     write_report(collopt.plan(topology, collective, planner=planner), path)
     check_quiet(browser.open(path), path)
 
 
 def test_hostile_names_stay_names(browser: Browser, tmp_path: Path) -> None:
-    """No script of theirs runs, no picture or link of theirs is made, and plots show them letter by letter."""
+    """Names make no script, picture or link."""
     links = list(zip(HOSTILE, HOSTILE[1:] + HOSTILE[:1], [10] * 3, strict=True))
     network = Topology.from_links(links, compute=HOSTILE, bidirectional=True, name=HOSTILE[0])
     path = tmp_path / "report.html"
@@ -99,7 +99,7 @@ WAYS = "[...document.querySelectorAll('.layer-part .way')].map((way) => way.getA
 
 
 def test_one_tree_after_the_other(browser: Browser, comparison: Path) -> None:
-    """By buttons, which are off at both ends, and by the slider; the timeline is that of the tree's links."""
+    """Buttons and slider select a tree, whose links the timeline shows."""
     page = browser.open(comparison)
     assert page.run(LABEL) == "all 244 trees at once"
     assert page.run("document.getElementById('frame-back').disabled")
@@ -116,7 +116,7 @@ def test_one_tree_after_the_other(browser: Browser, comparison: Path) -> None:
 
 
 def test_another_plan_and_another_size(browser: Browser, comparison: Path) -> None:
-    """Words, tables and plots are those of what was chosen."""
+    """Words, tables and plots follow the selection."""
     page = browser.open(comparison)
     clock = "document.querySelector('.clock').textContent"
     first = page.run(clock)
@@ -132,7 +132,7 @@ def test_another_plan_and_another_size(browser: Browser, comparison: Path) -> No
 
 
 def test_the_schedule_plays_and_can_be_stopped(browser: Browser, tmp_path: Path) -> None:
-    """Data moves along links as time passes; at the end every link of a tree has carried all of its data."""
+    """Data moves with time, and every link carries all of its data by the end."""
     path = tmp_path / "report.html"
     write_report(collopt.plan(ring(4, bandwidth=25, latency=1), "allgather"), path)
     page = browser.open(path)
@@ -167,7 +167,7 @@ def test_the_schedule_plays_and_can_be_stopped(browser: Browser, tmp_path: Path)
 def test_parts_are_shown_as_a_whole_where_moves_do_not_name_them(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page says so; without a part, data still moves."""
+    """Data moves without its part, and the page says so."""
     monkeypatch.setattr("collopt.report.html.page.MAX_MOVES", 10_000)
     path = tmp_path / "report.html"
     write_report(collopt.plan(dgx_a100(boxes=2), "allgather"), path, sizes=["64M"])
@@ -186,7 +186,7 @@ def test_parts_are_shown_as_a_whole_where_moves_do_not_name_them(
 
 
 def test_the_keyboard_plays_seeks_and_goes_through_the_network(browser: Browser, comparison: Path) -> None:
-    """What is reached is read out; Enter keeps it below the network."""
+    """The focused node is read out, and Enter keeps it below the network."""
     page = browser.open(comparison)
     page.run("document.querySelector('.seek').focus()")
     clock = "document.querySelector('.clock').textContent"
@@ -208,7 +208,7 @@ def test_the_keyboard_plays_seeks_and_goes_through_the_network(browser: Browser,
 
 
 def test_those_who_want_no_motion_see_pictures(browser: Browser, comparison: Path) -> None:
-    """Time goes on in steps of half a second."""
+    """With reduced motion, time goes on in steps of half a second."""
     page = browser.open(comparison, reduced_motion="reduce")
     page.run(
         "window.times = new Set(); document.querySelector('.play').click();"
@@ -219,7 +219,7 @@ def test_those_who_want_no_motion_see_pictures(browser: Browser, comparison: Pat
 
 
 def test_what_is_hovered_in_one_place_is_marked_in_all(browser: Browser, comparison: Path) -> None:
-    """A link, its row in the table and its trees, which open it."""
+    """A hovered link is marked in the table and in its trees."""
     page = browser.open(comparison, 1280, 9000)
     row = "document.querySelector('.of-plan:not([hidden]) .links tbody tr')"
     page.point(f"(({{x, y}}) => [x + 5, y + 5])({row}.getBoundingClientRect())")
@@ -267,7 +267,7 @@ def apart(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
 @pytest.mark.parametrize("width", [400, 1600])
 @pytest.mark.parametrize("boxes", [4, 16])
 def test_labels_never_overlap_and_name_every_gpu(browser: Browser, tmp_path: Path, boxes: int, width: int) -> None:
-    """At 32 and 128 ranks on a wide screen; on a narrow one those that there is room for."""
+    """All of 32 and 128 ranks have labels on a wide screen."""
     path = tmp_path / "report.html"
     write_report(collopt.plan(dgx_a100(boxes=boxes), "allgather"), path, sizes=["1G"])
     page = browser.open(path, width)
@@ -279,7 +279,7 @@ def test_labels_never_overlap_and_name_every_gpu(browser: Browser, tmp_path: Pat
 
 
 def test_the_printed_page_is_light_and_has_no_controls(browser: Browser, comparison: Path) -> None:
-    """Even if the screen is dark; tables are whole."""
+    """Print is light with whole tables, even on a dark screen."""
     page = browser.open(comparison, scheme="dark")
     page.run("document.getElementById('theme').click(); document.getElementById('theme').click()")
     assert page.run("document.documentElement.dataset.theme") == "dark"
@@ -292,7 +292,7 @@ def test_the_printed_page_is_light_and_has_no_controls(browser: Browser, compari
 
 
 def test_colors_tell_plans_apart(browser: Browser, comparison: Path) -> None:
-    """Links that carry more than by another plan have one end of the scale, those that carry less the other."""
+    """Links with more load than in another plan have one end of the scale, with less the other."""
     page = browser.open(comparison)
     names = page.run("[...document.getElementById('metric').options].map((option) => option.textContent)")
     assert names[:3] == ["utilization", "load, against ring", "load, against double-binary-tree"]
@@ -303,7 +303,7 @@ def test_colors_tell_plans_apart(browser: Browser, comparison: Path) -> None:
 
 
 def test_the_table_of_links_sorts_and_filters(browser: Browser, comparison: Path) -> None:
-    """Numbers by value and largest first, names by their letters; the heading says how."""
+    """Numbers sort by value and names by letters, and the heading says how."""
     page = browser.open(comparison)
     rows = "[...document.querySelectorAll('.of-plan:not([hidden]) .links tbody tr')].filter((r) => !r.hidden)"
     heading = "document.querySelectorAll('.of-plan:not([hidden]) .links thead th')[{}]"
@@ -322,7 +322,7 @@ def test_the_table_of_links_sorts_and_filters(browser: Browser, comparison: Path
 
 
 def test_colors_can_be_chosen(browser: Browser, comparison: Path) -> None:
-    """Against those of the system, and what is drawn follows."""
+    """The choice overrides the system, and plots follow."""
     page = browser.open(comparison, scheme="light")
     color = "getComputedStyle(document.querySelector('#chart-time .curve')).stroke"
     light = page.run(color)
@@ -336,7 +336,7 @@ def test_colors_can_be_chosen(browser: Browser, comparison: Path) -> None:
 
 
 def test_the_page_can_be_used_without_eyes_or_mouse(browser: Browser, comparison: Path) -> None:
-    """It has a language, landmarks, headings in order, names for plots and controls, and tables with headings."""
+    """The page has a language, landmarks, ordered headings, and names for plots, controls and tables."""
     page = browser.open(comparison)
     assert page.run("document.documentElement.lang") == "en"
     for landmark in ("header", "nav[aria-label]", "main", "footer"):
@@ -360,7 +360,7 @@ def test_the_page_can_be_used_without_eyes_or_mouse(browser: Browser, comparison
 
 @pytest.mark.parametrize("collective", ["allgather", "all_to_all"])
 def test_long_names_fit_a_narrow_screen(browser: Browser, tmp_path: Path, collective: str) -> None:
-    """Of nodes, boxes, networks and plans, two hundred letters each without a blank."""
+    """Names of two hundred letters without a blank fit."""
     names = [f"{'b' * 200}{number // 2}/{'g' * 200}{number}" for number in range(4)]
     links = [(name, "sw", 10, 1) for name in names]
     network = Topology.from_links(links, compute=names, switches=["sw"], bidirectional=True, name="n" * 200)

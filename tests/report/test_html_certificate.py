@@ -45,7 +45,7 @@ def check_sums(bound: Bound) -> None:
 @settings(max_examples=examples(40))
 @given(eulerian_topologies(), st.data())
 def test_sums_of_every_cut_are_exact(topology: Topology, data: st.DataObject) -> None:
-    """Of any set of nodes with ranks on both sides, in either direction."""
+    """Random cuts add up exactly in both directions."""
     ranks = topology.num_ranks
     inside = data.draw(st.integers(1, ranks - 1))
     switches = data.draw(st.sets(st.sampled_from(topology.switch_nodes))) if topology.switch_nodes else set()
@@ -56,7 +56,7 @@ def test_sums_of_every_cut_are_exact(topology: Topology, data: st.DataObject) ->
 
 @pytest.mark.parametrize(("collective", "way"), ONE_WAY)
 def test_a_cut_says_which_way_data_passes_it(collective: str, way: str) -> None:
-    """Shards leave, what others add to sums enters; the links counted are those of this way."""
+    """Shards leave a cut, terms of sums enter it, and the counted links follow."""
     network = Topology.from_links([("a", "b", 10), ("b", "c", 20), ("c", "a", 30)], compute="abc")
     proof = certificate(Bound.from_witness(network, collective, Cut(frozenset("a"))))
     assert proof.links == ((("c", "a"),) if way == "enter" else (("a", "b"),))
@@ -65,21 +65,21 @@ def test_a_cut_says_which_way_data_passes_it(collective: str, way: str) -> None:
 
 
 def test_a_cut_names_its_smaller_side() -> None:
-    """One rank outside is easier to see than fifteen inside."""
+    """A cut around one rank is named by that rank, from either side."""
     bound = collopt.bound(dgx_a100(boxes=2), "allgather")
     assert "all but box0/gpu0" in certificate(bound).reasons[0]
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 def test_a_single_root_has_one_shard(collective: str) -> None:
-    """Whose weight is the only one that counts."""
+    """Only the root's weight counts."""
     bound = collopt.bound(ring(4, bandwidth=25), collective, root=0)
     check_sums(bound)
     assert "the root's data" in certificate(bound).divisions[0]
 
 
 def test_a_partition_names_its_parts() -> None:
-    """And says how often they must receive all data."""
+    """The text has the parts and how often they receive all data."""
     network = ring(4, bandwidth=25)
     bound = Bound.from_witness(network, "allreduce", Partition(tuple(frozenset({node}) for node in network.nodes)))
     check_sums(bound)
@@ -99,7 +99,7 @@ def test_cuts_around_ranks_name_the_widest() -> None:
 
 
 def test_lengths_of_links_are_multiplied_by_bandwidth() -> None:
-    """As they stand in the table."""
+    """Every link with a length has a term."""
     bound = collopt.bound(torus(3, 3, bandwidth=25), "all_to_all")
     assert isinstance(bound.witness, LengthDual)
     check_sums(bound)
@@ -110,7 +110,7 @@ def test_lengths_of_links_are_multiplied_by_bandwidth() -> None:
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
 def test_prices_are_multiplied_by_bandwidth(collective: str) -> None:
-    """And the schedules that they are about are named."""
+    """The text names the schedules that the bound is about."""
     bound = lp_bound(ring(4, bandwidth=25), collective)
     assert isinstance(bound.witness, CutDual)
     check_sums(bound)
@@ -118,7 +118,7 @@ def test_prices_are_multiplied_by_bandwidth(collective: str) -> None:
 
 
 def test_dual_values_for_trees_are_multiplied_by_bandwidth() -> None:
-    """And the trees that they are about are named."""
+    """The text names the trees that the bound is about."""
     bound = steiner_bound(dgx_h100(), "allreduce")
     check_sums(bound)
     assert any("switches that multicast or aggregate" in reason for reason in certificate(bound).reasons)

@@ -48,7 +48,7 @@ def data_of(page: str) -> Any:
 
 
 def test_the_page_states_the_plans_exact_numbers(made: Plan) -> None:
-    """Bandwidth, bound and the sum of the cut, as fractions."""
+    """Bandwidth, bound and the sum of the cut are fractions."""
     page = text_of(made)
     assert f"exactly {made.algbw}" in page
     crossing = made.bound.witness.crossing(made.topology, made.collective)
@@ -59,7 +59,7 @@ def test_the_page_states_the_plans_exact_numbers(made: Plan) -> None:
 
 
 def test_a_plan_below_its_bound_is_not_called_optimal(made: Plan) -> None:
-    """It says by how much, and that the best may lie between."""
+    """The page has the gap, and says that the optimum may lie in between."""
     page = text_of(collopt.plan(made.topology, "allgather", planner="ring"))
     assert "38.46 % below the bound" in page
     assert "The optimum lies between" in page
@@ -67,7 +67,7 @@ def test_a_plan_below_its_bound_is_not_called_optimal(made: Plan) -> None:
 
 
 def test_a_bound_of_some_schedules_is_named_as_such() -> None:
-    """Those that add up every byte at one rank are not all."""
+    """A bound of schedules that add up at one rank is no optimality of all."""
     plan = collopt.plan(ring(4, bandwidth=25), "allreduce")
     bound = collopt.planners.lp_bound(plan.topology, "allreduce")
     page = text_of(replace(plan, bound=bound))
@@ -76,7 +76,7 @@ def test_a_bound_of_some_schedules_is_named_as_such() -> None:
 
 
 def test_trees_that_branch_at_switches_have_all_of_their_links() -> None:
-    """To and from the switch, and back; who reads hops is told what is one, and what the plan is optimal of."""
+    """Links to and from the switch are one hop, and the page says what the plan is optimal of."""
     plan = collopt.plan(dgx_h100(), "allreduce")
     taken = scene.parts(plan)
     assert taken.explained.endswith(BRANCHES)
@@ -91,7 +91,7 @@ def test_trees_that_branch_at_switches_have_all_of_their_links() -> None:
 
 
 def test_nothing_is_loaded_from_elsewhere(made: Plan) -> None:
-    """Neither addresses in attributes nor in styles; the policy forbids all but the page's own script."""
+    """No address leads elsewhere, and the policy allows only the page's own script."""
     page = text_of(made)
     assert set(re.findall(r'(?:src|href|action|data)="([^"#]*)', page)) == {"", "data:,"}
     assert "url(" not in page
@@ -104,7 +104,7 @@ def test_nothing_is_loaded_from_elsewhere(made: Plan) -> None:
 
 
 def test_names_cannot_become_markup_or_script() -> None:
-    """Of nodes, networks, planners and options; JSON cannot end the element that it stands in."""
+    """Names of nodes, networks, planners and options are escaped, in JSON too."""
     links = list(zip(HOSTILE, HOSTILE[1:] + HOSTILE[:1], [10] * 4, strict=True))
     network = Topology.from_links(links, compute=HOSTILE, bidirectional=True, name="<script>alert(2)</script>")
     plan = replace(collopt.plan(network, "allgather"), planner="<img src=x>", options={"<i>": "</i>"})
@@ -118,7 +118,7 @@ def test_names_cannot_become_markup_or_script() -> None:
 
 
 def test_the_table_has_every_link_until_there_are_too_many(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the page says how many are left out, everywhere."""
+    """The page says how many links are left out."""
     assert text_of(made).count('<td class="number" data-value=') == 4 * len(made.topology.links)
     monkeypatch.setattr(entries, "MAX_LINKS", 10)
     monkeypatch.setattr(scene, "MAX_DRAWN", 12)
@@ -140,7 +140,7 @@ def test_the_table_has_every_link_until_there_are_too_many(made: Plan, monkeypat
 
 
 def test_the_links_of_the_bound_are_drawn_first(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where not all links are, those that matter are."""
+    """If not all links are drawn, those of the bound are."""
     monkeypatch.setattr(scene, "MAX_DRAWN", 4)
     links = data_of(text_of(made))["plans"][0]["links"]
     assert sum(map(bool, links["share"])) == 2
@@ -148,7 +148,7 @@ def test_the_links_of_the_bound_are_drawn_first(made: Plan, monkeypatch: pytest.
 
 
 def test_large_plans_do_without_what_takes_too_long(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs and predicted times are left out, and the page says so."""
+    """The page says that runs and predicted times are left out."""
     monkeypatch.setattr(scene, "MAX_PIECES", 10)
     monkeypatch.setattr(predicted_times, "MAX_WORK", 10)
     data = data_of(text_of(made))
@@ -159,7 +159,7 @@ def test_large_plans_do_without_what_takes_too_long(made: Plan, monkeypatch: pyt
 
 
 def test_the_first_part_is_shown_however_large(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no others, where it takes all of the room."""
+    """A part beyond the limit is shown alone."""
     monkeypatch.setattr(scene, "MAX_SEGMENTS", 6)
     shown = data_of(text_of(made))["plans"][0]["parts"]
     assert len(shown["label"]) == len(shown["links"]) == 1
@@ -177,7 +177,7 @@ def test_the_first_part_is_shown_however_large(made: Plan, monkeypatch: pytest.M
     ],
 )
 def test_every_kind_of_schedule_has_its_parts(topology: Topology, collective: str, planner: str, title: str) -> None:
-    """Their links are links of the network; together they use every link that has a load."""
+    """The parts use every link with a load."""
     plan = collopt.plan(topology, collective, planner=planner, **({"root": 0} if collective == "broadcast" else {}))
     shown = data_of(text_of(plan))["plans"][0]["parts"]
     assert shown["title"] == title
@@ -187,7 +187,7 @@ def test_every_kind_of_schedule_has_its_parts(topology: Topology, collective: st
 
 
 def test_predicted_times_are_those_of_the_plan(made: Plan) -> None:
-    """For trees and flows as for steps, at every size."""
+    """Predictions equal estimates of trees, flows and steps at every size."""
     bfb = collopt.plan(collopt.topologies.kautz(2, 1, latency=1), "allgather", planner="bfb")
     for plan in (made, bfb, collopt.plan(torus(3, 3, latency=2), "all_to_all")):
         wanted = [plan.estimate(size) for size in outlook.CURVE_SIZES]
@@ -196,7 +196,7 @@ def test_predicted_times_are_those_of_the_plan(made: Plan) -> None:
 
 @pytest.mark.slow
 def test_several_plans_are_compared(made: Plan) -> None:
-    """Names of a mapping stand on the page; those of planners are told apart otherwise."""
+    """Plans have the names of a mapping, or of their planners and a number."""
     other = collopt.plan(made.topology, "allgather", planner="ring")
     page = text_of({"ours": made, "theirs": other}).partition('id="certificate"')[0]
     assert "Comparison of 2 plans" in page
@@ -206,7 +206,7 @@ def test_several_plans_are_compared(made: Plan) -> None:
 
 
 def test_sizes_are_those_asked_for(made: Plan) -> None:
-    """Each once, in their words."""
+    """Equal sizes are shown once, in their first spelling."""
     page = text_of(made, sizes=["4M", 2**22, "1G"])
     assert re.findall(r"<option value=\"\d\"(?: selected)?>(.*?)</option>", page) == ["4M", "1G"]
     assert [run["size"] for run in data_of(page)["plans"][0]["runs"]] == ["4M", "1G"]
@@ -222,7 +222,7 @@ def test_pages_are_small(made: Plan, tmp_path: Path) -> None:
 
 
 def test_known_planners_are_beside_a_plan(made: Plan) -> None:
-    """At one scale with the bound; those that the page is about are not repeated, nor is the ring that NCCL picks."""
+    """Baselines share the scale of the bound, and repeat no plan of the page."""
     rows = r'<tr class="(bound|plan|baseline)"><th scope="row">(.*?)</th>.*?<span class="value">([0-9.]*)'
     assert re.findall(rows, text_of(made))[:3] == [
         ("bound", "bound", "346.67"),
@@ -235,7 +235,7 @@ def test_known_planners_are_beside_a_plan(made: Plan) -> None:
 
 
 def test_other_bandwidths_move_the_bound(made: Plan) -> None:
-    """By what the bound of the changed network says, class by class."""
+    """Each class has the bounds of changed bandwidths."""
     cards = {link[:2]: link.bandwidth / 2 for link in made.topology.links if "ib" in link[:2]}
     bars = {bar.label: bar for bar in outlook.class_chart(made).bars}
     assert list(bars)[:2] == ["as it is", "gpu-nvswitch × 1/2"]
@@ -251,14 +251,14 @@ def test_other_bandwidths_move_the_bound(made: Plan) -> None:
 
 @pytest.mark.parametrize("options", [{"root": 1}, {"weights": [1, 2, 3, 4]}, {}])
 def test_other_plans_are_for_the_same_shards(options: dict[str, Any]) -> None:
-    """The same bound comes of what the page asks for."""
+    """A bound of the same request is the same."""
     collective = "broadcast" if "root" in options else "allgather"
     limit = collopt.bound(ring(4, bandwidth=25), collective, **options)
     assert collopt.bound(limit.topology, collective, **outlook.request_of(limit)) == limit
 
 
 def test_failures_are_shown_by_option(made: Plan) -> None:
-    """Each kind once, with what it costs; without the option there are none."""
+    """Each kind of failure has its cost with the option, and none without."""
     assert "What if something fails" not in text_of(made)
     page = text_of(made, failures=True)
     assert "box0/nic0 (16 alike)" in page
@@ -266,7 +266,7 @@ def test_failures_are_shown_by_option(made: Plan) -> None:
 
 
 def test_a_missing_package_is_named(made: Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With the command that installs it."""
+    """The error has the pip command."""
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingDependencyError, match=re.escape("pip install 'collopt[report]'")):
         write_report(made, tmp_path / "page.html")

@@ -75,7 +75,7 @@ def test_links_of_the_witness_have_their_color_and_the_others_have_not(topology:
 
 
 def test_the_smaller_side_of_the_cut_is_shaded() -> None:
-    """Of four boxes the one that the others send to, with its GPUs and NVSwitch."""
+    """Of four boxes, the box that receives is shaded with its GPUs and NVSwitch."""
     topology = topologies.dgx_a100(boxes=4)
     figure = topology_figure(topology, collopt.bound(topology, "allgather"))
     layout = node_layout(topology).set_index("node")
@@ -90,7 +90,7 @@ def test_the_smaller_side_of_the_cut_is_shaded() -> None:
 
 
 def test_legend_lists_bandwidths_in_their_widths() -> None:
-    """Wider lines for more bandwidth; of many bandwidths only the largest and smallest."""
+    """More bandwidth is a wider line, and of many bandwidths the extremes are listed."""
     figure = topology_figure(topologies.dgx_a100(boxes=2))
     handles = figure.legends[0].legend_handles
     widths = {handle.get_label(): handle.get_linewidth() for handle in handles if "link" in handle.get_label()}
@@ -118,7 +118,7 @@ def test_one_way_links_have_arrowheads() -> None:
 
 
 def test_arrowheads_point_where_the_witness_counts() -> None:
-    """Towards the rank that receives all the others' data, along each link of the cut."""
+    """Arrowheads of the cut point to the receiving side."""
     topology = topologies.torus(4, 4)
     bound = collopt.bound(topology, "allgather")
     figure = topology_figure(topology, bound)
@@ -132,7 +132,7 @@ def test_arrowheads_point_where_the_witness_counts() -> None:
 
 @pytest.mark.parametrize("suffix", ["svg", "png", pytest.param("pdf", marks=pytest.mark.slow)])
 def test_the_same_network_is_the_same_file(suffix: str, tmp_path: Path) -> None:
-    """Layout and identifiers are not random."""
+    """Layout and identifiers are deterministic."""
     for name in ("one", "two"):
         topology = topologies.mi250(boxes=2)
         save_figure(topology_figure(topology, collopt.bound(topology, "allgather")), tmp_path / f"{name}.{suffix}")

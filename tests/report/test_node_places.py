@@ -83,7 +83,7 @@ def test_a_torus_is_a_grid() -> None:
 
 
 def test_large_networks_without_switches_are_circles_in_rank_order() -> None:
-    """Rank 0 at the top, the others clockwise; so are rings of any size."""
+    """Rank 0 is at the top, the others follow clockwise; rings are circles of any size."""
     for network in (topologies.generalized_kautz(4, 150), topologies.ring(9)):
         layout = node_layout(network)
         radius = np.hypot(layout["x"], layout["y"]).to_numpy()
@@ -94,7 +94,7 @@ def test_large_networks_without_switches_are_circles_in_rank_order() -> None:
 
 
 def test_distances_show_the_structure_of_small_networks() -> None:
-    """Dies of one MI250 are nearest to each other, as their link is the fastest; the halves of a DGX-1 are apart."""
+    """Dies of one MI250 are nearest to each other, and the halves of a DGX-1 are separate."""
     assert distances(node_layout(topologies.mi250())).argmin(axis=1).tolist() == [die ^ 1 for die in range(16)]
     layout = node_layout(topologies.dgx1_v100())
     assert layout["x"][:4].max() < layout["x"][4:].min()
@@ -116,7 +116,7 @@ def test_wide_networks_are_rings_around_their_top() -> None:
 @settings(max_examples=examples(40))
 @given(st.data())
 def test_any_network_has_a_layout_and_curves(data: st.DataObject) -> None:
-    """Random graphs with switches anywhere, even without links to them."""
+    """Random graphs have finite places that differ."""
     nodes = data.draw(st.integers(2, 12))
     ranks = data.draw(st.integers(2, nodes))
     pairs = [(tail, head) for tail in range(nodes) for head in range(nodes) if tail != head]
@@ -129,7 +129,7 @@ def test_any_network_has_a_layout_and_curves(data: st.DataObject) -> None:
 
 
 def test_links_bend_around_nodes_in_their_way_and_nowhere_else() -> None:
-    """In a row of a torus only the link that closes it; both directions take the same curve."""
+    """Only the closing link of a row bends, the same way in both directions."""
     topology = topologies.torus(4, 4)
     layout = node_layout(topology).set_index("node")
     curves = link_curves(topology)

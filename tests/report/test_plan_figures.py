@@ -68,7 +68,7 @@ def test_trees_have_an_arrow_per_hop_away_from_the_root() -> None:
 
 
 def test_ranks_and_hops_of_boxes_are_told_apart() -> None:
-    """As many hops between boxes as the table has."""
+    """Hops between boxes have a color of their own."""
     plan = trees()
     figure = tree_figure(plan, root=0, tree=1)
     (axes,) = figure.axes
@@ -101,7 +101,7 @@ def test_sums_run_towards_the_root() -> None:
 
 @pytest.mark.parametrize("loops", [True, False])
 def test_switches_where_trees_branch_are_squares_with_names(loops: bool) -> None:
-    """A sign says whether they add or copy, dashes what they loop back, and the legend what all of that is."""
+    """Signs tell adding from copying switches, and dashes show loopback."""
     topology = topologies.dgx_h100(loopback=loops)
     figure = tree_figure(collopt.plan(topology, "allreduce"), root=0, tree=1)
     for axes, sign in zip(figure.axes, "+⇉", strict=True):
@@ -118,7 +118,7 @@ def test_switches_where_trees_branch_are_squares_with_names(loops: bool) -> None
 
 
 def test_switches_between_boxes_are_drawn_too() -> None:
-    """They are in no box; the tree goes on below them, and they have names where there is room for one."""
+    """The tree goes on below such switches, which have names."""
     topology = topologies.rail(3, sharp=True)
     figure = tree_figure(collopt.plan(topology, "allreduce"), tree=1)
     names = {text.get_text() for axes in figure.axes for text in axes.texts}
@@ -126,7 +126,7 @@ def test_switches_between_boxes_are_drawn_too() -> None:
 
 
 def test_very_many_arrows_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same lines in the same colors, and their heads where the arrows end."""
+    """One collection has the same lines, colors and heads."""
     for plan in (sums(), trees()):
         each = tree_figure(plan).axes
         with monkeypatch.context() as patched:
@@ -151,7 +151,7 @@ def test_of_many_trees_the_heaviest_four_are_drawn() -> None:
 
 
 def test_every_link_has_a_bar_of_its_utilization() -> None:
-    """With its name if there are few links, lying down."""
+    """Few links have horizontal bars with names."""
     plan = steps()
     (axes,) = utilization_figure(plan).axes
     table = link_table(plan)
@@ -163,7 +163,7 @@ def test_every_link_has_a_bar_of_its_utilization() -> None:
 
 
 def test_many_links_are_sorted_and_colored_by_bandwidth() -> None:
-    """Upright bars without names; links of the bound are marked."""
+    """Many links have upright bars without names, and those of the bound are marked."""
     plan = trees()
     figure = utilization_figure(plan)
     (axes,) = figure.axes
@@ -207,7 +207,7 @@ def test_bars_of_a_link_do_not_overlap_and_are_those_of_the_steps() -> None:
 
 
 def test_of_many_links_the_busiest_are_drawn() -> None:
-    """At most 64 rows, in the order of the topology's links; of equally busy links the first, and the axis says so."""
+    """At most 64 links are drawn, and the axis says which."""
     (axes,) = gantt_figure(trees(), "1M").axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     order = [f"{link.tail} → {link.head}" for link in trees().topology.links]
@@ -235,7 +235,7 @@ def test_curves_rise_towards_their_bound() -> None:
 
 
 def test_the_time_of_a_gantt_chart_is_that_of_the_last_byte() -> None:
-    """With the latency that follows the last time that a link is busy: in the title, and as a line."""
+    """Title and line include the latency after the last busy time."""
     torus = topologies.torus(3, 3, bandwidth=25, latency=10)
     plan = collopt.plan(torus, "allgather", planner="bfb")
     (axes,) = gantt_figure(plan, "64K").axes
@@ -249,7 +249,7 @@ def test_the_time_of_a_gantt_chart_is_that_of_the_last_byte() -> None:
 
 
 def test_a_chart_of_very_many_transfers_takes_fewer_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By itself, down to one; what somebody asks for is done."""
+    """The default number of slices falls to one; a number of the caller stays."""
     hops = simulate(trees(), "1M", 1).starts.size
     monkeypatch.setattr("collopt.report.busy_times.MAX_EVENTS", 3 * hops)
     assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 3 slices")

@@ -40,7 +40,7 @@ def test_busiest_link_decides_the_bandwidth(kind: str) -> None:
 
 
 def test_loads_are_those_of_the_simulation() -> None:
-    """Bytes on each link as a share of all bytes, of every kind of schedule."""
+    """Loads are bytes on a link as a share of all bytes, for every kind of schedule."""
     for kind, make in PLANS.items():
         plan = make()
         run = collopt.runtime.simulate(plan, 9 * 2**20)
@@ -74,7 +74,7 @@ def test_links_in_the_cut_are_those_that_the_witness_adds_up(topology: Any, coll
 
 
 def test_priced_links_are_shown_as_in_the_bound() -> None:
-    """Of lengths and prices, those that are not zero."""
+    """Links with a length or price are in the cut."""
     bound = collopt.bound(topologies.kautz(2, 2), "all_to_all")
     assert isinstance(bound.witness, LengthDual)
     lengths = {(entry.tail, entry.head) for entry in bound.witness.links if entry.dual}
@@ -104,7 +104,7 @@ def test_trees_span_all_ranks_with_all_data(kind: str) -> None:
 
 
 def test_trees_of_one_root_are_those_of_the_whole_table() -> None:
-    """By number or name of the rank, with the same numbers."""
+    """A root is named by its number or name."""
     plan = PLANS["both ways"]()
     whole = tree_table(plan)
     expected = whole[whole["root"] == "gpu1.1"].reset_index(drop=True)
@@ -155,7 +155,7 @@ def test_slices_are_for_trees() -> None:
 
 
 def test_curves_are_those_of_the_models() -> None:
-    """Estimates by default, else simulations; names of a mapping stand in for planners'."""
+    """Times are estimates by default, else simulations, under the names of a mapping."""
     trees, steps = PLANS["both ways"](), PLANS["steps"]()
     table = curve_table([trees, steps], ["1K", 2**20])
     assert table["planner"].tolist() == ["forestcoll", "forestcoll", "bfb", "bfb"]

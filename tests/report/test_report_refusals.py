@@ -125,7 +125,7 @@ def test_entries_that_cannot_be_drawn_are_refused(column: str, value: object) ->
 def test_files_of_figures_are_refused_and_not_begun(
     figure: Any, name: str, dots: Any, named: str, tmp_path: Path
 ) -> None:
-    """Of no figure, of a size that would not fit the memory, or of an unknown format."""
+    """Other objects, resolutions beyond memory and unknown formats leave no file."""
     drawn = report.pareto_figure(FRONT) if figure is True else figure
     with pytest.raises(UnsupportedError) as caught:
         save_figure(drawn, tmp_path / name, dots_per_inch=dots)

@@ -14,7 +14,7 @@ HEAVY = ("jinja2", "matplotlib", "numba", "numpy", "pandas", "scipy")
 
 
 def test_everything_exported_exists() -> None:
-    """Nothing twice, and no name of a function is that of a module, which would hide it."""
+    """No name is exported twice or hidden by a module."""
     assert len(set(report.__all__)) == len(report.__all__)
     assert dir(report) == sorted(report.__all__)
     for name in report.__all__:
@@ -24,7 +24,7 @@ def test_everything_exported_exists() -> None:
 
 
 def test_type_checkers_see_the_modules_that_names_come_from() -> None:
-    """What is imported for them alone is what is looked up."""
+    """Imports for type checkers are those of the lookup."""
     tree = ast.parse(Path(report.__file__).read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1]
     seen = {alias.name: node.module for node in imports for alias in node.names}
@@ -34,7 +34,7 @@ def test_type_checkers_see_the_modules_that_names_come_from() -> None:
 
 
 def test_importing_loads_no_heavy_package() -> None:
-    """Nor any other room: all of that is imported when a name is first used."""
+    """Importing report loads no other layer and no heavy package."""
     program = (
         "import sys, collopt.report; collopt.report.__all__; dir(collopt.report);"
         f"print([name for name in sys.modules if name in {HEAVY!r} or name.startswith('collopt.')])"

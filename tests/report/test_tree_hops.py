@@ -76,7 +76,7 @@ def test_the_depth_of_a_tree_in_the_table_is_its_height(
 
 
 def test_ways_between_switches_are_part_of_the_hop() -> None:
-    """However many there are in a row: 1 to the switch 5, which feeds rank 4 and the switch 6."""
+    """Any number of switches in a row is one hop."""
     paths = [(0, 1), (1, 5), (5, 6), (6, 2), (6, 3), (5, 4)]
     for direction, numbers in {"broadcast": [1, 2, 2, 2, 2, 2], "reduce": [2, 1, 1, 1, 1, 1]}.items():
         forest = Forest.from_paths(
@@ -137,7 +137,7 @@ def test_tables_pages_and_time_lines_agree(topology: collopt.Topology, collectiv
 
 
 def test_pages_say_what_the_numbers_mean() -> None:
-    """In one sentence, and in another one where trees do two things."""
+    """One sentence explains hops, and another the two directions."""
     assert parts(made(TORUS, "reduce_scatter", "auto")).explained == HOPS
     both = parts(made(TORUS, "allreduce", "auto"))
     assert both.explained == f"{HOPS} {REDUCE_FIRST}"

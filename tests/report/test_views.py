@@ -26,7 +26,7 @@ def picture(page: str | None) -> str:
 
 
 def test_objects_show_a_text_and_a_small_figure() -> None:
-    """Offline, below 200 kB, with titles as text that can be searched."""
+    """Notebooks show text and an offline figure below 200 kB."""
     candidate = find_topologies(8, 2, all_to_all=False)[0]
     for shown, title in (
         (NETWORK, "16 ranks"),
@@ -43,13 +43,13 @@ def test_objects_show_a_text_and_a_small_figure() -> None:
 
 
 def test_large_networks_show_text() -> None:
-    """Nobody tells a thousand nodes apart."""
+    """Networks of many nodes are text alone."""
     network = dgx_a100(boxes=64)
     assert network._repr_html_() == f"<div><p><code>{escape(repr(network)[1:-1])}</code></p></div>"
 
 
 def test_without_matplotlib_notebooks_show_the_text() -> None:
-    """None makes them take `repr`; asked for a figure, the error says what to install."""
+    """Without matplotlib notebooks take `repr`, and `plot` says what to install."""
     with patch("collopt.report.figures.style.check_extra", side_effect=MissingDependencyError("no figures")):
         assert ring(4)._repr_html_() is None
         with pytest.raises(MissingDependencyError, match="no figures"):
@@ -70,14 +70,14 @@ def test_without_matplotlib_notebooks_show_the_text() -> None:
     ],
 )
 def test_plans_have_every_figure(kind: str | None, options: dict[str, object]) -> None:
-    """Those of `collopt.report`, which notebooks show too."""
+    """Every kind of figure is drawn for a plan."""
     figure = plan(ring(4, bandwidth=25, latency=1), "allgather").plot(kind, **options)
     assert isinstance(figure, Figure)
     assert picture(figure._repr_html_()).count("<svg") == 1  # type: ignore[attr-defined]
 
 
 def test_plans_are_tables_and_graphs() -> None:
-    """Those of `collopt.report`; edges of the graph have what the table of links has."""
+    """Tables are those of `collopt.report`, and edges of the graph have their values."""
     made = plan(ring(4, bandwidth=25, latency=1), "allgather")
     assert made.to_frame().equals(link_table(made))
     assert made.to_frame("trees", root=1).equals(tree_table(made, 1))
@@ -91,7 +91,7 @@ def test_plans_are_tables_and_graphs() -> None:
 
 
 def test_solutions_show_their_blocks() -> None:
-    """Values of variables and duals of constraints, where there are any."""
+    """Values of variables and duals of constraints are a table."""
     answer = solve(throughput.build(ring(4, bandwidth=25)))
     table = answer.to_frame().set_index("name")
     assert table.loc["rate", ["kind", "entries", "nonzero"]].tolist() == ["variable", 1, 1]

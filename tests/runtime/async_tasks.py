@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -88,9 +87,7 @@ def everything(rank: int, folder: str) -> Answers:
         "between messages and collectives": between_others(rank),
         "with exchanges": with_exchanges(rank),
         "nothing to send": waited(begin(rank, "allreduce", 0, torch.float32, async_op=True)),
-        "callbacks before the next call": all(callback_before_next(rank, late) for late in range(RANKS)),
         "comparisons in the order of calls": comparisons(rank),
-        "waiting in callbacks": waiting_in_callback(rank),
     }
     return Answers(right, refusals(rank), futures(rank), callbacks(rank))
 
@@ -204,19 +201,6 @@ def callbacks(rank: int) -> list[list[int]]:
     return done
 
 
-def callback_before_next(rank: int, quick: int) -> bool:
-    """The order of three calls of one kind, of which a rank finds the first over when it sets the callback."""
-    plan, data = plan_for("allreduce"), torch.tensor([1, 10, 100]).repeat(3000, 1).T.contiguous()
-    execute(plan, data[0].clone(), data[0])
-    work = started(lambda: execute(plan, data[0], data[0], async_op=True))
-    if rank == quick:
-        work.wait()
-    second = work.get_future().then(lambda _: execute(plan, data[1], data[1]))
-    execute(plan, data[2], data[2])
-    second.wait()
-    return data[:, 0].tolist() == [4, 40, 400]
-
-
 def comparisons(rank: int) -> bool:
     """Callbacks and the program make calls that are the first of their kind: of different kinds, one kind, exchanges.
 
@@ -251,20 +235,6 @@ def comparisons(rank: int) -> bool:
             time.sleep(0.6)
         right += [call(sizes[1], 3), future.wait()]
     return all(right)
-
-
-def waiting_in_callback(rank: int) -> bool:
-    """A callback waits for a call that is made after it is set."""
-    plan, data = plan_for("allreduce"), torch.full((3, 3000), rank)
-    made: list[AsyncWork] = []
-    execute(plan, data[2].clone(), data[2])
-    go = threading.Event()
-    work = started(lambda: execute(plan, data[0], data[0], async_op=True))
-    # In the thread itself if the call is not over; otherwise there would be nothing to wait for yet.
-    future = work.get_future().then(lambda _: not made or (go.wait(30) and made[0].wait()))
-    made.append(started(lambda: execute(plan, data[1], data[1], async_op=True)))
-    go.set()
-    return future.wait() and made[0].wait() and bool((data[:2] == 6).all())
 
 
 def leaving_early(rank: int, folder: str) -> list[int]:

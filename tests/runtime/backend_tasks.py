@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import product
@@ -485,36 +483,3 @@ def wrong_settings(rank: int, folder: str, folders: dict[str, str]) -> dict[str,
     dist.all_reduce(data := torch.full((3,), rank))
     answers["plans for two"] = " ".join([str(data.tolist()), *said])
     return answers
-
-
-def plan_when_needed(rank: int, folder: str, topology: str) -> tuple[list[int], dict[str, int], str]:
-    """Find the topology through the environment, and plan on it."""
-    os.environ["COLLOPT_TOPOLOGY"] = topology
-    join(rank, f"{folder}/store", seconds=100)
-    dist.all_reduce(data := torch.full((5,), rank))
-    dist.broadcast(data[:1], 3)
-    told = message_of(lambda: backend.usage(dist.new_group(backend="gloo")))
-    # A rank that ends while others still connect the new group makes them fail.
-    dist.barrier()
-    return data.tolist(), backend.usage().planned, told
-
-
-def failing_rank(rank: int, folder: str, plans: str) -> tuple[str, list[str], bool]:
-    """Make a call that rank 2 gets wrong, then one before which rank 2 ends."""
-    backend.configure(plans=plans)
-    join(rank, f"{folder}/store", seconds=20)
-    dist.all_reduce(torch.ones(3))
-    told = message_of(lambda: dist.all_reduce(torch.ones(5 + (rank == 2))))
-    if rank == 2:
-        Path(folder, "left").touch()
-        dist.destroy_process_group()
-        return told, [], True
-    while not Path(folder, "left").exists():
-        time.sleep(0.05)
-    begin = time.monotonic()
-    work = dist.all_reduce(torch.ones(3), async_op=True)
-    alone = [message_of(call) for call in (work.wait, work.wait, lambda: dist.all_reduce(torch.ones(3)))]
-    with suppress(RuntimeError):
-        work.get_future().wait()
-        alone.append("the future has no error")
-    return told, alone, time.monotonic() - begin < 60

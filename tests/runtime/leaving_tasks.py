@@ -14,9 +14,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +40,6 @@ def leave(rank: int, folder: str, how: str) -> None:
     plan, data = plan_for("allreduce"), torch.full((5, 100_000), rank)
     execute(plan, data[0].clone(), data[0])
     dist.barrier()
-    if how == "late release":
-        release_late()
-        return
     if how == "without rank 3":
         call_queue.EXIT_TIMEOUT_S = PATIENCE_S
         if rank == 3:
@@ -56,44 +50,9 @@ def leave(rank: int, folder: str, how: str) -> None:
         fork(rank, Path(folder, "over"), lambda: execute(plan, data[0], data[0], async_op=True), data[0])
         return
     works = [started(lambda row=row: execute(plan, row, row, async_op=True)) for row in data]
-    if how == "destroyed":
-        dist.destroy_process_group()
     if how == "finished" and rank == 0:
         assert all(work.wait() for work in works)
         assert bool((data == 6).all())
-
-
-class LateRelease:
-    """What is in torch's code, without the interpreter's lock, for some time when it is released."""
-
-    def __del__(self) -> None:
-        """Wait in vain for a key of a store."""
-        with suppress(RuntimeError):
-            dist.HashStore().wait(["never"], timedelta(seconds=0.5))
-
-
-class LateEnd:
-    """Keeps the end of the interpreter from going faster than a late release."""
-
-    queue: call_queue.CallQueue
-
-    def __del__(self) -> None:
-        """Sleep."""
-        time.sleep(1)
-
-
-kept: list[LateEnd] = []
-
-
-def release_late() -> None:
-    """Wait for calls of two queues, one of which is gone before its call has released what it held."""
-    gc.unfreeze()  # The order of the end is what matters here.
-    one, other = call_queue.CallQueue(), call_queue.CallQueue()
-    for queue in (one, other):
-        queue.submit(partial(id, LateRelease())).result()
-    late_end = LateEnd()
-    late_end.queue = one
-    kept.append(late_end)
 
 
 def fork(rank: int, over: Path, call: Callable[[], Any], data: torch.Tensor) -> None:

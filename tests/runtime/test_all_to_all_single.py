@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from functools import partial
 
 import all_to_all_tasks
@@ -28,8 +29,14 @@ PRELOAD = (
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    """Compile the kernels once, before all ranks would do so at the same time."""
-    rank_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)
+    """Compile all kernels once, before all ranks would do so at the same time."""
+    rows = np.ones((4, 4), dtype=np.int64).tobytes()
+    for exchange in (
+        Exchange(rows, 2, 2, 4),
+        Exchange(rows, 2, 2, 4, "fewest", 100, 500),
+        Exchange(rows, 2, (3, 1), 4, nics=((Fraction(1),) * 3, (Fraction(1, 2),))),
+    ):
+        rank_steps(exchange, 0)
 
 
 @pytest.fixture(scope="module")

@@ -159,30 +159,6 @@ def test_plans_for_other_numbers_of_ranks_are_of_no_use(
 
 
 @pytest.mark.slow
-def test_plans_are_made_when_they_are_needed(tmp_path: Path) -> None:
-    """The environment names a topology file, from which plans for any root are made."""
-    write_topology(NETWORK, tmp_path / "ring.json")
-    task = partial(backend_tasks.plan_when_needed, topology=str(tmp_path / "ring.json"))
-    for data, planned, message in run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD):
-        assert data == [6] * 5
-        assert planned == {"allreduce": 1, "broadcast": 1}
-        assert message.startswith("UnsupportedError: the group has another backend")
-
-
-@pytest.mark.slow
-def test_a_rank_that_fails_does_not_leave_the_others_waiting(folders: dict[str, str]) -> None:
-    """A call that differs stops all ranks, and so does one that a rank does not make any more."""
-    task = partial(backend_tasks.failing_rank, plans=folders["good"])
-    told = run_ranks(task, backend_tasks.RANKS, timeout_s=200, preload=PRELOAD)
-    for rank, (differs, alone, in_time) in enumerate(told):
-        assert differs.startswith(
-            "ProgramError: the ranks disagree about the number of elements; all have to make the "
-        )
-        assert [message[:14] for message in alone] == ["ProgramError: "] * (0 if rank == 2 else 3)
-        assert in_time
-
-
-@pytest.mark.slow
 def test_a_model_may_outlive_its_group() -> None:
     """With Gloo alone its end may hang, within some ten turns: torch waits for threads that want Python's lock."""
     task = partial(backend_tasks.outlived, turns=30)

@@ -345,14 +345,8 @@ def test_refuses_weights_that_do_not_add_up() -> None:
     [
         ([(0, 1, [(0, 1)]), (1, 1, [(1, 0), (1, 2)]), (2, 1, [(2, 0), (0, 1)])], "tree 0"),
         ([(0, 1, [(0, 1), (1, 2)]), (1, 1, [(2, 0), (0, 2)]), (2, 1, [(2, 0), (0, 1)])], "tree 1 does not reach rank"),
-        (
-            [(0, 1, [(0, 1), (4, 2)]), (1, 1, [(1, 0), (1, 2)]), (2, 1, [(2, 0), (0, 1)])],
-            "path 1 does not run from a rank",
-        ),
-        ([(0, 0, [(0, 1), (1, 2)])], "weight below 1"),
-        ([], "0 trees"),
     ],
-    ids=["missing rank", "circle", "switch as sender", "weight 0", "no trees"],
+    ids=["missing rank", "circle"],
 )
 def test_refuses_trees_that_do_not_span(trees: list[tuple[int, int, list[tuple[int, ...]]]], message: str) -> None:
     """A tree reaches every rank from its root exactly once."""

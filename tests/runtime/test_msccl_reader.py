@@ -33,19 +33,6 @@ def refused(tmp_path: Path, text: str | bytes, error: type[Exception] = FileForm
     return message.removeprefix(f"{path}: ")
 
 
-@pytest.mark.parametrize("line", ["<algo", "<gpu", "<tb", '<step s="1"'])
-def test_refuses_a_missing_attribute(tmp_path: Path, line: str) -> None:
-    """Every required attribute of every element is missed, and named."""
-    optional = {"name", "outofplace", "minBytes", "maxBytes"}
-    start = TEXT.index(line)
-    end = TEXT.index(">", start)
-    names = re.findall(r' ([A-Za-z_]+)="', TEXT[start:end])
-    assert len(names) >= 4
-    for name in set(names) - optional:
-        element = re.sub(rf' {name}="[^"]*"', "", TEXT[start:end], count=1)
-        assert f"has no attribute {name}" in refused(tmp_path, TEXT[:start] + element + TEXT[end:])
-
-
 @pytest.mark.parametrize("name", ["name", "outofplace", "minBytes", "maxBytes"])
 def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) -> None:
     """microsoft/msccl's own tools leave these out."""
@@ -58,33 +45,9 @@ def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) ->
     ("old", "new", "message"),
     [
         ('coll="allgather" inplace="0" outofplace="1"', 'coll="allgather" inplace="0" outofplace="0"', "no call picks"),
-        ('proto="Simple"', 'proto="simple"', "proto is 'simple'"),
-        ('nchannels="1"', 'nchannels="0"', "nchannels is 0, so nothing is connected"),
         ('nchannels="1"', 'nchannels="²"', "nchannels"),
         ('nchunksperloop="3"', 'nchunksperloop="99999999999999999999999"', "nchunksperloop is '999"),
-        ('ngpus="3"', 'ngpus="4"', "no gpu element with id 3"),
         ('<gpu id="0"', '<gpu id="3"', "there is no gpu element with id 0, but ngpus is 3"),
-        ('<gpu id="1"', '<gpu id="0"', "there are 2 gpu elements with id 0"),
-        (
-            'minBytes="0" maxBytes="1099511627776"',
-            'minBytes="9" maxBytes="8"',
-            "no size is at least minBytes 9 and at most maxBytes 8",
-        ),
-        ('<tb id="2"', '<tb id="3"', "rank 0 has 3 thread blocks but none with id 2"),
-        ('<tb id="2"', '<tb id="1"', "rank 0 has 2 thread blocks with id 1"),
-        ('send="-1" recv="2"', 'send="-2" recv="2"', "send is -2; expected another rank"),
-        ('send="-1" recv="2"', 'send="-1" recv="3"', "recv is 3; the last rank is 2"),
-        ('chan="0"', 'chan="1"', "chan is 1, but connections exist for 0 to 0 only"),
-        ('type="cpy"', 'type="copy"', "type is 'copy'; expected cpy, nop, r"),
-        ('srcbuf="i"', 'srcbuf="input"', "srcbuf is 'input'; expected i, o or s"),
-        (
-            'type="cpy" srcbuf="i" srcoff="0"',
-            'type="cpy" srcbuf="i" srcoff="-2"',
-            "srcoff is -2, but i_chunks of rank 0",
-        ),
-        ('cnt="1"', 'cnt="72"', "cnt is 72; expected 1 to 71"),
-        ('cnt="1"', 'cnt="0"', "cnt is 0, so nothing is moved"),
-        ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="-1" hasdep="0"', "deps is -1, so the step waits until"),
         ('depid="0" deps="0" hasdep="0"', 'depid="3" deps="0" hasdep="0"', "3 step 0 of rank 0, which does not exist"),
         ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="2" hasdep="0"', "0 step 2 of rank 0, which does not exist"),
         ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="1" hasdep="0"', "step 1, which has no hasdep"),

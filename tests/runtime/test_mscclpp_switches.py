@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mscclpp_plans import Document, operations, run_document, to_execution_plan
 
-from collopt.errors import ColloptError, FileFormatError, ProgramError, TooLargeError, UnsupportedError
+from collopt.errors import ColloptError, ProgramError, TooLargeError, UnsupportedError
 from collopt.runtime import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock, lower, read_mscclpp
 from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, document_of
 from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
@@ -382,114 +381,9 @@ def test_the_order_of_thread_blocks_shows_in_data_too(documents: dict[str, Docum
         run_document(changed)
 
 
-def groups(document: Document, gpu: int, channel: int = -1) -> Document:
-    """Return the first group of a switch channel."""
-    return document["gpus"][gpu]["channels"][channel]["rank_groups"][0]  # type: ignore[no-any-return]
-
-
 def sum_of(document: Document, gpu: int = 0) -> Document:
     """Return the load-reduce-store of a GPU."""
     return next(each for each in document["gpus"][gpu]["threadblocks"][0]["ops"] if each["name"] == "glres")
-
-
-CHANGES: list[tuple[Callable[[Document], object], str]] = [
-    (lambda d: groups(d, 0).update(ranks=[1, 2]), "expected different ones, its own among them"),
-    (lambda d: groups(d, 0).update(ranks=[0, 0, 1]), "expected different ones"),
-    (lambda d: groups(d, 0).update(ranks=[0, 1, 3]), "a whole number from 0 to 2"),
-    (lambda d: groups(d, 0).update(ranks=[0]), "expected a list|expected different"),
-    (lambda d: groups(d, 0).update(size=2), "a whole number from 3 to 3"),
-    (lambda d: d["gpus"][0]["channels"][1].update(buffer_type="x"), "expected i, o or s"),
-    (lambda d: d["gpus"][0]["channels"][1].pop("buffer_type"), "has no buffer_type"),
-    (lambda d: groups(d, 0).update(size=2, ranks=[0, 1]), "gpu [0-2] has switch channel 1 .* wait for each other"),
-    (
-        lambda d: d["gpus"][1]["channels"].append(d["gpus"][1]["channels"].pop(1)),
-        "has switch channel 0 .* which not all of them list in this order",
-    ),
-    (
-        lambda d: d["gpus"][0]["channels"].append(
-            {"channel_type": "switch", "buffer_type": "o", "rank_groups": [{"size": 2, "ranks": [0, 1]}]}
-        ),
-        r"has its output in switch groups of ranks \[0, 1, 2\] and \[0, 1\]; a buffer is for the channels of one",
-    ),
-    (lambda d: sum_of(d).update(reduce_op="max"), "reduce_op 'max', but the executor's glres always sums"),
-    (lambda d: sum_of(d).update(channel_type="memory"), "channel type 'memory'; expected switch"),
-    (lambda d: sum_of(d)["src_buff"].append(sum_of(d)["src_buff"][0]), "src_buff of .* has 2 entries; the limit is 1"),
-    (lambda d: sum_of(d)["src_buff"][0].update(switch_channel_id=2), "a whole number from 0 to 1"),
-    (lambda d: sum_of(d)["src_buff"][0].update(size=2), "places of different sizes"),
-    (lambda d: sum_of(d)["src_buff"][0].update(index=9), "has chunks 9 to 9 of the input of gpu 0, which has 3"),
-    (lambda d: sum_of(d)["dst_buff"][0].update(switch_channel_id=0), "writes to the input"),
-    (lambda d: sum_of(d)["dst_buff"][0].update(type="o"), "has 'type', which the executor does not read"),
-    (lambda d: sum_of(d).update(channel_ids=[0]), "has 'channel_ids'"),
-    (
-        lambda d: d["gpus"][0]["threadblocks"][0]["channels"][1].update(channel_ids=[0] * 17),
-        "17 switch channels; expected at most 16",
-    ),
-]
-
-
-@pytest.mark.parametrize(("change", "words"), CHANGES, ids=[words for _, words in CHANGES])
-def test_wrong_files_are_refused(
-    documents: dict[str, Document], change: Callable[[Document], object], words: str
-) -> None:
-    """With the place and the rule."""
-    document = copy.deepcopy(documents["sum"])
-    change(document)
-    with pytest.raises(FileFormatError, match=words):
-        parse_document(document, "plan.json")
-
-
-def test_in_place_rules(documents: dict[str, Document]) -> None:
-    """Inputs in place begin elsewhere on every GPU, and sums must not be stored at an offset onto what is read."""
-    copies_in_place = document_of(
-        star_plan(switched_forest(1, 3), ALLGATHER, "copies", PlanOptions(placement="in-place"))
-    )
-    for gpu in copies_in_place["gpus"]:
-        gpu["channels"][1]["buffer_type"] = "i"
-    with pytest.raises(FileFormatError, match=r"in place begins at another offset on every gpu \(allgather\)"):
-        parse_document(copies_in_place, "plan.json")
-    document = copy.deepcopy(documents["sum in place"])
-    for side in ("src_buff", "dst_buff"):
-        sum_of(document)[side][0]["size"] = 2
-    sum_of(document)["dst_buff"][0]["index"] = 1
-    with pytest.raises(FileFormatError, match="stores chunks at an offset onto what it reads"):
-        parse_document(document, "plan.json")
-
-
-def test_groups_on_one_memory(documents: dict[str, Document]) -> None:
-    """In place the input is the output; several channels of one group are fine, and other groups are not."""
-
-    def with_groups(name: str, *found: tuple[str, list[int]]) -> Document:
-        document = copy.deepcopy(documents[name])
-        for rank, gpu in enumerate(document["gpus"]):
-            gpu["channels"] += [
-                {"channel_type": "switch", "buffer_type": letter, "rank_groups": [{"size": len(ranks), "ranks": ranks}]}
-                for letter, ranks in found
-                if rank in ranks
-            ]
-        return document
-
-    every = [0, 1, 2]
-    assert len(parse_document(with_groups("sum", *[("i", every)] * 4), "plan.json").gpus[0].switches) == 6
-    assert parse_document(with_groups("copies", ("i", every)), "plan.json").gpus[2].switches[1].buffer == "input"
-    for name, groups_of in (("sum", [("s", [0, 1]), ("s", [0, 2])]), ("sum in place", [("i", [0, 1])])):
-        with pytest.raises(FileFormatError, match="a buffer is for the channels of one group"):
-            parse_document(with_groups(name, *groups_of), "plan.json")
-
-
-def test_outputs_of_a_reduce_scatter_in_place_are_no_switch_channels() -> None:
-    """They begin elsewhere on every GPU; its inputs do not."""
-    program = lower(switched_forest(1, 3, "reduce"), "reduce_scatter")
-    document = document_of(to_execution_plan(program, placement="in-place"))
-    for letter in "io":
-        changed = copy.deepcopy(document)
-        for gpu in changed["gpus"]:
-            group = {"size": 3, "ranks": [0, 1, 2]}
-            gpu["channels"].append({"channel_type": "switch", "buffer_type": letter, "rank_groups": [group]})
-        if letter == "i":
-            parse_document(changed, "plan.json")
-        else:
-            with pytest.raises(FileFormatError, match="output, which in place begins at another offset"):
-                parse_document(changed, "plan.json")
 
 
 def test_a_sum_in_place_is_a_write_on_all_gpus(documents: dict[str, Document]) -> None:

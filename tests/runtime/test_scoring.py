@@ -466,7 +466,7 @@ def test_files_that_are_not_the_schedule_of_this_network_are_refused(tmp_path: P
         (xml, RING, {"collective": "allreduce"}, UnsupportedError, "is of allgather, not allreduce"),
         (xml, RING, {"num_bytes": "1M"}, UnsupportedError, "num_bytes is 1048576, but MSCCL XML says so itself"),
         (xml, TORUS, {}, UnsupportedError, "is for 4 ranks, but torus-3x3 has 9"),
-        (saved, TORUS, {}, TopologyError, ""),
+        (saved, TORUS, {}, TopologyError, "."),
         (xml, 4, {}, UnsupportedError, "the topology is 4"),
         (xml, RING, {"sizes": "1M"}, UnsupportedError, "the sizes are '1M'"),
         (xml, RING, {"sizes": [0]}, ColloptError, "0"),

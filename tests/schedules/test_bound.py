@@ -30,20 +30,10 @@ def bound_of(*nodes: str, rate: Fraction | int = 1) -> Bound:
     return Bound(ONE_WAY, "allgather", Fraction(rate), Cut(frozenset(nodes)))
 
 
-@pytest.mark.parametrize(
-    ("nodes", "supply", "bandwidth"),
-    [
-        (("a",), 1, 4),
-        (("a", "s"), 1, 5 - 0 + 0 - 2),
-        (("b",), 1, Fraction(5, 2)),
-        (("a", "c"), 2, 4 + 1),
-        (("a", "c", "s"), 2, 3),
-        (("b", "c", "s"), 2, 4),
-        (("s",), 0, 5),
-        (("a", "b", "c"), 3, 5),
-        ((), 0, 0),
-    ],
-)
+@pytest.mark.parametrize(("nodes", "supply", "bandwidth"), [
+    (("a",), 1, 4), (("a", "s"), 1, 5 - 0 + 0 - 2), (("b",), 1, Fraction(5, 2)), (("a", "c"), 2, 4 + 1),
+    (("a", "c", "s"), 2, 3), (("b", "c", "s"), 2, 4), (("s",), 0, 5), (("a", "b", "c"), 3, 5), ((), 0, 0),
+])  # fmt: skip
 def test_cuts_add_up_what_leaves(nodes: tuple[str, ...], supply: int, bandwidth: Fraction) -> None:
     """Ranks inside, and links from inside to outside only."""
     cut = Cut(frozenset(nodes))
@@ -87,17 +77,14 @@ def cuts_around(*sets: str) -> RankCuts:
     return RankCuts(tuple(Cut(frozenset(nodes)) for nodes in sets))
 
 
-@pytest.mark.parametrize(
-    ("collective", "weights", "witness", "rate"),
-    [
-        ("allgather", (3, 0, 1), Cut(frozenset("acs")), Fraction(4, 3)),
-        ("broadcast", (0, 0, 1), Cut(frozenset("ac")), Fraction(1, 5)),
-        ("reduce_scatter", (), Cut(frozenset("acs")), Fraction(4, 5)),
-        ("reduce", (1, 0, 0), Cut(frozenset("acs")), Fraction(2, 5)),
-        ("allreduce", (), Cut(frozenset("acs")), Fraction(3, 3)),
-        ("allreduce", (), cuts_around("as", "b", "c"), Fraction(2 * 2, 3)),
-    ],
-)
+@pytest.mark.parametrize(("collective", "weights", "witness", "rate"), [
+    ("allgather", (3, 0, 1), Cut(frozenset("acs")), Fraction(4, 3)),
+    ("broadcast", (0, 0, 1), Cut(frozenset("ac")), Fraction(1, 5)),
+    ("reduce_scatter", (), Cut(frozenset("acs")), Fraction(4, 5)),
+    ("reduce", (1, 0, 0), Cut(frozenset("acs")), Fraction(2, 5)),
+    ("allreduce", (), Cut(frozenset("acs")), Fraction(3, 3)),
+    ("allreduce", (), cuts_around("as", "b", "c"), Fraction(2 * 2, 3)),
+])  # fmt: skip
 def test_other_collectives_are_bound_by_what_crosses_a_cut(
     collective: str, weights: tuple[int, ...], witness: Cut | RankCuts, rate: Fraction
 ) -> None:
@@ -233,21 +220,18 @@ def test_a_node_named_twice_counts_once() -> None:
         replace(stated, inverse_rate=Fraction(4, 11)).verify()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"witness": None}, "the bound's witness is None; expected a witness such as a Cut"),
-        ({"witness": Cut}, "the bound's witness is <class .*; expected a witness such as a Cut"),
-        ({"inverse_rate": 1.5}, "claims .* = 1.5; expected an exact Fraction"),
-        ({"inverse_rate": None}, "claims .* = None; expected an exact Fraction"),
-        ({"topology": None}, "the bound is about None; expected a Topology"),
-        ({"collective": None}, "there is no bound for None"),
-        ({"weights": None}, "weights are None; expected a tuple of integers"),
-        ({"weights": (1.0, 1.0, 1.0)}, "weights are .*; expected a tuple of integers"),
-        ({"weights": ("1", "1", "1")}, "weights are .*; expected a tuple of integers"),
-        ({"weights": tuple(np.full(3, 2**62))}, "weights are .*; expected a tuple of integers"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"witness": None}, "the bound's witness is None; expected a witness such as a Cut"),
+    ({"witness": Cut}, "the bound's witness is <class .*; expected a witness such as a Cut"),
+    ({"inverse_rate": 1.5}, "claims .* = 1.5; expected an exact Fraction"),
+    ({"inverse_rate": None}, "claims .* = None; expected an exact Fraction"),
+    ({"topology": None}, "the bound is about None; expected a Topology"),
+    ({"collective": None}, "there is no bound for None"),
+    ({"weights": None}, "weights are None; expected a tuple of integers"),
+    ({"weights": (1.0, 1.0, 1.0)}, "weights are .*; expected a tuple of integers"),
+    ({"weights": ("1", "1", "1")}, "weights are .*; expected a tuple of integers"),
+    ({"weights": tuple(np.full(3, 2**62))}, "weights are .*; expected a tuple of integers"),
+])  # fmt: skip
 def test_what_is_not_of_the_form_proves_nothing(changes: dict[str, Any], message: str) -> None:
     """Whatever stands where a witness, a figure, or weights belong."""
     stated = bound_of("a", rate=Fraction(1, 4))

@@ -51,20 +51,17 @@ def test_tables_need_no_index() -> None:
     assert as_pair_traffic(Frame(), "ab").tolist() == [[0, 1], [2, 0]]
 
 
-@pytest.mark.parametrize(
-    ("traffic", "message"),
-    [
-        (torch.ones(2, 2, dtype=torch.bfloat16), "is a Tensor that numpy cannot read; expected a dense matrix"),
-        (torch.ones(2, 2, requires_grad=True), "is a Tensor that numpy cannot read; expected a dense matrix"),
-        (np.ma.masked_equal(np.eye(2), 0), "has masked entries"),
-        ([["", "a"], ["a", "1"], ["b", "2"]], r"of shape \(3, 2\); expected 2 .* without a header or labels"),
-        (ENDLESS, "expected 2 rows of 2 numbers, one per rank$"),
-        ([["1e9999", "1"], ["1", "1"]], "from rank 0 to rank 0 is '1e9999'"),
-        ([[np.float64("nan"), 1], [1, 1]], f"from rank 0 to rank 0 is {re.escape(repr(np.float64('nan')))}"),
-        ([[Fraction(-1, 3), 1], [1, 1]], "from rank 0 to rank 0 is Fraction"),
-        ([[Decimal("-1.5"), 1], [1, 1]], "from rank 0 to rank 0 is Decimal"),
-    ],
-)
+@pytest.mark.parametrize(("traffic", "message"), [
+    (torch.ones(2, 2, dtype=torch.bfloat16), "is a Tensor that numpy cannot read; expected a dense matrix"),
+    (torch.ones(2, 2, requires_grad=True), "is a Tensor that numpy cannot read; expected a dense matrix"),
+    (np.ma.masked_equal(np.eye(2), 0), "has masked entries"),
+    ([["", "a"], ["a", "1"], ["b", "2"]], r"of shape \(3, 2\); expected 2 .* without a header or labels"),
+    (ENDLESS, "expected 2 rows of 2 numbers, one per rank$"),
+    ([["1e9999", "1"], ["1", "1"]], "from rank 0 to rank 0 is '1e9999'"),
+    ([[np.float64("nan"), 1], [1, 1]], f"from rank 0 to rank 0 is {re.escape(repr(np.float64('nan')))}"),
+    ([[Fraction(-1, 3), 1], [1, 1]], "from rank 0 to rank 0 is Fraction"),
+    ([[Decimal("-1.5"), 1], [1, 1]], "from rank 0 to rank 0 is Decimal"),
+])  # fmt: skip
 def test_other_traffic_is_refused_in_one_line(traffic: Any, message: str) -> None:
     """With what would be taken instead."""
     with pytest.raises(UnsupportedError, match=message) as refused:

@@ -59,21 +59,17 @@ def test_no_other_potentials_pass(data: Any) -> None:
         other.verify()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"time": Fraction(26, 10)}, "the bound claims .* but its witness shows 5/2 µs"),
-        ({"time": 2.5}, "the bound claims 2.5 µs"),
-        ({"num_bytes": 20_000}, "the links can carry"),
-        ({"num_bytes": 0}, "the bound is about 0 bytes; expected a positive number"),
-        ({"num_bytes": True}, "the bound is about True bytes"),
-        ({"costs": RuntimeCosts(launch=1)}, "but its witness shows 7/2 µs"),
-        ({"costs": None}, "the bound has None; expected a RuntimeCosts"),
-        ({"witness": None}, "the bound has None; expected a TimeWitness"),
-        ({"rate": None}, "the bound has None; expected a Bound"),
-        ({"topology": ring(4, bandwidth=20, latency=1)}, "not about the bandwidths that data reaches here"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"time": Fraction(26, 10)}, "the bound claims .* but its witness shows 5/2 µs"),
+    ({"time": 2.5}, "the bound claims 2.5 µs"), ({"num_bytes": 20_000}, "the links can carry"),
+    ({"num_bytes": 0}, "the bound is about 0 bytes; expected a positive number"),
+    ({"num_bytes": True}, "the bound is about True bytes"),
+    ({"costs": RuntimeCosts(launch=1)}, "but its witness shows 7/2 µs"),
+    ({"costs": None}, "the bound has None; expected a RuntimeCosts"),
+    ({"witness": None}, "the bound has None; expected a TimeWitness"),
+    ({"rate": None}, "the bound has None; expected a Bound"),
+    ({"topology": ring(4, bandwidth=20, latency=1)}, "not about the bandwidths that data reaches here"),
+])  # fmt: skip
 def test_false_claims_are_refused(changes: dict[str, Any], message: str) -> None:
     """Every field counts; a bound that claims less than its witness shows is none either."""
     claim = replace(found(), **changes)

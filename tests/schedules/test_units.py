@@ -13,24 +13,11 @@ from collopt.support.formatting import bandwidth_text, percentage_text, time_tex
 FACTORS = {"GB/s": 1, "MB/s": Fraction(1, 10**3), "kB/s": Fraction(1, 10**6), "B/s": Fraction(1, 10**9)}
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0 B/s"),
-        (0.0, "0 B/s"),
-        (1, "1.00 GB/s"),
-        (9.996, "10.0 GB/s"),
-        (12345.6, "12346 GB/s"),
-        (0.9996, "1.00 GB/s"),
-        (0.9994, "999 MB/s"),
-        (Fraction(1, 3), "333 MB/s"),
-        (4.3e-4, "430 kB/s"),
-        (5e-9, "5.00 B/s"),
-        (5e-12, "0.00500 B/s"),
-        (5e-15, "5.00e-06 B/s"),
-        (float("inf"), "inf GB/s"),
-    ],
-)
+@pytest.mark.parametrize(("value", "text"), [
+    (0, "0 B/s"), (0.0, "0 B/s"), (1, "1.00 GB/s"), (9.996, "10.0 GB/s"), (12345.6, "12346 GB/s"),
+    (0.9996, "1.00 GB/s"), (0.9994, "999 MB/s"), (Fraction(1, 3), "333 MB/s"), (4.3e-4, "430 kB/s"),
+    (5e-9, "5.00 B/s"), (5e-12, "0.00500 B/s"), (5e-15, "5.00e-06 B/s"), (float("inf"), "inf GB/s"),
+])  # fmt: skip
 def test_bandwidths_have_a_unit_that_suits_them(value: float | Fraction, text: str) -> None:
     """Never 0.000 GB/s for what is not zero."""
     assert bandwidth_text(value) == text

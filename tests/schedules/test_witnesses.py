@@ -262,20 +262,17 @@ def test_a_witness_without_a_form_is_not_written() -> None:
         witness_to_json("because")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Cut(None), "cut is None; expected a collection of names of nodes"),
-        (lambda: Cut("ab"), "cut is 'ab'; expected a collection"),
-        (lambda: Cut(["a", 3]), "cut contains 3; expected names of nodes"),
-        (lambda: Cut([["a"]]), r"cut contains \['a'\]; expected names of nodes"),
-        (lambda: RankCuts(None), "list of cuts is None"),
-        (lambda: RankCuts(["a"]), "list of cuts contains 'a'; expected a Cut per rank"),
-        (lambda: Partition(None), "partition is None; expected a collection of sets of nodes"),
-        (lambda: Partition(["a", "b"]), "partition is 'a'; expected a collection of names"),
-        (lambda: Partition([None]), "partition is None; expected a collection of names"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Cut(None), "cut is None; expected a collection of names of nodes"),
+    (lambda: Cut("ab"), "cut is 'ab'; expected a collection"),
+    (lambda: Cut(["a", 3]), "cut contains 3; expected names of nodes"),
+    (lambda: Cut([["a"]]), r"cut contains \['a'\]; expected names of nodes"),
+    (lambda: RankCuts(None), "list of cuts is None"),
+    (lambda: RankCuts(["a"]), "list of cuts contains 'a'; expected a Cut per rank"),
+    (lambda: Partition(None), "partition is None; expected a collection of sets of nodes"),
+    (lambda: Partition(["a", "b"]), "partition is 'a'; expected a collection of names"),
+    (lambda: Partition([None]), "partition is None; expected a collection of names"),
+])  # fmt: skip
 def test_what_is_no_witness_is_refused(make: Callable[[], Witness], message: str) -> None:
     """With an error of ours, before anything is added up."""
     with pytest.raises(CertificateError, match=message):

@@ -62,7 +62,7 @@ def test_the_real_tables_of_four_mi250x_agree_with_the_count_of_the_driver() -> 
 
 
 def test_links_of_rocm_smi_are_counted_by_the_quotient_of_the_bandwidths() -> None:
-    """50000-200000 is four links, 0-0 is none."""
+    """A pair of 50000-200000 has four links, a pair of 0-0 none."""
     box = read(BANDWIDTHS, node_bandwidths(FRONTIER))
     assert counts_of(box, 50) == FRONTIER
     assert box.name == "amd-8gpu"
@@ -113,7 +113,7 @@ def test_the_real_table_of_two_hives_gives_two_meshes_joined_by_pcie() -> None:
 
 @pytest.mark.parametrize("numa", [[], [-1] * 8, [0] * 4], ids=["absent", "unknown", "cut"])
 def test_weights_place_gpus_on_cpus_where_numa_nodes_are_not_known(numa: list[int]) -> None:
-    """72 is a path between CPUs."""
+    """GPUs whose path has the weight 72 are on different CPUs."""
     box = read(TYPES, rocm_topology(two_hives(), numa), gpu="mi100", pcie_bandwidth=24)
     assert box.switches == ("cpu0", "cpu1")
     assert any("weight of their path is at most 40" in note for note in box.notes)
@@ -121,7 +121,7 @@ def test_weights_place_gpus_on_cpus_where_numa_nodes_are_not_known(numa: list[in
 
 
 def test_a_weight_of_two_pcie_segments_is_within_a_cpu() -> None:
-    """40, and no more."""
+    """Paths of weight 40 stay within a CPU, paths of 41 do not."""
     for weight, cpus in ((40, ("cpu0",)), (41, ("cpu0", "cpu1"))):
         box = read(TYPES, rocm_topology([[0, weight], [weight, 0]]), pcie_bandwidth=32)
         assert box.switches == cpus
@@ -149,7 +149,7 @@ def test_only_weight_15_is_a_direct_link() -> None:
 
 
 def test_pcie_only_needs_no_gpu() -> None:
-    """A box without xGMI."""
+    """A box without xGMI is read without the name of its GPU."""
     box = read(TYPES, rocm_topology([[0, 40], [40, 0]], [0, 0]), pcie_bandwidth=32)
     assert {(link.tail, link.head, link.bandwidth) for link in box.links} == {
         ("gpu0", "cpu0", Fraction(32)),
@@ -196,7 +196,7 @@ def test_a_full_mesh_gives_our_mi300x(write: object, *, stated: bool) -> None:
 
 @pytest.mark.parametrize("write", WRITERS)
 def test_links_are_counted_by_the_quotient_of_the_bandwidths(write: object) -> None:
-    """As in the table of rocm-smi."""
+    """All three forms of amd-smi give the links of rocm-smi's table."""
     box = read_amd(write(cells(FRONTIER)), gpu="mi250", figures="nccl")  # type: ignore[operator]
     assert bandwidths(box) == {
         (f"gpu{a}", f"gpu{b}"): 36 * Fraction(FRONTIER[a][b]) for b in range(8) for a in range(b) if FRONTIER[a][b]
@@ -212,7 +212,7 @@ def test_pairs_that_xgmi_does_not_join_are_joined_by_pcie() -> None:
 
 
 def test_without_weights_all_gpus_are_on_one_cpu() -> None:
-    """And the box says so."""
+    """The box has one CPU, and a note says that it is assumed."""
     tables = cells(((0, 0), (0, 0)))
     del tables["WEIGHT"]
     box = read_amd(amd_text(tables), pcie_bandwidth=24)

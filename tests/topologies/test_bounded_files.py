@@ -39,7 +39,7 @@ READERS = {
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_pipe_without_writer_is_refused_at_once(tmp_path: Path, reader: str) -> None:
-    """Opening it would wait for ever."""
+    """Every reader refuses a pipe that would block it for ever."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     found: list[Exception] = []
@@ -81,7 +81,7 @@ def test_an_empty_path_of_pathlib_is_called_empty_too(reader: str) -> None:
 
 
 def test_folders_sockets_and_devices_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each by its name."""
+    """The message names the kind of each."""
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
@@ -112,7 +112,7 @@ def test_no_more_is_read_than_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_file_that_says_it_is_too_large_is_not_read_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor opened."""
+    """A file over the limit is refused before it is opened."""
     (tmp_path / "file").write_bytes(b"12345")
     monkeypatch.setattr(Path, "open", None)
     with pytest.raises(FileFormatError, match="is larger than 4 bytes; expected a smaller file"):
@@ -164,7 +164,7 @@ def test_every_version_up_to_the_newest_is_read(tmp_path: Path, version: int) ->
 
 
 def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
-    """Some editors write one."""
+    """A file with the mark of some editors is read like one without."""
     assert read_demo(tmp_path, b"\xef\xbb\xbf" + HEADER.encode() + b"}")["version"] == 2
 
 

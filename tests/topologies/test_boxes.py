@@ -126,7 +126,7 @@ def test_nvlink_sharp_has_loopback_unless_it_is_left_out() -> None:
 
 @pytest.mark.parametrize("shape", [(4, 4, 4), (4, 8, 4)])
 def test_slices_of_whole_cubes_are_tori(shape: tuple[int, ...]) -> None:
-    """As `torus` makes them."""
+    """Slices of TPUs have the links that `torus` makes."""
     assert topologies.tpu_v4(*shape) == torus(*shape, bandwidth=50, latency=1)
     assert topologies.tpu_v5p(*shape) == torus(*shape, bandwidth=100, latency=1)
 
@@ -215,7 +215,7 @@ def test_wrong_fields_are_named(where: list[Any], value: Any, message: str) -> N
 
 
 def test_a_box_too_large_to_build_is_refused_before_it_is_built() -> None:
-    """By the number of its links."""
+    """The number of links is checked first."""
     data = dict(stored_fields("dgx-b300")) | {"gpus": 2048, "links": FULL}
     with pytest.raises(FileFormatError, match="2048 GPUs would have 4192256 links"):
         box_from_json(data, "mine.json")
@@ -337,7 +337,7 @@ def test_cards_that_are_stopped_elsewhere_leave_their_part() -> None:
 
 
 def test_many_cards_of_one_kind_are_told_in_one_note() -> None:
-    """Of six, four are named."""
+    """A note names four of six cards and counts the others."""
     own = [shared_link(10, (card, 1)) for card in range(6)]
     ports: list[Fraction | None] = [Fraction(25)] * 6
     assert share_notes(max_min_shares([1] * 6, ports, own), ports) == [

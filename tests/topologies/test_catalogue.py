@@ -77,7 +77,7 @@ def test_the_catalogue_lists_every_builder_of_the_room() -> None:
 
 
 def test_entries_have_a_summary_and_parameters() -> None:
-    """For people who choose from a list."""
+    """Every entry has one line of summary, and parameters with kinds and defaults."""
     for entry in catalogue():
         assert entry.summary.endswith(".")
         assert "\n" not in entry.summary
@@ -205,7 +205,7 @@ HEAVY = ("cvxpy", "matplotlib", "networkx", "numba", "pandas", "pydantic", "pyom
 
 
 def test_everything_exported_exists() -> None:
-    """And nothing twice."""
+    """Every exported name is there, and listed once."""
     assert len(set(topologies.__all__)) == len(topologies.__all__)
     for name in topologies.__all__:
         assert hasattr(topologies, name)

@@ -55,7 +55,7 @@ def test_neighbors_in_a_circulant_are_the_offsets_away(n: int, offsets: list[int
 
 
 def test_a_low_diameter_circulant_has_the_offsets_that_the_search_finds() -> None:
-    """So `tries` reaches it."""
+    """The builder passes `tries` to the search."""
     for n, degree, tries in ((50, 2, 1), (50, 4, 1), (50, 6, 1), (50, 6, 400)):
         expected = circulant(n, low_diameter_offsets(n, degree, tries=tries))
         assert low_diameter_circulant(n, degree, tries=tries) == expected
@@ -88,7 +88,7 @@ def test_other_circulants_are_special_circulant_digraphs() -> None:
 
 
 def test_parallel_links_of_rings_add_up() -> None:
-    """To the bandwidth of all of them."""
+    """A link has the bandwidth of all its parallel arcs."""
     assert unidirectional_ring(3, 4, bandwidth=2).link("gpu3", "gpu0").bandwidth == 6
     assert len(unidirectional_ring(3, 4).links) == 4
     assert bidirectional_ring(6, 4, bandwidth="1/3").link("gpu0", "gpu3").bandwidth == Fraction(1)
@@ -208,7 +208,7 @@ def test_rows_are_different_offsets(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("n", "degree"), [(6, 2), (7, 3), (8, 5)])
 def test_few_sets_are_all_listed(n: int, degree: int) -> None:
-    """Up to the limit."""
+    """All sets of offsets are listed if there are at most so many."""
     listed = {tuple(sorted(row)) for row in digraph_offset_sets(n, degree, 1000).tolist()}
     assert listed == {*combinations(range(1, n), degree)}
     with_one = {tuple(sorted(row)) for row in digraph_offset_sets(n, degree, 2 ** (n - 2)).tolist()}
@@ -216,7 +216,7 @@ def test_few_sets_are_all_listed(n: int, degree: int) -> None:
 
 
 def test_two_way_sets_of_odd_size_need_an_even_number_of_nodes() -> None:
-    """For the link to the opposite node."""
+    """An odd set holds the link to the opposite node."""
     assert len(bidirectional_offset_sets(9, 3, 100)) == 0
     assert {tuple(sorted(row)) for row in bidirectional_offset_sets(8, 3, 100).tolist()} == {
         (1, 4, 7),

@@ -24,7 +24,7 @@ BARE = Box("bare", 4, tuple(Link(f"gpu{a}", f"gpu{b}", Fraction(40)) for a in ra
 
 
 def test_one_box_has_neither_cards_nor_fabric() -> None:
-    """They would lead nowhere."""
+    """A box alone keeps its GPUs only, as cards would lead nowhere."""
     assert compose([PAIR]).nodes == ("box0/gpu0", "box0/gpu1")
 
 
@@ -148,7 +148,7 @@ def test_what_a_box_says_of_the_ways_to_its_cards_counts_for_any_ports(ports: in
 def test_what_makes_no_sense_is_refused_in_one_sentence(
     nodes: list[Box], options: dict[str, object], message: str
 ) -> None:
-    """It says what would."""
+    """The message names the option and a usable value."""
     with pytest.raises(TopologyError, match=re.escape(message)):
         compose(nodes, **options)  # type: ignore[arg-type]
 
@@ -172,7 +172,7 @@ def networks(draw: st.DrawFn) -> Topology:
 
 @given(networks())
 def test_switches_always_take_in_what_they_give_out(network: Topology) -> None:
-    """Which planners ask for."""
+    """Ingress and egress of every switch are equal, as planners require."""
     assert all(network.ingress(switch) == network.egress(switch) for switch in network.switch_nodes)
 
 
@@ -214,7 +214,7 @@ def told(notes: tuple[str, ...]) -> list[str]:
 
 
 def test_a_box_says_which_links_got_which_latency(machine: Path) -> None:
-    """Once, with who measures them."""
+    """One note lists the latencies of all classes and how to measure them."""
     (note,) = told(read_box(machine).notes)
     assert ": 0.7 µs for gpu-gpu, 0.35 µs for gpu-nvswitch, gpu-nic, 0.5 µs for nic-network; " in note
     assert note.endswith(MEASURED)
@@ -253,7 +253,7 @@ def test_what_a_profile_measured_is_not_called_assumed(tmp_path: Path) -> None:
 
 
 def test_files_that_state_everything_have_no_such_note(tmp_path: Path) -> None:
-    """A simulator's input, for one."""
+    """A simulator's input states its latencies, so no note calls them assumed."""
     path = tmp_path / "net.yml"
     path.write_text("topology: [Ring]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n", encoding="utf-8")
     assert told(import_network(path, {}).notes) == []

@@ -54,7 +54,7 @@ def test_neighbors_in_a_hamming_graph_differ_in_one_letter(dimension: int, size:
 
 
 def test_hamming_graphs_of_one_place_or_two_letters_have_other_names() -> None:
-    """Complete graphs and hypercubes, numbered alike."""
+    """H(1, n) is complete and H(n, 2) a hypercube, with the same numbers."""
     assert pairs(hamming(1, 7)) == pairs(complete(7))
     assert pairs(hamming(4, 2)) == pairs(hypercube(4))
 
@@ -137,7 +137,7 @@ def test_the_rewired_cycle_takes_the_place_of_loops_and_2_cycles(degree: int, le
 
 @pytest.mark.parametrize("shape", [(3, 4), (5, 3), (2, 6)])
 def test_without_a_twist_it_is_the_torus(shape: tuple[int, int]) -> None:
-    """The same links in the same numbering."""
+    """A twist of 0 gives the links and numbers of the torus."""
     ours, plain = twisted_torus(*shape, twist=0).direct_graph(), torus(*shape).direct_graph()
     assert np.array_equal(ours.tails, plain.tails)
     assert np.array_equal(ours.heads, plain.heads)
@@ -145,7 +145,7 @@ def test_without_a_twist_it_is_the_torus(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(("rows", "columns", "twist"), [(3, 5, 2), (4, 8, 4), (2, 7, 3), (5, 4, 1)])
 def test_the_twist_moves_links_that_go_round_the_first_dimension(rows: int, columns: int, twist: int) -> None:
-    """Written out by coordinates."""
+    """The links are those written out by coordinates."""
     expected = set()
     for row in range(rows):
         for column in range(columns):
@@ -157,7 +157,7 @@ def test_the_twist_moves_links_that_go_round_the_first_dimension(rows: int, colu
 
 
 def test_sizes_k_and_2_k_are_twisted_by_k() -> None:
-    """Of two dimensions, whichever is the longer."""
+    """The twist is k whichever of the two dimensions is longer."""
     assert pairs(twisted_torus(3, 6)) == pairs(twisted_torus(3, 6, twist=3))
     place = np.arange(18).reshape(3, 6)
     turned = {(int(place.T.flat[a]), int(place.T.flat[b])) for a, b in pairs(twisted_torus(6, 3))}

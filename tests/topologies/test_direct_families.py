@@ -111,7 +111,7 @@ def test_a_torus_is_the_graph_that_networkx_builds() -> None:
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 def test_neighbors_in_a_hypercube_differ_in_one_bit(dimension: int) -> None:
-    """And every such pair is linked."""
+    """Two ranks are linked exactly if they differ in one bit."""
     topology = hypercube(dimension, bandwidth=2)
     assert len(topology.links) == dimension * 2**dimension
     ranks = topology.node_index
@@ -119,7 +119,7 @@ def test_neighbors_in_a_hypercube_differ_in_one_bit(dimension: int) -> None:
 
 
 def test_a_complete_graph_links_every_pair() -> None:
-    """In both directions, with one bandwidth."""
+    """Every pair has a link of the same bandwidth in both directions."""
     topology = complete(6, bandwidth=64, latency="0.7")
     assert len(topology.links) == 30
     assert {link[2:] for link in topology.links} == {(Fraction(64), Fraction(7, 10))}
@@ -278,7 +278,7 @@ BUILDERS_WITH_FIGURES = [
 
 @pytest.mark.parametrize("build", BUILDERS_WITH_FIGURES)
 def test_every_family_takes_bandwidth_and_latency(build: Callable[..., Topology]) -> None:
-    """As exact numbers, for each arc."""
+    """Both are kept as exact numbers for each arc."""
     plain, fast = build(), build(bandwidth="25/3", latency="0.5")
     assert [link.bandwidth * 3 for link in fast.links] == [link.bandwidth * 25 for link in plain.links]
     assert {2 * link.latency for link in fast.links} == {1}

@@ -69,7 +69,7 @@ def test_sizes_and_steps_are_those_of_table_8(n: int) -> None:
 
 
 def test_there_are_the_fifteen_rows_of_the_table() -> None:
-    """Listed by number of nodes."""
+    """The catalogue lists the sizes of Table 8 in order."""
     assert list(DISTANCE_REGULAR) == list(TABLE_8)
 
 
@@ -81,7 +81,7 @@ def test_graphs_are_distance_regular_with_the_known_intersection_array(n: int) -
 
 @pytest.mark.parametrize("n", SMALL)
 def test_numbers_of_nodes_at_two_distances_depend_on_the_distance_only(n: int) -> None:
-    """Definition 17 as it is written."""
+    """The graphs satisfy Definition 17 as it is written."""
     distances = distance_regular(n).direct_graph().distances
     layers = [(distances == hops).astype(np.int64) for hops in range(distances.max() + 1)]
     for one in layers:
@@ -125,7 +125,7 @@ def test_lines_of_the_affine_plane_meet_once_unless_they_are_parallel() -> None:
 
 
 def test_the_field_of_four_elements_has_inverses_and_distributes() -> None:
-    """Over addition, which is exclusive or."""
+    """Multiplication is a field's over exclusive or."""
     for a in range(4):
         assert a == 0 or sorted(PRODUCTS_GF4[a]) == [0, 1, 2, 3]
         for b in range(4):

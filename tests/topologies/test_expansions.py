@@ -129,7 +129,7 @@ def test_products_agree_with_networkx_and_are_associative() -> None:
 def test_families_are_expansions_of_smaller_graphs(
     made: Callable[[], DirectGraph], known: Callable[[], object]
 ) -> None:
-    """Kautz graphs, Hamming graphs, hypercubes, tori, rings."""
+    """Kautz graphs, Hamming graphs, hypercubes, tori and rings are expansions."""
     assert isomorphism(made(), known().direct_graph()) is not None  # type: ignore[arg-type]
 
 
@@ -167,7 +167,7 @@ def test_names_are_put_together_as_the_paper_writes_them() -> None:
 
 
 def test_one_time_one_copy_one_factor_change_nothing() -> None:
-    """The same arcs; of degree expansion too."""
+    """Trivial expansions keep all arcs."""
     for graph in (
         degree_expansion(COMPLETE, 1),
         cartesian_power(COMPLETE, 1),
@@ -272,7 +272,7 @@ STORED = FORWARD + BACKWARD
 
 @pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.graph.name)
 def test_graphs_are_those_of_the_families(stored: Stored) -> None:
-    """Arc by arc, and by name."""
+    """Stored graphs agree with the families arc by arc, and in their names."""
     ours, graph = base_schedule_rows(stored.graph.name).graph, stored.graph
     assert (ours.name, ours.num_nodes) == (graph.name, graph.num_nodes)
     assert np.array_equal(ours.tails, graph.tails)

@@ -80,14 +80,14 @@ def test_failures_of_any_names_are_found_again(names: str) -> None:
     ],
 )
 def test_failures_that_the_network_cannot_have_are_refused(fault: Fault, message: str) -> None:
-    """Such as those of another network."""
+    """A failure of another network is refused when it is read."""
     with pytest.raises(TopologyError, match=message):
         Failure.read(ring(4), Failure((fault,)))
 
 
 @pytest.mark.parametrize("text", ["", "intact", []])
 def test_nothing_fails_in_the_intact_network(text: str) -> None:
-    """As its own text says."""
+    """The intact network is the failure without faults, also as text."""
     assert Failure.read(ring(4), text) == Failure()
 
 
@@ -107,7 +107,7 @@ def test_nothing_fails_in_the_intact_network(text: str) -> None:
     ],
 )
 def test_unclear_failures_are_refused(text: str, message: str) -> None:
-    """In one sentence."""
+    """The message names the part that is ambiguous, unknown or out of range."""
     with pytest.raises(TopologyError, match=message):
         Failure.read(dgx_a100(boxes=2), text)
 
@@ -138,7 +138,7 @@ def test_networks_without_nics_have_the_narrowest_ports_for_them() -> None:
 
 @pytest.mark.parametrize("kinds", [["disk"], "nic", 3])
 def test_unknown_kinds_are_refused(kinds: object) -> None:
-    """With those that there are."""
+    """The message lists the kinds of failures."""
     with pytest.raises(TopologyError, match=r"kind"):
         failure_cases(ring(4), kinds)  # type: ignore[arg-type]
 
@@ -195,7 +195,7 @@ def bandwidths(*scalings: str) -> dict[tuple[str, str], Fraction]:
 
 
 def test_a_class_a_node_and_a_link_are_scaled_and_factors_multiply() -> None:
-    """Both directions, exactly, and nothing else."""
+    """Both directions of the named links change exactly, and no other link does."""
     shares = bandwidths("gpu-nic x 3/2", "box0/nic0 x 1/2", "box0/gpu0--box0/nic0 x 4", "ib--box1/nic3 x 0.1")
     changed = {pair: share for pair, share in shares.items() if share != 1}
     rails = {(f"box{box}/gpu{rank}", f"box{box}/nic{rank}") for box in range(2) for rank in range(8)}
@@ -205,7 +205,7 @@ def test_a_class_a_node_and_a_link_are_scaled_and_factors_multiply() -> None:
 
 
 def test_names_that_look_like_factors_are_names() -> None:
-    """The last factor is meant."""
+    """Of several factors in a text the last one counts."""
     chain = Topology.from_links([("b", "a x 2", 1), ("a x 2", "c", 1)], compute=["b", "a x 2", "c"], bidirectional=True)
     widths = {
         text: [link.bandwidth for link in scaled_links(chain, [text]).links] for text in ("a x 2 x 3", "b--a x 2 x 3")
@@ -214,7 +214,7 @@ def test_names_that_look_like_factors_are_names() -> None:
 
 
 def test_nothing_changes_without_scalings() -> None:
-    """The very same network."""
+    """No scaling returns the network itself."""
     assert scaled_links(TWO_BOXES, []) is TWO_BOXES
 
 
@@ -232,7 +232,7 @@ def test_nothing_changes_without_scalings() -> None:
     ],
 )
 def test_what_names_no_links_is_refused(text: str, message: str) -> None:
-    """With what was expected."""
+    """The message names the target or the factor."""
     with pytest.raises(TopologyError, match=message):
         bandwidths(text)
 

@@ -54,7 +54,7 @@ def test_only_the_first_problem_of_a_list_is_looked_for() -> None:
 
 @pytest.mark.parametrize("topology", [PAIR, ring(3), dgx_h100(2), mi250(2), PAIR.scaled("1/7")], ids=lambda t: t.name)
 def test_a_written_topology_is_read_back_equal(topology: Topology, tmp_path: Path) -> None:
-    """Order of links and name included."""
+    """A file keeps the order of links and the name."""
     path = tmp_path / "net.json"
     write_topology(topology, path)
     back = read_topology(str(path))
@@ -80,7 +80,7 @@ def test_any_topology_survives_the_document(topology: Topology, divisor: int, na
 
 
 def test_numbers_are_integers_or_exact_texts() -> None:
-    """No JSON float ever leaves collopt."""
+    """No file holds a JSON float."""
     assert topology_to_json(PAIR)["links"] == [
         ["a", "s", "65/3", "7/10"],
         ["s", "a", "65/3", "7/10"],
@@ -111,7 +111,7 @@ def test_every_spelling_of_a_number_means_what_it_says(written: str, tmp_path: P
 
 
 def test_floats_of_a_document_in_memory_mean_their_shortest_decimal() -> None:
-    """For callers who decode JSON themselves."""
+    """Callers who decode JSON themselves get the decimals that they see."""
     document = with_link("a", "b", 0.1, 0.3)
     assert topology_from_json(document, "document").links[-1][2:] == (Fraction(1, 10), Fraction(3, 10))
     document = with_link("a", "b", Decimal("0.1"), 0)
@@ -126,13 +126,13 @@ def test_abilities_may_be_left_out() -> None:
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda path: path.name)
 def test_sample_files_are_read(path: Path) -> None:
-    """Handwritten files, balanced at every node."""
+    """Handwritten files are read, and balanced at every node."""
     topology = read_topology(path)
     assert all(topology.ingress(node) == topology.egress(node) for node in topology.nodes)
 
 
 def test_sample_files_say_what_they_mean() -> None:
-    """Integer names, decimals, fractions and abilities."""
+    """Integer names, decimals, fractions and abilities keep their meaning."""
     boxes, derated = read_topology(DATA / "two-boxes.json"), read_topology(DATA / "derated-ring.json")
     assert boxes.compute_nodes == ("0", "1", "2", "3")
     assert boxes.ingress("3") == Fraction(625, 2)
@@ -156,7 +156,7 @@ def test_the_example_of_the_reference_page_is_read(tmp_path: Path) -> None:
 
 
 def test_the_reference_page_names_every_field() -> None:
-    """And no release writes another one."""
+    """The page has a row for each field of a document."""
     page = PAGE.read_text(encoding="utf-8")
     document = topology_to_json(PAIR)
     for field in [*document, *(f"switches[].{key}" for key in document["switches"][0])]:
@@ -229,7 +229,7 @@ def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
 @SAME_FILE
 @given(content=st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_arbitrary_content_is_refused_with_our_own_error(content: bytes, tmp_path: Path) -> None:
-    """Whatever bytes a file holds."""
+    """Any bytes give an error of ours."""
     path = tmp_path / "net.json"
     path.write_bytes(content)
     with pytest.raises(FileFormatError):
@@ -267,7 +267,7 @@ def test_arbitrary_fields_give_a_topology_or_our_own_error(fields: dict[str, Any
 @SAME_FILE
 @given(row=st.lists(VALUES, max_size=5))
 def test_arbitrary_links_give_a_topology_or_our_own_error(row: list[Any], tmp_path: Path) -> None:
-    """Near misses of a row."""
+    """Near misses of a row are read or refused in one line."""
     path = tmp_path / "net.json"
     path.write_text(json.dumps(with_link(*row)), encoding="utf-8")
     problem = ""
@@ -305,7 +305,7 @@ def test_writing_into_a_folder_that_does_not_exist_is_an_os_error(tmp_path: Path
 
 
 def test_written_files_have_the_usual_permissions(tmp_path: Path) -> None:
-    """Not the private ones of temporary files."""
+    """A file has the permissions of any new file, not those of temporary ones."""
     ours, usual = tmp_path / "ours", tmp_path / "usual"
     write_whole(ours, "text\n")
     usual.write_text("text\n", encoding="utf-8")
@@ -368,14 +368,14 @@ TRIANGLE = ring(3)
 
 @pytest.mark.parametrize("path", [None, 3, [], "a\0b"])
 def test_what_is_no_path_is_refused(path: Any) -> None:
-    """For reading and for writing."""
+    """Reading and writing refuse it alike."""
     for call in (read_topology, lambda path: write_topology(TRIANGLE, path)):
         with pytest.raises(ColloptError, match="path"):
             call(path)
 
 
 def test_paths_may_be_bytes(tmp_path: Path) -> None:
-    """As os.listdir can give them."""
+    """Paths that os.listdir returns for bytes are taken."""
     path = bytes(tmp_path / "ring.json")
     write_topology(TRIANGLE, path)  # type: ignore[arg-type]
     assert read_topology(path) == TRIANGLE  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ def test_gpus_that_come_without_links_are_named_after_their_code(sm: int) -> Non
 
 
 def test_a_bridge_of_ga102_has_the_rate_of_its_four_links() -> None:
-    """112.5 GB/s in both directions."""
+    """The bridge has 112.5 GB/s in both directions together."""
     box = box_of(system(cpu(gpu(0, link(slot(1), 4), sm=86), gpu(1, link(slot(0), 4), sm=86))))
     assert (box.name, box.links[0].bandwidth) == ("a40-2gpu", Fraction(225, 4))
 
@@ -117,13 +117,13 @@ def file(tmp_path: Path) -> Path:
     ],
 )
 def test_bits_and_bytes_are_told_apart_exactly(text: str, gigabytes: Fraction) -> None:
-    """By a small or a large b."""
+    """A small b means bits, a large B bytes."""
     assert as_bandwidth(text, "every NIC") == gigabytes
 
 
 @pytest.mark.parametrize("value", [400, "400", 12.5, None, "400gb/s", "400Kb/s", "400G", "GB/s", "1" * 65 + "Gb/s", []])
 def test_anything_else_is_left_as_it_is(value: object) -> None:
-    """A bare number above all."""
+    """Values without a known unit are returned unchanged."""
     assert as_gigabytes(value) is value
 
 
@@ -140,7 +140,7 @@ def test_bare_numbers_of_gigabits_are_doubted(value: float | str | Fraction) -> 
 
 @pytest.mark.parametrize("value", [25, 50, 100, 200, "200", 250, 401, "400GB/s", "3200Gb/s", "400 GBps"])
 def test_what_cards_have_and_what_has_a_unit_is_not_doubted(value: int | str) -> None:
-    """Nobody is nagged."""
+    """Plausible numbers get no warning."""
     assert nic_unit_warning(value, as_bandwidth(value, "every NIC")) is None
 
 
@@ -155,7 +155,7 @@ def test_the_doubt_is_among_the_notes_and_the_number_is_kept(file: Path) -> None
 
 
 def test_units_are_taken_wherever_a_network_is_described(file: Path) -> None:
-    """In files' options and by builders alike."""
+    """Options of files and builders take units alike."""
     options = {"nic_bandwidth": "400Gb/s", "pcie_bandwidth": "512Gb/s"}
     box = read_box(file, nic_bandwidth="400Gb/s", pcie_bandwidth="512Gb/s")
     assert [card.bandwidth for card in box.nics] == [50, 50]

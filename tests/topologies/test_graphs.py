@@ -56,7 +56,7 @@ def test_parallel_edges_merge(kind: type[nx.Graph]) -> None:
 
 
 def test_attributes_may_have_other_names() -> None:
-    """As in graphs made for other tools."""
+    """Graphs of other tools name their attributes by options."""
     graph = nx.DiGraph()
     graph.add_node("s", role="switch")
     graph.add_node("a", role="compute")
@@ -71,7 +71,7 @@ def test_attributes_may_have_other_names() -> None:
 
 
 def test_ranks_follow_the_order_of_the_nodes() -> None:
-    """Not that of the edges."""
+    """The order of edges does not matter."""
     graph = nx.Graph()
     graph.add_nodes_from([3, 1, 2])
     nx.add_path(graph, [1, 2, 3], bandwidth=1)
@@ -79,7 +79,7 @@ def test_ranks_follow_the_order_of_the_nodes() -> None:
 
 
 def test_nodes_of_any_kind_are_named_by_their_text() -> None:
-    """Grid places and numpy integers, for example."""
+    """Places of a grid and numpy integers become names."""
     graph = nx.grid_2d_graph(2, 2)
     graph.add_node(np.int64(7))
     nx.set_edge_attributes(graph, 1, "bandwidth")
@@ -95,7 +95,7 @@ def test_two_nodes_of_one_name_are_refused() -> None:
 
 
 def test_the_name_is_that_of_the_graph() -> None:
-    """Or a plain default."""
+    """A graph without a name gives a plain default."""
     graph = edge(bandwidth=1)
     assert Topology.from_networkx(graph).name == "topology"
     graph.graph["name"] = "lab"
@@ -103,7 +103,7 @@ def test_the_name_is_that_of_the_graph() -> None:
 
 
 def test_the_graph_is_left_alone() -> None:
-    """Reading writes nothing back."""
+    """Reading changes no attribute of the graph."""
     graph = with_node(kind="switch", multicast=False)
     before = copy.deepcopy((dict(graph.nodes(data=True)), list(graph.edges(data=True)), graph.graph))
     Topology.from_networkx(graph)

@@ -182,7 +182,7 @@ def test_only_large_networks_are_written_as_arrays(tmp_path: Path) -> None:
 def test_wrong_files_of_arrays_are_refused(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], problem: str
 ) -> None:
-    """With the file and the field."""
+    """The message names the file and the field."""
     monkeypatch.setattr(topology_json, "MAX_ROWS", 0)
     document = topology_json.topology_to_json(ring(3))
     document["links"] |= fields
@@ -222,7 +222,7 @@ def test_wrong_arrays_are_refused(changes: dict[str, Any], problem: str) -> None
 
 
 def test_arrays_that_change_later_change_no_network() -> None:
-    """Input is copied."""
+    """The network has copies of the arrays."""
     tails, heads, kinds = (column.copy() for column in ring(4).columns[:3])
     made = from_arrays(ring(4), tails=tails, heads=heads, kinds=kinds)
     tails[:] = heads[:] = kinds[:] = 0
@@ -245,7 +245,7 @@ def test_boxes_are_joined_as_link_by_link() -> None:
 
 
 def test_fabrics_are_those_made_link_by_link() -> None:
-    """For many small parameters."""
+    """Arrays agree with the oracle for many small parameters."""
     for leaves, spines, hosts, taper in product((2, 3), (1, 2), (1, 3), (1, 2)):
         made = leaf_spine(leaves, spines, hosts, oversubscription=taper)
         assert same(made, networks_by_links.leaf_spine(leaves, spines, hosts, taper))

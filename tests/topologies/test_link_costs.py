@@ -54,7 +54,7 @@ def test_classes_are_named_by_what_they_join(topology: Topology, names: list[str
 @settings(max_examples=examples(30))
 @given(topology=eulerian_topologies())
 def test_every_link_is_in_one_class(topology: Topology) -> None:
-    """Whose bandwidth it has; names are unique."""
+    """Each link has the bandwidth of its class, and names of classes are unique."""
     classes = link_classes(topology)
     assert Counter(link for each in classes for link in each.links) == Counter(topology.links)
     assert all(link.bandwidth == each.bandwidth for each in classes for link in each.links)
@@ -77,7 +77,7 @@ def test_kinds_mean_all_their_classes() -> None:
 
 @pytest.mark.parametrize("topology", [ring(3), torus(3, 3)])
 def test_unknown_classes_are_refused(topology: Topology) -> None:
-    """With those that there are."""
+    """The message lists the classes of the network."""
     with pytest.raises(TopologyError, match="there is no link class 'nic-ib'; expected one of "):
         matching_classes(link_classes(topology), ["nic-ib"])
 
@@ -102,7 +102,7 @@ def test_numbers_are_exact() -> None:
     ],
 )
 def test_refuses_other_values(wrong: dict[str, Any]) -> None:
-    """One error of our own for each."""
+    """Each wrong cost raises an error of ours."""
     with pytest.raises(ColloptError):
         RuntimeCosts(**wrong)
 
@@ -167,7 +167,7 @@ def test_shares_count_once() -> None:
 
 
 def test_without_shares_the_network_stays() -> None:
-    """Not even a copy is made."""
+    """The network itself is returned, not a copy."""
     network = ring(4)
     assert reached_network(network, RuntimeCosts(alpha=1, efficiency={"gpu-gpu": 1})) is network
 

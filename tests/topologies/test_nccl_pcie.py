@@ -458,6 +458,6 @@ def check_loads(box: Box, text: str, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("seed", [3, 6, 178])
 def test_what_the_trees_are_like(seed: int) -> None:
-    """Else nothing would be tried."""
+    """The random machines have several devices."""
     text = text_of(machine(random.Random(seed)), "{}", linked=True)
     assert text.count("<pci") > 3

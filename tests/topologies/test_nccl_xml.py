@@ -354,7 +354,7 @@ def test_broken_files_are_refused_in_one_sentence_with_their_line(text: str, mes
     ids=range(11),
 )
 def test_files_made_to_harm_are_refused(text: str, message: str) -> None:
-    """Before they cost much time or memory."""
+    """The limits are checked before much time or memory is spent."""
     assert message in refusal(text)
 
 
@@ -446,7 +446,7 @@ FIELDS = st.dictionaries(
     )
 )
 def test_trees_of_known_elements_are_read_or_refused(inside: str) -> None:
-    """Whatever stands in whatever."""
+    """Any nesting of known elements gives a box or an error of ours."""
     read_and_join(system(inside))
     read_and_join(system(cpu(inside, gpu(0), gpu(1))))
 

@@ -71,12 +71,12 @@ def test_the_real_table_of_two_gpus_on_one_cpu_gives_two_links_to_it() -> None:
 
 
 def test_nvlinks_between_pairs_give_our_dgx1() -> None:
-    """Also without the real table at hand."""
+    """The table of a DGX-1 gives the catalogue's network."""
     assert repeat_box(read(cube_mesh(), gpu="v100"), 1) == dgx1_v100()
 
 
 def test_nccls_figures_are_those_that_nccl_plans_with() -> None:
-    """20 GB/s for a link of 25."""
+    """A link of 25 GB/s counts with 20."""
     box = read(cube_mesh(), gpu="V100", figures="nccl")
     assert Counter(link.bandwidth for link in box.links) == {Fraction(20): 8, Fraction(40): 8}
     assert box.notes == (
@@ -199,7 +199,7 @@ def test_a_lost_tab_before_the_affinity_is_mended_by_the_other_end_of_the_pair()
     ids=["spaces", "one-space", "prompt", "underlined", "log", "no-legend", "trailing", "no-affinity"],
 )
 def test_copies_are_read_like_the_original(change: object) -> None:
-    """However they were copied."""
+    """Prompts, colors, prefixes and lost tabs do not matter."""
     assert read(change(cube_mesh()), gpu="v100") == read(cube_mesh(), gpu="v100")  # type: ignore[operator]
 
 
@@ -283,7 +283,7 @@ def read_matrix(text: str) -> TextMatrix:
 
 
 def test_a_plain_table_is_read_with_its_lines() -> None:
-    """Blank lines between rows do no harm."""
+    """Blank lines between rows are skipped, and lines counted."""
     matrix = read_matrix("Title\n   N0 N1\nN0 0 1\n\nN1 2 3\nLegend: more\n")
     assert matrix.labels == ("N0", "N1")
     assert matrix.cells == (("0", "1"), ("2", "3"))
@@ -322,7 +322,7 @@ def test_what_pasting_does_to_a_table_does_not_matter(text: str) -> None:
     ],
 )
 def test_a_table_that_is_cut_or_damaged_is_refused_with_its_line(text: str, message: str) -> None:
-    """Nothing is filled in."""
+    """The message names the line and the row or column."""
     with pytest.raises(FileFormatError, match=re.escape(message)):
         read_matrix(text)
 
@@ -352,7 +352,7 @@ def test_a_line_of_megabytes_is_refused_at_once() -> None:
 
 
 def test_millions_of_lines_are_gone_through_once() -> None:
-    """Blank ones, and headers without a table."""
+    """Blank lines and headers without a table take linear time."""
     lines = ["N0 N1"] * 200_000 + [""] * 200_000 + ["N0 0 1"]
     headers = [header for header in find_headers(lines, LABEL) if line_below(lines, header.line).startswith("N0 0")]
     assert [header.line for header in headers] == [200_000]

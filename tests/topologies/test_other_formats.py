@@ -121,13 +121,13 @@ def test_rates_have_the_units_of_ns3(rate: str, gigabytes: Fraction) -> None:
     ],
 )
 def test_what_no_simulator_could_use_is_refused_with_its_line(old: str, new: str, message: str) -> None:
-    """In one sentence."""
+    """The message names the line and the word."""
     assert old in LEAVES
     assert refusal(LEAVES.replace(old, new, 1)).startswith(f"topology.txt{message}")
 
 
 def test_a_file_that_is_cut_is_refused() -> None:
-    """Wherever it ends before its last link."""
+    """A file that ends before its last link is refused wherever it is cut."""
     last = LEAVES.index("5 4 400Gbps")
     for end in range(0, last, 7):
         assert one_line(refusal(LEAVES[:end]))
@@ -140,7 +140,7 @@ def one_line(message: str) -> bool:
 
 
 def test_files_made_to_harm_are_refused_at_once() -> None:
-    """Before anything large is built."""
+    """The sizes are checked before anything large is built."""
     with pytest.raises(ColloptError, match="would have 1999999998 links; expected at most"):
         network("65536 0 999999999\n0 1 1Gbps 1us 0\n")
     assert "is '999" in refusal(f"2 0 1\n0 1 {'9' * 10**6}Gbps 1us 0")
@@ -176,7 +176,7 @@ def test_changed_files_are_read_or_refused(words: list[str], begin: int, end: in
     ],
 )
 def test_files_of_other_kinds_are_named(text: str, what: str) -> None:
-    """So that people know what they hold."""
+    """The message says which kind of file it is."""
     with pytest.raises(FileFormatError, match=f"it is {what}"):
         find_format(Document("file", text))
 

@@ -133,7 +133,7 @@ def test_matrices_say_which_pairs_are_linked(file: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_profile_is_named(file: Path, changes: dict[str, Any], message: str) -> None:
-    """By its field."""
+    """The message names the field and its value."""
     with pytest.raises(FileFormatError, match=message):
         read_box(profile(file, **changes))
 
@@ -161,7 +161,7 @@ def test_networks_of_te_ccl_are_known_by_name(
 
 
 def test_a_network_of_te_ccl_can_be_planned_on(file: Path) -> None:
-    """And the plan meets its bound."""
+    """A plan on it meets its bound."""
     assert plan(read_topology(teccl(file, chassis=3)), "allgather").gap == 0
 
 
@@ -176,7 +176,7 @@ def test_a_network_of_te_ccl_can_be_planned_on(file: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_an_input_of_te_ccl_is_named(file: Path, changes: dict[str, Any], message: str) -> None:
-    """By its field."""
+    """The message names the field and its value."""
     with pytest.raises(FileFormatError, match=message):
         read_topology(teccl(file, **changes))
 
@@ -263,7 +263,7 @@ def test_numbers_that_would_take_for_ever_to_write_out_are_refused(file: Path, t
 def test_options_that_a_reader_does_not_use_are_refused(
     file: Path, write: Callable[[Path], Path], options: dict[str, Any]
 ) -> None:
-    """Rather than ignored."""
+    """Options without effect are refused by name."""
     told = f"{next(iter(options))} does not go with {file}, which describes its network completely"
     assert told in refusal(write(file), **options)
 
@@ -313,7 +313,7 @@ values = st.recursive(
 @given(name=st.sampled_from(sorted(PROFILE)), value=values)
 @settings(max_examples=examples(150))
 def test_no_profile_ends_in_another_error(name: str, value: object, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whatever one of its fields holds."""
+    """Any value of a field gives a network or one line."""
     file = profile(tmp_path_factory.getbasetemp() / "profile.json", **{name: value})
     assert "\n" not in refusal(file, boxes=2, fabric="rail")
 
@@ -378,7 +378,7 @@ def test_rows_are_receivers() -> None:
 
 
 def test_a_unit_is_a_link_of_the_gpu() -> None:
-    """By either figure."""
+    """A unit has the line rate, or NCCL's figure, of one link."""
     assert read_units(msccl_text(mesh(2, 2)), gpu="v100").topology.egress("gpu0") == 50
     assert read_units(msccl_text(mesh(2, 2)), gpu="v100").topology.links[0].latency == Fraction(7, 10)
     assert read_units(msccl_text(mesh(2, 2)), gpu="v100", figures="nccl").topology.egress("gpu0") == 40
@@ -398,7 +398,7 @@ def test_bounds_of_all_nodes_are_a_hub() -> None:
 
 
 def test_the_smaller_of_two_bounds_counts() -> None:
-    """Both hold."""
+    """Two bounds on one port hold both."""
     made = read_units(msccl_text(mesh(3, 9), [*hub(3, 2), *hub(3, 5), [[0], [1, 2], 1, "slow"]]))
     assert (made.topology.egress("gpu0"), made.topology.ingress("gpu0")) == (Fraction(1), Fraction(2))
 
@@ -411,7 +411,7 @@ def test_a_link_needs_no_more_than_the_narrower_of_its_two_ports() -> None:
 
 
 def test_the_topology_inside_an_algorithm_is_read() -> None:
-    """Such files carry one."""
+    """A saved algorithm gives the topology that it carries."""
     inside = json.loads(msccl_text(mesh(2)))
     text = json.dumps({"msccl_type": "algorithm", "name": "x", "topology": inside, "steps": []})
     assert read_units(text).topology == read_units(msccl_text(mesh(2))).topology
@@ -437,16 +437,16 @@ def test_the_topology_inside_an_algorithm_is_read() -> None:
         (msccl_text(mesh(3), [[[7], [1], 1, "s"]]), "switches[0] is [[7], [1], 1, 's']; expected [senders, receivers"),
         (
             msccl_text(mesh(3), [[[0, 1], [1, 2], 1, "s"]]),
-            "switch 's' bounds what 2 nodes send to 2 together; expected",
+            "switch 's' bounds the total from 2 nodes to 2; expected",
         ),
-        (msccl_text(mesh(3), [[[0], [1], 1, "s"]]), "switch 's' bounds what 1 nodes send to 1 together; expected one"),
+        (msccl_text(mesh(3), [[[0], [1], 1, "s"]]), "switch 's' bounds the total from 1 nodes to 1; expected one"),
         (msccl_text(mesh(3), hub(3)[1:]), "links[1][0] is 1, but other pairs are bounded by switches; expected a hub"),
         (msccl_text(mesh(3), hub(3, 2)), "links[0][1] is 1, but other pairs are bounded by switches; expected a hub"),
     ],
     ids=lambda value: str(value)[-40:],
 )
 def test_what_is_damaged_or_has_no_counterpart_is_refused(text: str, message: str) -> None:
-    """With the field."""
+    """The message names the field and its value."""
     with pytest.raises(FileFormatError, match=re.escape(message)):
         read_units(text)
 
@@ -455,6 +455,6 @@ def test_what_is_damaged_or_has_no_counterpart_is_refused(text: str, message: st
 @given(st.recursive(st.none() | st.booleans() | st.integers(-2, 4) | st.floats() | st.text(max_size=3), st.lists),
        st.recursive(st.integers(-1, 4), st.lists), st.text(max_size=5))  # fmt: skip
 def test_any_content_gives_one_clear_error_or_a_network(links: object, switches: object, name: str) -> None:
-    """Never another exception."""
+    """No other exception escapes."""
     document = Document("msccl.json", msccl_text(links, switches, name=name))
     assert "\n" not in refusal_of(lambda: read_msccl(document, BoxOptions()))

@@ -60,7 +60,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", READ)
 def test_a_network_comes_of_it_on_which_an_allgather_meets_its_bound(name: str) -> None:
-    """Whatever the tool."""
+    """Real files of every tool give networks to plan on."""
     options, ranks = READ[name]
     network = collopt.read_topology(sample(name), **options)
     assert network.num_ranks == ranks
@@ -70,7 +70,7 @@ def test_a_network_comes_of_it_on_which_an_allgather_meets_its_bound(name: str) 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_describes_no_network_is_called_what_it_is(name: str) -> None:
-    """In one sentence that names the file."""
+    """The message names the file and what it holds."""
     with pytest.raises(FileFormatError) as caught:
         collopt.read_topology(sample(name))
     assert name in str(caught.value)

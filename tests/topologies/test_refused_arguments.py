@@ -317,7 +317,7 @@ def test_attributes_of_graphs_have_names(option: str) -> None:
 
 
 def test_writing_anything_but_a_topology_is_refused(tmp_path: Any) -> None:
-    """The file is not made."""
+    """No file is made for other values."""
     with pytest.raises(TopologyError, match="the topology is"):
         write_topology([], tmp_path / "file.json")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())

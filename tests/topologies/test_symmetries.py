@@ -171,12 +171,12 @@ def test_traffic_tells_ranks_apart_or_leaves_turns_alone() -> None:
 
 
 def test_traffic_that_a_rank_keeps_does_not_matter() -> None:
-    """The diagonal is left out."""
+    """The diagonal of the traffic is left out."""
     assert len(symmetries(ring(4), np.diag([1, 2, 3, 4]))) == len(symmetries(ring(4)))
 
 
 def test_random_traffic_leaves_nothing_alike() -> None:
-    """Every pair is different."""
+    """No symmetry keeps traffic in which every pair differs."""
     assert len(symmetries(torus(4, 4), np.random.default_rng(0).permutation(256).reshape(16, 16))) == 0
 
 
@@ -276,7 +276,7 @@ def test_small_graphs_are_told_apart_as_by_brute_force(graph: DirectGraph, other
 @given(any_graphs())
 @settings(max_examples=examples(100))
 def test_orbits_are_those_of_all_automorphisms(graph: DirectGraph) -> None:
-    """Each labelled by its least node."""
+    """Each orbit is labelled by its least node."""
     known = mappings(graph, graph)
     assert orbits(graph).tolist() == [min(each[node] for each in known) for node in range(graph.num_nodes)]
     found = automorphisms(graph)

@@ -113,7 +113,7 @@ def test_arrays_of_a_topology_without_links_are_empty() -> None:
 
 
 def test_bandwidths_without_a_common_unit_overflow_loudly() -> None:
-    """int64 is never exceeded silently."""
+    """Capacities that exceed int64 raise an error."""
     links = [("a", "b", 10**9), ("b", "a", "1/999999999989")]
     with pytest.raises(CapacityOverflowError, match="round them"):
         _ = Topology.from_links(links, compute=["a", "b"]).arrays
@@ -271,7 +271,7 @@ def test_changes_keep_limits_of_switches_that_remain() -> None:
     ],
 )
 def test_wrong_limits_are_refused(limits: object, message: str) -> None:
-    """With one clear error."""
+    """The message names the switch, the limit and its value."""
     with pytest.raises(TopologyError, match=message):
         Topology.from_links(STAR_LINKS, compute="abc", switches=["s", "plain"], limits=limits)  # type: ignore[arg-type]
 

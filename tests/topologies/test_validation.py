@@ -133,7 +133,7 @@ def test_names_that_cannot_be_printed_on_a_line_are_refused(wrong: object) -> No
 
 
 def test_integers_become_names() -> None:
-    """Nodes may be numbered."""
+    """Nodes that are numbered get their digits as names."""
     assert as_name(7) == "7"
     assert as_names([0, "b", -2], "compute") == ("0", "b", "-2")
 

@@ -148,7 +148,7 @@ def pcie_link_bandwidth(document: Document, options: BoxOptions) -> tuple[Fracti
     lane = LANE_RATES[speed]
     bandwidth = DEFAULT_LANES * (lane.line if options.figures == "line" else lane.nccl)
     return bandwidth, (
-        f"every PCIe link is modeled with {float(bandwidth):.4g} GB/s, what the slot of {options.gpu.name} has with "
+        f"every PCIe link is modeled with {float(bandwidth):.4g} GB/s, as the slot of {options.gpu.name} has "
         f"{DEFAULT_LANES} lanes of {speed} GT/s"
     )
 

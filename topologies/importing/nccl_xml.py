@@ -147,7 +147,7 @@ def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
     if product.name in NVSWITCH_GPUS and count == 8:
         star = [Link(f"gpu{gpu}", NVSWITCH, product.links * rate, SCALE_UP_LATENCY / 2) for gpu in range(count)]
         note = (
-            f"assumed: {product.links} NVLinks from every {product.name} to NVSwitches, of which the file says nothing"
+            f"assumed: {product.links} NVLinks from every {product.name} to NVSwitches, which the file does not mention"
         )
         limits = product.switch_limits
         reducing = tuple(limit.switch for limit in limits)
@@ -177,7 +177,7 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
         maker = "NVIDIA" if vendor == "nvidia" else "AMD"
         raise machine.system.error(f"gpu is {option.name!r}, but the GPUs of this file are {maker}'s; leave out gpu")
     if listed_product and option and listed_product.code == option.code:
-        listed_product = option  # the file says of which generation it is, and the caller which one of it
+        listed_product = option  # the file states the generation, and the caller the product
     if listed_product and option and listed_product != option:
         return listed_product, [f"ignored: gpu={option.name!r}, as the file itself says {listed_product.name}"]
     if not linked and option is None:

@@ -341,9 +341,7 @@ def _unit_of_bandwidth(document: Document, options: BoxOptions) -> tuple[Fractio
     if options.gpu is None:
         return Fraction(1), Fraction(0), "a unit of bandwidth is modeled as 1 GB/s, and latencies as 0"
     if not options.gpu.links:
-        raise document.error(
-            f"{options.gpu.name} has no links to other GPUs of which a unit could be one; leave out gpu"
-        )
+        raise document.error(f"{options.gpu.name} has no links to other GPUs to serve as a unit; leave out gpu")
     rate = options.gpu.link(options.figures)
     note = f"a unit of bandwidth is modeled with {float(rate):g} GB/s, a link of {options.gpu.name}"
     return rate, SCALE_UP_LATENCY, note
@@ -363,8 +361,8 @@ def _ports(
             ports, (node,) = entering, bound.receivers
         else:
             raise document.error(
-                f"switch {shown(bound.name)} bounds what {len(bound.senders)} nodes send to {len(bound.receivers)} "
-                "together; expected one node and all others, as on a hub: other bounds have no counterpart in a network"
+                f"switch {shown(bound.name)} bounds the total from {len(bound.senders)} nodes to {len(bound.receivers)}"
+                "; expected one node and all others, as on a hub: other bounds have no counterpart in a network"
             )
         ports[node] = min(bound.units, ports.get(node, bound.units))
     for receiver, row in enumerate(units):

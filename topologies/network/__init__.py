@@ -1,1 +1,1 @@
-"""`Topology` and what belongs to it: links, costs of runtimes, switches, changes, failures, files."""
+"""`Topology`, its links, costs of runtimes, switches, changes, failures and files."""

@@ -18,7 +18,7 @@ from .topology import Topology, as_topology
 
 JOINT = " + "  # between the parts of a failure
 INTACT = "intact"  # where nothing has failed
-TIMES = " x "  # between a link and what is left of it
+TIMES = " x "  # between a link and its remaining share
 
 
 class Fault(NamedTuple):
@@ -50,7 +50,7 @@ class Failure:
 
     @classmethod
     def read(cls, topology: Topology, failures: str | Failure | Iterable[str | Failure]) -> Failure:
-        """Read a failure from its text, or join several; `TopologyError` for what the network does not have.
+        """Read a failure from its text, or join several; `TopologyError` for parts that the network lacks.
 
         A part is a node, ``A--B`` for the links between two nodes, or ``A--B x 1/2`` for half of their bandwidth; the
         last part of a node's name is enough where it is unique.  Parts are joined by ``+`` between spaces;
@@ -126,9 +126,9 @@ def _checked_fault(topology: Topology, nodes: tuple[str, ...], factor: Fraction 
 
 def as_left(value: Exact) -> Fraction:
     """Read the remaining share of the bandwidth of a link: a number between 0 and 1."""
-    factor = as_factor(value, "what is left of a link")
+    factor = as_factor(value, "the remaining share of a link")
     if factor >= 1:
-        raise TopologyError(f"what is left of a link is {shown(value)}; expected less than 1")
+        raise TopologyError(f"the remaining share of a link is {shown(value)}; expected less than 1")
     return factor
 
 

@@ -1,52 +1,28 @@
 """Boxes and racks of NVIDIA, AMD, Intel and AWS, alone or several on one fabric, and slices of Google's TPUs.
 
-Figures, their sources and what is assumed are in the files of `box_files`, one for each function.
+Figures, their sources and assumptions are in the files of `box_files`, one for each function.  Boxes and racks are
+joined as by `dgx_a100`, those with NVLink SHARP as by `dgx_h100`; slices have the shapes of `tpu_v4`.
 """
-
-import inspect
-from collections.abc import Callable
-from typing import TypeVar
 
 from ..network.topology import Topology
 from .box_files import stored_box, stored_slice
 from .scale_out import repeat_box
 
-Builder = TypeVar("Builder", bound=Callable[..., Topology])
 
-PARAMETERS = {
-    "boxes": """boxes : int
-    How many boxes, or racks, share one fabric, 1 to 131072.  A single one has neither NICs nor fabric.""",
-    "loopback": """loopback : bool
-    Whether NVLink SHARP also reads and writes the own part of the GPU in question through the switch, as the hardware
-    does; see `SwitchLimits`.""",
-    "shape": """*shape : int
-    Chips along each dimension.  TPU v4 and v5p have three, such as 4, 4, 8, which close into rings where all are
-    multiples of 4, as slices consist of cubes of 4 x 4 x 4 then; smaller slices are meshes.  v5e and v6e have two, such
-    as 8, 16, and a dimension closes into a ring where it has all 16 chips.""",
-    "twisted": """twisted : bool
-    Shift the links that close the shorter dimensions, k, along the longer ones, 2 k, as in `twisted_torus`.""",
-}
-NODES = {
-    "boxes": "``box0/gpu0`` ... , the switches of each box, and with several boxes ``box0/nic0`` ... and ``ib``.",
-    "shape": "Named as in `torus`: chip ``gpu1.0.3`` sits at coordinates (1, 0, 3).",
-}
-
-
-def _with_common_sections(function: Builder) -> Builder:
-    """Insert the sections on parameters and result, before the examples, into the docstring of a builder."""
-    names = list(inspect.signature(function).parameters)
-    parameters = "\n".join(PARAMETERS[name] for name in names)
-    text, *examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples\n")
-    sections = f"Parameters\n----------\n{parameters}\n\nReturns\n-------\nTopology\n    {NODES[names[0]]}"
-    function.__doc__ = "".join([text, "\n\n", sections, *examples, "\n"])
-    return function
-
-
-@_with_common_sections
 def dgx_a100(boxes: int = 1) -> Topology:
     """DGX A100: 8 GPUs on an NVSwitch of 300 GB/s per GPU, one 200 Gb/s NIC per GPU.
 
     This NVSwitch has neither in-network multicast nor reduction.
+
+    Parameters
+    ----------
+    boxes : int
+        How many boxes, or racks, share one fabric, 1 to 131072.  A single one has neither NICs nor fabric.
+
+    Returns
+    -------
+    Topology
+        ``box0/gpu0`` ... , the switches of each box, and with several boxes ``box0/nic0`` ... and ``ib``.
 
     Examples
     --------
@@ -56,12 +32,14 @@ def dgx_a100(boxes: int = 1) -> Topology:
     return repeat_box(stored_box("dgx-a100"), boxes)
 
 
-@_with_common_sections
 def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
     """DGX H100: 8 GPUs on an NVSwitch of 450 GB/s per GPU with multicast and reduction, one 400 Gb/s NIC per GPU.
 
     The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast and to aggregate; the
     InfiniBand fabric is not.
+
+    Parameters as for `dgx_a100`.  With `loopback`, NVLink SHARP also reads and writes the own part of the GPU in
+    question through the switch, as the hardware does; see `SwitchLimits`.
 
     Examples
     --------
@@ -71,50 +49,59 @@ def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
     return repeat_box(stored_box("dgx-h100", loopback=loopback), boxes)
 
 
-@_with_common_sections
 def dgx_h200(boxes: int = 1, *, loopback: bool = True) -> Topology:
-    """DGX H200: 8 GPUs on an NVSwitch of 450 GB/s per GPU, one 400 Gb/s NIC per GPU, as in DGX H100."""
+    """DGX H200: 8 GPUs on an NVSwitch of 450 GB/s per GPU, one 400 Gb/s NIC per GPU, as in DGX H100.
+
+    Parameters as for `dgx_h100`.
+    """
     return repeat_box(stored_box("dgx-h200", loopback=loopback), boxes)
 
 
-@_with_common_sections
 def dgx_b200(boxes: int = 1, *, loopback: bool = True) -> Topology:
-    """DGX B200: 8 GPUs on an NVSwitch of 900 GB/s per GPU with NVLink SHARP, one 400 Gb/s NIC per GPU."""
+    """DGX B200: 8 GPUs on an NVSwitch of 900 GB/s per GPU with NVLink SHARP, one 400 Gb/s NIC per GPU.
+
+    Parameters as for `dgx_h100`.
+    """
     return repeat_box(stored_box("dgx-b200", loopback=loopback), boxes)
 
 
-@_with_common_sections
 def dgx_b300(boxes: int = 1, *, loopback: bool = True) -> Topology:
-    """DGX B300: 8 GPUs on an NVSwitch of 900 GB/s per GPU with NVLink SHARP, one 800 Gb/s NIC per GPU."""
+    """DGX B300: 8 GPUs on an NVSwitch of 900 GB/s per GPU with NVLink SHARP, one 800 Gb/s NIC per GPU.
+
+    Parameters as for `dgx_h100`.
+    """
     return repeat_box(stored_box("dgx-b300", loopback=loopback), boxes)
 
 
-@_with_common_sections
 def gb200_nvl72(boxes: int = 1, *, loopback: bool = True) -> Topology:
     """GB200 NVL72: racks of 72 GPUs on NVSwitches of 900 GB/s per GPU, one 400 Gb/s NIC per GPU.
 
     The 18 NVSwitches of a rack are one, with NVLink SHARP among all 72 GPUs.
+
+    Parameters as for `dgx_h100`.
     """
     return repeat_box(stored_box("gb200-nvl72", loopback=loopback), boxes)
 
 
-@_with_common_sections
 def gb300_nvl72(boxes: int = 1, *, loopback: bool = True) -> Topology:
-    """GB300 NVL72: racks of 72 GPUs on NVSwitches of 900 GB/s per GPU, one 800 Gb/s NIC per GPU."""
+    """GB300 NVL72: racks of 72 GPUs on NVSwitches of 900 GB/s per GPU, one 800 Gb/s NIC per GPU.
+
+    Parameters as for `dgx_h100`.
+    """
     return repeat_box(stored_box("gb300-nvl72", loopback=loopback), boxes)
 
 
-@_with_common_sections
 def nvl576(boxes: int = 1, *, loopback: bool = True) -> Topology:
     """NVL576: 576 GPU dies on one NVSwitch network of 1300 GB/s per die, as announced for Rubin Ultra in 2025.
 
     Not public, and assumed here: that every die is a rank, that the network is non-blocking, and that NVLink SHARP
     spans all of it.
+
+    Parameters as for `dgx_h100`.
     """
     return repeat_box(stored_box("nvl576", loopback=loopback), boxes)
 
 
-@_with_common_sections
 def dgx1_v100(boxes: int = 1) -> Topology:
     """DGX-1 V100: 8 GPUs in a hybrid cube mesh of NVLinks of 25 GB/s, one 100 Gb/s NIC per two GPUs.
 
@@ -123,7 +110,6 @@ def dgx1_v100(boxes: int = 1) -> Topology:
     return repeat_box(stored_box("dgx1-v100"), boxes)
 
 
-@_with_common_sections
 def mi250(boxes: int = 1) -> Topology:
     """MI250 box: 16 GCDs with seven 50 GB/s Infinity Fabric links each, one NIC of 32 GB/s per package.
 
@@ -132,25 +118,21 @@ def mi250(boxes: int = 1) -> Topology:
     return repeat_box(stored_box("mi250"), boxes)
 
 
-@_with_common_sections
 def mi300x(boxes: int = 1) -> Topology:
     """MI300X box: 8 GPUs, each pair joined by an xGMI link of 64 GB/s, one 400 Gb/s NIC per GPU."""
     return repeat_box(stored_box("mi300x"), boxes)
 
 
-@_with_common_sections
 def mi325x(boxes: int = 1) -> Topology:
     """MI325X box: 8 GPUs, each pair joined by an xGMI link of 64 GB/s, one 400 Gb/s NIC per GPU, as in MI300X."""
     return repeat_box(stored_box("mi325x"), boxes)
 
 
-@_with_common_sections
 def mi355x(boxes: int = 1) -> Topology:
     """MI355X box: 8 GPUs, each pair joined by an xGMI link of 76.8 GB/s, one 400 Gb/s NIC per GPU."""
     return repeat_box(stored_box("mi355x"), boxes)
 
 
-@_with_common_sections
 def helios(boxes: int = 1) -> Topology:
     """Helios: racks of 72 MI400-series GPUs on switches of 1800 GB/s per GPU, NICs of 300 GB/s per GPU, as announced.
 
@@ -160,27 +142,37 @@ def helios(boxes: int = 1) -> Topology:
     return repeat_box(stored_box("helios"), boxes)
 
 
-@_with_common_sections
 def gaudi3(boxes: int = 1) -> Topology:
     """Gaudi 3 box: 8 accelerators, each pair joined by 75 GB/s of Ethernet, 75 GB/s to the network each."""
     return repeat_box(stored_box("gaudi3"), boxes)
 
 
-@_with_common_sections
 def trn2(boxes: int = 1) -> Topology:
     """Trn2 instance: a 4 x 4 torus of Trainium2 chips with links of 128 GB/s, 25 GB/s of EFA per chip."""
     return repeat_box(stored_box("trn2"), boxes)
 
 
-@_with_common_sections
 def trn2_ultraserver(boxes: int = 1) -> Topology:
     """Trn2 UltraServer: four Trn2 instances, and rings of 64 GB/s between chips of equal coordinates."""
     return repeat_box(stored_box("trn2-ultraserver"), boxes)
 
 
-@_with_common_sections
 def tpu_v4(*shape: int, twisted: bool = False) -> Topology:
     """Slice of TPU v4: a 3D torus of up to 4096 chips with six links of 50 GB/s each.
+
+    Parameters
+    ----------
+    *shape : int
+        Chips along each dimension.  TPU v4 and v5p have three, such as 4, 4, 8, which close into rings where all are
+        multiples of 4, as slices consist of cubes of 4 x 4 x 4 then; smaller slices are meshes.  v5e and v6e have two,
+        such as 8, 16, and a dimension closes into a ring where it has all 16 chips.
+    twisted : bool
+        Shift the links that close the shorter dimensions, k, along the longer ones, 2 k, as in `twisted_torus`.
+
+    Returns
+    -------
+    Topology
+        Named as in `torus`: chip ``gpu1.0.3`` sits at coordinates (1, 0, 3).
 
     Examples
     --------
@@ -190,13 +182,14 @@ def tpu_v4(*shape: int, twisted: bool = False) -> Topology:
     return stored_slice("tpu-v4", shape, twisted=twisted)
 
 
-@_with_common_sections
 def tpu_v5p(*shape: int, twisted: bool = False) -> Topology:
-    """Slice of TPU v5p: a 3D torus of up to 8960 chips with six links of 100 GB/s each."""
+    """Slice of TPU v5p: a 3D torus of up to 8960 chips with six links of 100 GB/s each.
+
+    Parameters as for `tpu_v4`.
+    """
     return stored_slice("tpu-v5p", shape, twisted=twisted)
 
 
-@_with_common_sections
 def tpu_v5e(*shape: int) -> Topology:
     """Slice of TPU v5e: up to 16 x 16 chips with four links of 50 GB/s each.
 
@@ -208,7 +201,6 @@ def tpu_v5e(*shape: int) -> Topology:
     return stored_slice("tpu-v5e", shape)
 
 
-@_with_common_sections
 def tpu_v6e(*shape: int) -> Topology:
     """Slice of TPU v6e (Trillium): up to 16 x 16 chips with four links of 100 GB/s each."""
     return stored_slice("tpu-v6e", shape)
