@@ -262,7 +262,7 @@ class PlanFolder:
             return carried_plan(stored, left, names)
         except UnsupportedError:
             options: dict[str, Any] = {} if self.root is None else {"root": self.options["root"]}
-            return plan(left, stored.collective, planner=self.options["planner"], **options)
+            return plan(left, stored.collective, planner=str(self.options["planner"]), **options)
 
     def _loaded(self, case: CaseEntry) -> Plan:
         """Return the verified plan of a case, which is as the index says."""

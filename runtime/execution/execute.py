@@ -191,7 +191,7 @@ def _run(call: Call, rank: int, work: RankRounds, tag: int) -> None:
             try:
                 poster.run(rank_round)
             except (RuntimeError, ValueError) as error:  # The latter if the group has been destroyed meanwhile.
-                peers = sorted({operation.peer for operation in rank_round.operations})
+                peers = sorted({peer for peer, _, _ in rank_round.operations})
                 raise ProgramError(
                     f"rank {rank} could not finish round {number + 1} of {len(work.rounds)}, in which it exchanges "
                     f"data with ranks {peers}: {first_line(error)}{explained(call.group, description(call))}"
@@ -222,17 +222,15 @@ class _Poster:
         """Post a round's messages, run local copies meanwhile, wait, and reduce."""
         self._copy(rank_round.packing)
         if self.backend is None:
-            messages = (
-                (operation.peer, operation.is_send, self._bytes(operation.piece)) for operation in rank_round.operations
-            )
+            messages = ((peer, is_send, self._bytes(piece)) for peer, is_send, piece in rank_round.operations)
             works = post(self.call.group, self.tag, messages)
         else:
             works = self._post(rank_round)
         self._copy(rank_round.copies)
         wait_for_all(works, self.call.timeout)
         self._copy(rank_round.unpacking)
-        for operation in rank_round.sums:
-            combine(self.call.op, self._view(operation.one), self._view(operation.other), self._view(operation.target))
+        for summation in rank_round.sums:
+            combine(self.call.op, *map(self._view, summation))
 
     def _copy(self, copies: Iterable[Copy]) -> None:
         for copy in copies:
@@ -246,15 +244,11 @@ class _Poster:
 
     def _post(self, rank_round: RankRound) -> list[Any]:
         """Post receives first, also of later rounds: a sender has to wait for a receiver that is not ready."""
-        for operation in rank_round.receives:
-            self.receiving[operation.peer].append(
-                self.backend.recv([self._bytes(operation.piece)], operation.peer, self.tag)
-            )
+        for peer, _, piece in rank_round.receives:
+            self.receiving[peer].append(self.backend.recv([self._bytes(piece)], peer, self.tag))
         return [
-            self.backend.send([self._bytes(operation.piece)], operation.peer, self.tag)
-            if operation.is_send
-            else self.receiving[operation.peer].popleft()
-            for operation in rank_round.operations
+            self.backend.send([self._bytes(piece)], peer, self.tag) if is_send else self.receiving[peer].popleft()
+            for peer, is_send, piece in rank_round.operations
         ]
 
 

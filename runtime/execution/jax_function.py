@@ -88,12 +88,7 @@ class RowProgram(NamedTuple):
 def row_program(program: Program, slices: int, rows: int, inputs: int, outputs: int) -> RowProgram:
     """Write a checked program as one for all ranks, given `rows` in all, and in the largest input and output."""
     ranks = aligned_rounds(program, slices, rows)
-    sizes = (
-        inputs,
-        outputs,
-        max(rank_work.scratch for rank_work in ranks),
-        max(rank_work.staging for rank_work in ranks),
-    )
+    sizes = (inputs, outputs, max(work.scratch for work in ranks), max(work.staging for work in ranks))
     *begins, size = accumulate(sizes, initial=0)
     writer = _StepWriter(ranks, dict(zip(("input", "output", "scratch", "staging"), begins, strict=True)), size)
     steps = [
@@ -119,9 +114,9 @@ class _StepWriter:
         targets: dict[Pair, list[int]] = defaultdict(list)
         for rank, work in enumerate(self.ranks):
             # Both ends have the messages of a pair in the same order.
-            for operation in work.rounds[number].operations:
-                rows = sources[rank, operation.peer] if operation.is_send else targets[operation.peer, rank]
-                rows += self._place(operation.piece)
+            for peer, is_send, piece in work.rounds[number].operations:
+                rows = sources[rank, peer] if is_send else targets[peer, rank]
+                rows += self._place(piece)
             for copy in work.rounds[number].copies:
                 sources[rank, rank] += self._place(copy.source)
                 targets[rank, rank] += self._place(copy.target)

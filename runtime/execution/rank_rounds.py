@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from ...errors import ProgramError
@@ -82,12 +82,8 @@ class RankRound(NamedTuple):
     @property
     def pieces(self) -> list[Piece]:
         """All memory that the round reads or writes."""
-        copies = (*self.copies, *self.packing, *self.unpacking)
-        ends = (
-            (operation.piece for operation in self.operations),
-            (end for operation in (*copies, *self.sums) for end in operation),
-        )
-        return [*chain(*ends)]
+        moves = (*self.copies, *self.packing, *self.unpacking, *self.sums)
+        return [*(piece for _, _, piece in self.operations), *(piece for move in moves for piece in move)]
 
 
 class RankRounds(NamedTuple):
@@ -149,11 +145,10 @@ def _posting_early(rounds: Sequence[RankRound], begins: Mapping[str, int]) -> tu
     for number, part in enumerate(rounds):
         for operation in part.operations:
             if not operation.is_send:
-                place, first = located(operation.piece), posted[operation.peer]
-                posted[operation.peer] = next(
-                    (at + 1 for at in range(number - 1, first - 1, -1) if uses(at, *place)), first
-                )
-                receives[posted[operation.peer]].append(operation)
+                place, peer = located(operation.piece), operation.peer
+                later = range(number - 1, posted[peer] - 1, -1)
+                posted[peer] = next((at + 1 for at in later if uses(at, *place)), posted[peer])
+                receives[posted[peer]].append(operation)
     return tuple(part._replace(receives=tuple(own)) for part, own in zip(rounds, receives, strict=True))
 
 
@@ -267,7 +262,7 @@ def packed_rounds(program: Program, slices: int, rank: int, elements: int) -> Ra
     """Return one rank's rounds, packed."""
     plain = rank_rounds(program, slices, rank, elements)
     packer = _Packer()
-    rounds = [packer.packed(operation)._replace(receives=()) for operation in plain.rounds]
+    rounds = [packer.packed(part)._replace(receives=()) for part in plain.rounds]
     receives = tuple(operation for part in rounds for operation in part.operations if not operation.is_send)
     rounds[:1] = [part._replace(receives=receives) for part in rounds[:1]]
     return RankRounds(tuple(rounds), plain.scratch, packer.size)
@@ -283,13 +278,9 @@ class _Packer:
         """Join the messages of a round to and from each peer."""
         operations, before, after = [], [], []
         arrivals: dict[Piece, Piece] = {}
-        for peer in sorted({operation.peer for operation in part.operations}):
+        for peer in sorted({peer for peer, _, _ in part.operations}):
             for is_send in (True, False):
-                pieces = [
-                    operation.piece
-                    for operation in part.operations
-                    if (operation.peer, operation.is_send) == (peer, is_send)
-                ]
+                pieces = [piece for *end, piece in part.operations if end == [peer, is_send]]
                 if is_send and len(pieces) == 1:
                     operations.append(Operation(peer, True, pieces[0]))
                 elif pieces:
@@ -300,7 +291,7 @@ class _Packer:
                         continue
                     arrivals |= zip(pieces, places, strict=True)
         after = [Copy(place, piece) for piece, place in arrivals.items() if piece.memory != "staging"]
-        sums = (operation._replace(one=arrivals.get(operation.one, operation.one)) for operation in part.sums)
+        sums = (summation._replace(one=arrivals.get(summation.one, summation.one)) for summation in part.sums)
         return RankRound(tuple(operations), part.copies, tuple(sums), tuple(before), tuple(after))
 
     def _places(self, pieces: Iterable[Piece]) -> list[Piece]:

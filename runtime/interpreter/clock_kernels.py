@@ -19,7 +19,7 @@ def write_clocks(
         clock[:] = -1
         for place in range(starts[event], starts[event + 1]):
             if before[place] >= 0:
-                np.maximum(clock, clocks[before[place]], clock)
+                clock[:] = np.maximum(clock, clocks[before[place]])
         column = column_of[processes[event]]
         if column >= 0:
             clock[column] = max(clock[column], steps[event])
@@ -48,7 +48,7 @@ def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before:
                 if not missing:
                     joined[:] = clock
                 missing = True
-                np.maximum(joined, clocks[clock_of[other]], joined)
+                joined[:] = np.maximum(joined, clocks[clock_of[other]])
         if missing:
             # Nor for what comes before others that it waits for.
             for place in range(starts[event], starts[event + 1]):

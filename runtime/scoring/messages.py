@@ -98,7 +98,7 @@ def routed(messages: Messages, topology: Topology) -> Routed:
     shards = np.ones(topology.num_ranks, dtype=np.int64)
     hops, loads = Hops(TreeProblem(topology, "broadcast", tails, heads, capacities, shards)), LinkLoads(capacities)
     # Shortest and widest routes of each pair.
-    choices = {pair: hops.needed(*pair) for pair in sorted(set(pairs)) if pair[0] != pair[1]}
+    choices = {pair: hops.find_routes(*pair) for pair in sorted(set(pairs)) if pair[0] != pair[1]}
     links: list[tuple[int, ...]] = [()] * len(pairs)
     # Those without a choice come first, so that the others know of them.
     order = sorted(range(len(pairs)), key=lambda number: len(choices.get(pairs[number], ())) > 1)
