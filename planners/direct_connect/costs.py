@@ -329,7 +329,7 @@ class Costing:
 def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) -> StepCost:
     """Compute `bfb_cost` from the orbit representatives only."""
     from ...solvers.bfb.load_balancing import busiest_sets
-    from .bfb_problem import read_network
+    from .bfb import read_network
 
     network = read_network(graph)
     sets = busiest_sets(network.intake, None if orbit_representatives is None else np.arange(orbit_representatives))

@@ -17,7 +17,7 @@ from ..plans.plan import Plan
 from ..plans.registry import register_planner
 from ..trees.problem import TreeProblem, check_request
 from .fixed_pattern import Hops, LinkLoads, Route, find_boxes, forest_along, plan_baseline
-from .hierarchical_ring import box_rings
+from .ring import box_rings
 from .ring_walk import Ring
 
 

@@ -9,15 +9,26 @@ along the same tree for each s; docs/explanation/algorithms.md has what they tak
 - *Bruck* (Bruck et al., IEEE TPDS 8(11), 1997): digits of any radix, on any number of ranks.
 - *PAT*, parallel aggregated trees (Jeaugey, 2025, arXiv 2506.20252; `PatAGAlgorithm` in src/include/collectives.h of
   NCCL at 5067397): the highest bit first, on any number of ranks.
+
+Recursive halving and doubling (Rabenseifner, ICCS 2004): in every step, ranks that differ in one bit exchange all.
+
+An allgather takes the bits from the highest to the lowest, so that much data goes to near ranks; reduce-scatter is the
+reverse, and allreduce both.  On a hypercube that leaves all links but one of every rank idle in each step, so the data
+can also be cut into as many parts as there are bits, each of which begins with another bit; the better one is taken.
+Plans hold the binomial trees of the shards; the rate with steps that wait is noted as ``stepped_algbw``.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import StepExchange, StepSchedule
+from ...schedules import Forest, StepExchange, StepSchedule
 from ...schedules.collective import EVERY_ROOT, AnyCollective
 from ...schedules.steps.expansions import DirectSends
 from ...support.arrays import IntArray
@@ -27,6 +38,7 @@ from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan
 from ..plans.registry import register_planner
 from ..trees.problem import TreeProblem
+from .fixed_pattern import Hops, LinkLoads, Route, forest_along, plan_baseline
 from .step_plans import MAX_RANKS, exchange_along, plan_in_steps, schedule_along
 
 
@@ -60,7 +72,7 @@ def plan_bruck(topology: Topology, collective: AnyCollective, *, radix: int | No
 
     The radix is 2 by default.
     """
-    base = 2 if radix is None else as_whole(radix, "radix", least=2, most=MAX_RANKS)
+    base = 2 if radix is None else as_whole(radix, "radix", low=2, high=MAX_RANKS)
     hops = bruck_hops(_ranks(topology), base)
     options = {} if radix is None else {"radix": base}
     return plan_in_steps(topology, collective, "bruck", lambda problem: _schedule(problem, hops, _below), options)
@@ -74,7 +86,7 @@ def plan_pat(topology: Topology, collective: AnyCollective, *, aggregation: int 
     """
     ranks = _ranks(topology)
     limit = max(1, _power_of_two(ranks) // 2)
-    trees = limit if aggregation is None else as_whole(aggregation, "aggregation", most=limit)
+    trees = limit if aggregation is None else as_whole(aggregation, "aggregation", high=limit)
     if trees & (trees - 1):
         raise UnsupportedError(f"aggregation is {trees}; expected a power of two up to {limit}")
     hops = pat_hops(ranks, trees)
@@ -170,3 +182,77 @@ def _schedule(problem: TreeProblem, hops: list[Hop], ends: Ends) -> StepSchedule
         for hop in hops
     ]
     return schedule_along(problem, 1, DirectSends.joined(parts))
+
+
+@register_planner("recursive-halving-doubling", EVERY_ROOT)
+def plan_recursive_doubling(topology: Topology, collective: AnyCollective) -> Plan:
+    """Plan recursive halving and doubling among ranks that differ in one bit."""
+    stepped: list[Fraction] = []
+
+    def build(problem: TreeProblem) -> Forest:
+        best = min(_route_choices(problem), key=lambda choice: choice.congestion)
+        stepped.append(best.stepped)
+        return best.forest()
+
+    plan = plan_baseline(topology, collective, "recursive-halving-doubling", build)
+    # On a symmetric network an allreduce takes its trees twice, once in each direction, and so the time of one.
+    time = sum(stepped) * (2 if plan.collective.has_two_phases and len(stepped) == 1 else 1)
+    note = {"stepped_algbw": str(topology.num_ranks / (time / topology.arrays.unit))}
+    return replace(plan, provenance={**plan.provenance, **note})
+
+
+def _route_choices(problem: TreeProblem) -> list[_RouteChoice]:
+    ranks = problem.topology.num_ranks
+    bits = ranks.bit_length() - 1
+    if ranks != 1 << bits:
+        raise UnsupportedError(
+            f"recursive halving and doubling needs a power of two ranks; {problem.topology} has {ranks}"
+        )
+    hops = Hops(problem)
+    routes = {(tail, bit): hops.find_routes(tail, tail ^ (1 << bit)) for tail in range(ranks) for bit in range(bits)}
+    falling = list(range(bits))[::-1]
+    turned = [falling[turn:] + falling[:turn] for turn in range(bits)]
+    return [_widest_route(problem, routes, orders) for orders in ([falling], turned)]
+
+
+class _RouteChoice(NamedTuple):
+    """Routes of one choice of orders, and time per shard of the busiest link, at once or step by step."""
+
+    problem: TreeProblem
+    orders: Sequence[Sequence[int]]  # per part of the data, the bits from the first step to the last
+    routes: list[Route]  # into every rank, step by step of every part
+    congestion: Fraction
+    stepped: Fraction
+
+    def forest(self) -> Forest:
+        """Binomial trees from every rank: a rank receives in the last step in which it differs from the root."""
+        ranks, parts = self.problem.topology.num_ranks, len(self.orders)
+        numbers = np.arange(ranks)
+        rows = []
+        for part, order in enumerate(self.orders):
+            differing = numbers[:, None] ^ numbers
+            step = np.zeros_like(differing)
+            for place, bit in enumerate(order):
+                step[differing >> bit & 1 == 1] = place
+            rows.append((part * len(order) + step) * ranks + numbers)
+        units = np.ones(ranks * parts, dtype=np.int64)
+        return forest_along(self.problem, parts, np.tile(numbers, parts), units, np.concatenate(rows), self.routes)
+
+
+def _widest_route(
+    problem: TreeProblem, known_routes: Mapping[tuple[int, int], tuple[Route, ...]], orders: Sequence[Sequence[int]]
+) -> _RouteChoice:
+    """Choose routes, and sum their loads in every step."""
+    ranks, bits = problem.topology.num_ranks, len(orders[0])
+    total, routes = LinkLoads(problem.capacities), list[Route]()
+    steps = [LinkLoads(problem.capacities) for _ in range(bits)]
+    for order in orders:
+        for step, bit in enumerate(order):
+            for rank in range(ranks):
+                route = total.take(known_routes[rank ^ (1 << bit), bit], 1 << step)
+                steps[step].add(route.links, 1 << step)
+                routes.append(route)
+    unit = total.common * len(orders)
+    return _RouteChoice(
+        problem, orders, routes, Fraction(total.peak(), unit), Fraction(sum(step.peak() for step in steps), unit)
+    )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CertificateError, UnsupportedError
+from ...errors import CertificateError, TopologyError, UnsupportedError
 from ...schedules import (
     EVERY_SCHEDULE,
     Bound,
@@ -27,8 +27,9 @@ from ...schedules import (
 )
 from ...schedules.bounds.bound import witness_to_json
 from ...schedules.collective import collective_or_given
+from ...schedules.schedule import is_verifiable
 from ...schedules.trees.tree_schedule import Heights
-from ...support.arrays import read_only
+from ...support.arrays import IntArray, read_only
 from ...support.formatting import bandwidth_text, percentage_text
 from ...support.validation import as_kind, shown
 from ...support.views import VIEWS, Viewed, call_registered, register
@@ -36,12 +37,12 @@ from ...support.writing import write_whole
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology_json import topology_to_json
-from .checks import check_network, check_schedule_fits_bound, report_load_mismatch
 from .stages import Trace
 
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
+
 
 PLAN_FORMAT = "collopt-plan"
 PLAN_VERSION = 8
@@ -350,3 +351,40 @@ def proved_plan(
     with trace.stage("verification"):
         plan.verify()
     return plan
+
+
+def check_network(planned: Topology, topology: Topology) -> None:
+    """Raise `TopologyError` unless a plan is for this network; its name may differ."""
+    if not isinstance(topology, Topology):
+        raise TopologyError(f"the topology is {shown(topology)}; expected the Topology to use the plan on")
+    if topology.digest != planned.digest:
+        raise TopologyError(
+            f"the plan was made for {planned} (digest {planned.digest[:12]}), not for {topology} "
+            f"(digest {topology.digest[:12]}); plan again for this topology"
+        )
+
+
+def check_schedule_fits_bound(collective: Collective, schedule: Schedule, bound: Bound) -> None:
+    """Raise `CertificateError` unless the schedule is of the collective's kind, for the shards of the bound."""
+    if not is_verifiable(schedule):
+        raise CertificateError(f"the plan's schedule is {shown(schedule)}; expected trees, steps or a flow")
+    if schedule.phases != collective.phases:
+        subject = "schedule is" if collective.in_pairs else schedule.subject
+        raise CertificateError(f"the plan's {subject} not of the kind that {collective.name!r} needs")
+    if not schedule.has_sizes(bound.weights, bound.topology.num_ranks):
+        what = "traffic differs from that" if collective.in_pairs else "shards differ from those"
+        raise CertificateError(f"the plan's {what} of its bound")
+
+
+def report_load_mismatch(stated: IntArray, loads: IntArray, schedule: Schedule, topology: Topology) -> None:
+    """Raise `CertificateError` with the first difference between stated and actual loads."""
+    if stated.shape != loads.shape:
+        if stated.ndim == loads.ndim == 1:
+            raise CertificateError(f"the plan states {len(stated)} link loads; its topology has {len(loads)} links")
+        raise CertificateError(
+            f"the plan states link loads of shape {stated.shape}; its schedule makes them of shape {loads.shape}"
+        )
+    place = tuple(np.argwhere(loads != stated)[0].tolist())
+    link = topology.link_at(place[-1])
+    puts = schedule.load_text.format(load=loads[place], step=place[0])
+    raise CertificateError(f"{puts} on the link from {link.tail!r} to {link.head!r}; the plan states {stated[place]}")

@@ -118,7 +118,7 @@ class PlanFolder:
             )
         nodes = len(self.topology.nodes)
         shape, what = (index.num_generators, nodes), f"{where}: field generators"
-        generators = decode_integers(index.generators, shape, what, least=0, most=nodes - 1)
+        generators = decode_integers(index.generators, shape, what, low_limit=0, high_limit=nodes - 1)
         try:
             self._start(index.options.model_dump())
             as_planner(index.options.planner)
@@ -262,7 +262,7 @@ class PlanFolder:
             return carried_plan(stored, left, names)
         except UnsupportedError:
             options: dict[str, Any] = {} if self.root is None else {"root": self.options["root"]}
-            return plan(left, stored.collective, planner=self.options["planner"], **options)
+            return plan(left, stored.collective, planner=str(self.options["planner"]), **options)
 
     def _loaded(self, case: CaseEntry) -> Plan:
         """Return the verified plan of a case, which is as the index says."""

@@ -75,6 +75,7 @@ def step_loads(
     staged, largest = np.zeros((2, ranks), dtype=np.int64), np.zeros((2, 2, ranks), dtype=np.int64)  # proxied, landed
     streams = starts, segments, starts[:-1].copy(), np.zeros(len(starts) - 1, dtype=np.int64)
     for step in range(stages + 2):
+        # Balancing of this stage, and redistribution two steps later.
         if step < stages:
             staged[:] = 0
             for part in range(parts):
@@ -85,8 +86,10 @@ def step_loads(
                         left = ends[step, part] - begins[step, part]
                         _walk(stream, lanes[part, lane], lanes[other, lane], left, streams, step, steps, staged)
             largest[step % 2] = np.maximum(largest[step % 2], staged)
+        # Local bytes, in proportion to the bytes between servers.
         if shares[step] < shares[step + 1]:
             _add_local(traffic, firsts, shares[step], shares[step + 1], step, steps)
+        # The step is over: its row is free for the third one from here.
         loads[step % 3] = 0
         links[step % 3] = 0
     return StepLoads(busiest[0], busiest[1], largest.sum(axis=0).sum(axis=0))

@@ -177,20 +177,24 @@ def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArr
         np.zeros(4, dtype=np.int64),
     )
     sizes, now, finish = state.sizes, 0, 0
+    # Pieces that wait for nothing are ready at time 0.
     for part in range(parts):
         if waits[part] == 0:
             state.ready[sizes[READY]] = part
             sizes[READY] += 1
     while True:
+        # Ready pieces join the queues of their first links.
         while sizes[READY]:
             sizes[READY] -= 1
             _start_piece(plan, state, state.ready[sizes[READY]], now, pieces)
+        # Idle links with a queue send.
         for place in range(sizes[PENDING]):
             state.is_pending[state.pending[place]] = False
             _send(plan, state, state.pending[place], now, pieces)
         sizes[PENDING] = 0
         if sizes[EVENTS] == 0:
             return state.starts, finish, sizes[ARRIVED]
+        # All events of the next time happen at once.
         now = state.times[0]
         while sizes[EVENTS] and state.times[0] == now:
             if _process_events(plan, state, now, pieces):

@@ -88,11 +88,6 @@ class Forest(TreeArrays, TreeSequence, kind="forest"):
         return (self.direction,)
 
     @property
-    def load_units(self) -> tuple[int, ...]:
-        """Copies of trees that carry a unit of data: k."""
-        return (self.trees_per_root,)
-
-    @property
     def size_text(self) -> str:
         """Such as ``"8 trees, 1 per root by weight"``."""
         return f"{self.num_trees} trees, {self.trees_per_root} per root by weight"

@@ -37,6 +37,7 @@ def divide(
     for tree in range(len(weights)):
         supplier[:] = -1
         begins[:] = 0
+        # Each path begins at the last switch on it that has the data already.
         for rank in np.argsort(depths[tree], kind="mergesort")[1:]:
             path = routes[tree, rank]
             begin, length = starts[path], starts[path + 1] - starts[path]
@@ -49,10 +50,12 @@ def divide(
                     first[rank] = place
                     begins[switch] += 1
                     break
+            # Further switches on the path have the data from now on.
             for place in range(first[rank] + 1, length - 1):
                 switch = nodes[begin + place]
                 if abilities.branches[switch] and supplier[switch] < 0:
                     supplier[switch] = rank
+        # Paths end, and new ones begin, at the switches where others begin.
         for rank in range(ranks):
             path = routes[tree, rank]
             if path < 0:

@@ -10,7 +10,7 @@ import pytest
 import collopt
 from collopt.planners.literature.double_binary_tree import plan_double_binary_tree
 from collopt.planners.literature.multitree import plan_multitree
-from collopt.planners.literature.recursive_halving_doubling import plan_recursive_doubling
+from collopt.planners.literature.rank_offsets import plan_recursive_doubling
 from collopt.schedules import StepSchedule
 from collopt.topologies import (
     Topology,

@@ -21,9 +21,9 @@ from collopt.planners.direct_connect.bfb import (
     divisible_times,
     fastest_chunks,
     plan_bfb,
+    read_network,
     timed_bfb,
 )
-from collopt.planners.direct_connect.bfb_problem import read_network
 from collopt.schedules import (
     Cut,
     Partition,
