@@ -58,11 +58,11 @@ def lift_flows(
         _label(source, symmetries, images, labels, queue, before)
         shares += _averages(flow, labels[source] - before)
     scale = lcm(*(share.denominator for share in shares))
-    whole = [share.numerator * (scale // share.denominator) for share in shares]
-    if max(whole) > MAX_INT64:
+    integers = [share.numerator * (scale // share.denominator) for share in shares]
+    if max(integers) > MAX_INT64:
         raise _overflow(scale)
     # The last entry is for the label -1, of ranks that send nothing.
-    lifted = np.array([*whole, 0], dtype=np.int64)[labels]
+    lifted = np.array([*integers, 0], dtype=np.int64)[labels]
     if lifted.sum(axis=0, dtype=np.float64).max() > MAX_INT64 / 2:
         raise _overflow(scale)
     return LiftedFlows(lifted, scale)
