@@ -82,6 +82,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     parts: ClassVar[str] = "stages"
     subject: ClassVar[str] = "stages are"
     load_text: ClassVar[str] = "the stages put {load} bytes"
+    form: ClassVar[str] = "stages"
 
     def __repr__(self) -> str:
         return f"<AllToAllvSchedule: {self.size_text}>"
