@@ -130,11 +130,11 @@ def build(
     """
     import pyomo.environ as pyo
 
-    chosen = _checked_roots(as_topology(topology), roots)
-    able = _checked_relays(topology, relays)
+    root_ranks = _checked_roots(as_topology(topology), roots)
+    reducing = _checked_relays(topology, relays)
     program = pyo.ConcreteModel(name=f"allreduce of {topology.name}")
-    _add_variables(program, topology, chosen, able)
-    model = AllreduceModel(program, topology, chosen, able)
+    _add_variables(program, topology, root_ranks, reducing)
+    model = AllreduceModel(program, topology, root_ranks, reducing)
     _link_bandwidth(model)
     _switch_balance(model)
     _link_sharing(model)
@@ -214,10 +214,10 @@ def _balance(model: AllreduceModel, kind: Direction) -> None:
     """Out of v - into v <= x(v) in f(t) for each rank t and member v other than t; of reduce, into v - out of v."""
     # A relay without links has nothing to balance.
     linked = [node for node in model.members if node not in model.relays or node in model.pairs_out_of]
-    others = [(rank, node) for rank in model.topology.compute_nodes for node in linked if node != rank]
+    neighbors = [(rank, node) for rank in model.topology.compute_nodes for node in linked if node != rank]
     model.add_constraints(
         f"{kind}_balance",
-        others,
+        neighbors,
         rule=lambda rank, node: -_net_arrival(model, kind, rank, node) <= _rooted(model, node),
     )
 
@@ -246,17 +246,17 @@ def _net_arrival(model: AllreduceModel, kind: Direction, rank: str, node: str) -
 
 def _passed(topology: Topology, origin: str, members: frozenset[str]) -> list[Link]:
     """Links on the ways from `origin` past switches alone to other members."""
-    found: list[Link] = []
+    passed: list[Link] = []
     reached, waiting = {origin}, [origin]
     while waiting:
         for link in topology.out_links(waiting.pop()):
             if link.head == origin:
                 continue
-            found.append(link)
+            passed.append(link)
             if link.head not in members and link.head not in reached:
                 reached.add(link.head)
                 waiting.append(link.head)
-    return found
+    return passed
 
 
 def _grouped(entries: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
@@ -271,17 +271,17 @@ def _checked_roots(topology: Topology, roots: Iterable[int | str] | None) -> tup
         return topology.compute_nodes
     if isinstance(roots, str) or not isinstance(roots, Iterable):
         raise UnsupportedError(f"roots is {shown(roots)}; expected a list of ranks, by number or name")
-    chosen = tuple(dict.fromkeys(topology.compute_nodes[as_root(topology.compute_nodes, root)] for root in roots))
-    if not chosen:
+    root_ranks = tuple(dict.fromkeys(topology.compute_nodes[as_root(topology.compute_nodes, root)] for root in roots))
+    if not root_ranks:
         raise UnsupportedError("roots is empty; expected at least one rank")
-    return chosen
+    return root_ranks
 
 
 def _checked_relays(topology: Topology, relays: Iterable[str]) -> tuple[str, ...]:
     if isinstance(relays, str) or not isinstance(relays, Iterable):
         raise UnsupportedError(f"relays is {shown(relays)}; expected a list of switches")
-    chosen = tuple(dict.fromkeys(relays))
-    for relay in chosen:
+    relay_nodes = tuple(dict.fromkeys(relays))
+    for relay in relay_nodes:
         if relay not in topology.switch_nodes:
             raise UnsupportedError(f"relay {shown(relay)} is not a switch of {topology}")
-    return chosen
+    return relay_nodes

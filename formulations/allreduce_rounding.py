@@ -90,9 +90,9 @@ def round_rates(
     """
     k = as_whole(k, "k")
     exact = _read("root_rates", root_rates)
-    given = [_read("broadcast_shares", broadcast_shares), _read("reduce_shares", reduce_shares)]
-    rounded = [{pair: _round_down(share, k) for pair, share in shares.items()} for shares in given]
-    lost = max(sum(new[pair] != old[pair] for pair in old) for old, new in zip(given, rounded, strict=True))
+    rate_of = [_read("broadcast_shares", broadcast_shares), _read("reduce_shares", reduce_shares)]
+    rounded = [{pair: _round_down(share, k) for pair, share in shares.items()} for shares in rate_of]
+    lost = max(sum(new[pair] != old[pair] for pair in old) for old, new in zip(rate_of, rounded, strict=True))
     rates = {root: max(Fraction(0), _round_down(rate - Fraction(lost, k), k)) for root, rate in exact.items()}
     loss = sum(exact.values(), Fraction(0)) - sum(rates.values(), Fraction(0))
     return RoundedRates(k, rates, rounded[0], rounded[1], loss)
@@ -124,23 +124,26 @@ def round_flow(
     {('a', 's'): '3/5', ('s', 'b'): '2/5', ('s', 'c'): '1/5'}
     """
     k = as_whole(k, "k")
-    rest = {link: amount for link, amount in _read("flow", flow).items() if amount}
+    remaining = {link: amount for link, amount in _read("flow", flow).items() if amount}
     heads: dict[Node, list[Node]] = {}
-    for tail, head in rest:
+    for tail, head in remaining:
         heads.setdefault(tail, []).append(head)
     kept: dict[tuple[Node, Node], Fraction] = {}
-    while path := _shortest_path(rest, heads, origin, ends):
-        amount = min(rest[link] for link in path)
-        whole = _round_down(amount, k)
+    while path := _shortest_path(remaining, heads, origin, ends):
+        amount = min(remaining[link] for link in path)
+        integral = _round_down(amount, k)
         for link in path:
-            rest[link] -= amount
-            if whole:
-                kept[link] = kept.get(link, Fraction(0)) + whole
+            remaining[link] -= amount
+            if integral:
+                kept[link] = kept.get(link, Fraction(0)) + integral
     return kept
 
 
 def _shortest_path(
-    rest: Mapping[tuple[Node, Node], Fraction], heads: Mapping[Node, list[Node]], origin: Node, ends: Collection[Node]
+    remaining: Mapping[tuple[Node, Node], Fraction],
+    heads: Mapping[Node, list[Node]],
+    origin: Node,
+    ends: Collection[Node],
 ) -> list[tuple[Node, Node]]:
     """Find a shortest path of links with flow from `origin` to an end; empty if there is none."""
     before: dict[Node, Node] = {}
@@ -148,7 +151,7 @@ def _shortest_path(
     while waiting:
         node = waiting.popleft()
         for head in heads.get(node, ()):
-            if rest[node, head] <= 0 or head in before or head == origin:
+            if remaining[node, head] <= 0 or head in before or head == origin:
                 continue
             before[head] = node
             if head in ends:

@@ -120,7 +120,7 @@ def build_timed(
     tail and head, some of which can bring each shard that is due.  Distances are in hops, so slow links count like fast
     ones.
     """
-    size = Fraction(as_count(shard_bytes, "shard_bytes", most=2**60), NS_PER_US)
+    size = Fraction(as_count(shard_bytes, "shard_bytes", high=2**60), NS_PER_US)
     as_topology(topology)
     used = topology.links if links is None else tuple(topology.link(tail, head) for tail, head in links)
     return _build(topology, distance, ranks, used, size=size)
@@ -139,17 +139,17 @@ def _build(
     import pyomo.environ as pyo
 
     hops, names = hop_distances(topology), topology.compute_nodes
-    distance = as_count(distance, "distance", most=int(hops.max()))
-    chosen = topology.compute_nodes if ranks is None else as_ranks(ranks, topology, "ranks")
-    into = [link for link in links if link.head in set(chosen)]
+    distance = as_count(distance, "distance", high=int(hops.max()))
+    rank_numbers = topology.compute_nodes if ranks is None else as_ranks(ranks, topology, "ranks")
+    into = [link for link in links if link.head in set(rank_numbers)]
     offers = [(names[source], *link[:2]) for link in into for source in _offered(topology, hops, distance, link)]
     program = new_program(f"distance {distance} of a breadth-first broadcast on {topology.name}")
     _add_parameters(program, into, size)
     program.share = pyo.Var(offers, domain=getattr(pyo, domain))
-    program.busiest = pyo.Var(chosen, domain=pyo.NonNegativeReals)
-    model = BfbModel(program, topology, distance, chosen, parts)
-    away = {rank: hops[:, topology.node_index[rank]] for rank in chosen}
-    due = [(names[source], rank) for rank in chosen for source in np.flatnonzero(away[rank] == distance)]
+    program.busiest = pyo.Var(rank_numbers, domain=pyo.NonNegativeReals)
+    model = BfbModel(program, topology, distance, rank_numbers, parts)
+    away = {rank: hops[:, topology.node_index[rank]] for rank in rank_numbers}
+    due = [(names[source], rank) for rank in rank_numbers for source in np.flatnonzero(away[rank] == distance)]
     _link_load(model, offers)
     _arrival(model, due, offers)
     model.minimize(total(program.busiest.values()))
@@ -163,8 +163,8 @@ def _without_latency(topology: Topology) -> list[Link]:
 def _offered(topology: Topology, hops: IntArray, distance: int, link: Link) -> list[int]:
     """Return the sources whose shards a link can carry: d(v, u) = d(v, w) + 1 = t."""
     tail, head = topology.node_index[link.tail], topology.node_index[link.head]
-    found: list[int] = np.flatnonzero((hops[:, tail] == distance - 1) & (hops[:, head] == distance)).tolist()
-    return found
+    offers: list[int] = np.flatnonzero((hops[:, tail] == distance - 1) & (hops[:, head] == distance)).tolist()
+    return offers
 
 
 def _add_parameters(program: Any, links: Sequence[Link], size: Fraction) -> None:

@@ -100,7 +100,7 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
     distance = as_count(distance, "distance")
     _check_offers(counts, "counts")
     as_topology(topology)
-    taken: dict[tuple[str, str], int] = {}
+    used: dict[tuple[str, str], int] = {}
     sends = []
     rank = topology.node_index
     for (source, tail, head), count in counts.items():
@@ -108,8 +108,8 @@ def as_sends(counts: Mapping[Offer, int], distance: int, topology: Topology) -> 
             raise UnsupportedError(f"{shown(unknown[0])} is not a rank of {topology}; expected names of ranks")
         if not is_whole(count) or count < 0:
             raise UnsupportedError(f"the count of {(source, tail, head)} is {shown(count)}; expected at least 0 chunks")
-        lower = taken.get((source, head), 0)
-        taken[source, head] = lower + int(count)
+        lower = used.get((source, head), 0)
+        used[source, head] = lower + int(count)
         if count:
             sends.append(Send(distance - 1, rank[source], lower, lower + int(count), (rank[tail], rank[head])))
     return sends
@@ -125,8 +125,8 @@ def _check_offers(numbers: object, what: str) -> None:
 
 def _rounded(amounts: Mapping[Offer, Fraction], total: int) -> dict[Offer, int]:
     """Round amounts that sum to an integral `total`, by the largest remainder method."""
-    whole = {key: floor(amount) for key, amount in amounts.items()}
-    by_remainder = sorted(amounts, key=lambda key: whole[key] - amounts[key])
-    for key in by_remainder[: total - sum(whole.values())]:
-        whole[key] += 1
-    return whole
+    integers = {key: floor(amount) for key, amount in amounts.items()}
+    by_remainder = sorted(amounts, key=lambda key: integers[key] - amounts[key])
+    for key in by_remainder[: total - sum(integers.values())]:
+        integers[key] += 1
+    return integers

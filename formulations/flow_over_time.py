@@ -85,9 +85,9 @@ class FlowOverTimeModel(BlockModel):
 
         `duals` is ``solution.duals["flow_balance"]``, of the inner nodes.
         """
-        found = np.zeros(len(self.topology.nodes))
-        found[_inner_nodes(self)] = duals
-        return found
+        answers = np.zeros(len(self.topology.nodes))
+        answers[_inner_nodes(self)] = duals
+        return answers
 
 
 def build(

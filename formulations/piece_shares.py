@@ -66,7 +66,7 @@ def build(kinds: Sequence[HopKind], bandwidths: npt.ArrayLike, steps: int) -> Bl
         raise UnsupportedError("there are no kinds of hops; expected at least one")
     widths = as_floats(bandwidths, "a bandwidth")
     loads = np.stack([_checked_loads(kind, place, widths) for place, kind in enumerate(kinds)])
-    count, depths = as_whole(steps, "steps", most=MAX_STEPS), _depths(kinds)
+    count, depths = as_whole(steps, "steps", high=MAX_STEPS), _depths(kinds)
     if count < max(depths):
         raise UnsupportedError(f"steps is {count}, but hops follow each other {max(depths)} times; ask for as many")
     blocks = Blocks(f"shares of {len(kinds)} kinds of hops in {count} steps")

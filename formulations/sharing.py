@@ -124,8 +124,8 @@ def _link_shared(model: SharingModel) -> None:
 
 def _least_rate(model: SharingModel, worth: Mapping[str, Fraction]) -> None:
     """Weight times z <= rate, for each part."""
-    least, parts = model.variables.least, model.parts
-    model.add_constraints("least_rate", list(parts), rule=lambda name: float(worth[name]) * least <= parts[name].rate)
+    lowest, parts = model.variables.least, model.parts
+    model.add_constraints("least_rate", list(parts), rule=lambda name: float(worth[name]) * lowest <= parts[name].rate)
 
 
 def _checked_weights(parts: Mapping[str, Any], weights: Mapping[str, object] | None) -> dict[str, Fraction]:
@@ -143,8 +143,8 @@ def _checked_weights(parts: Mapping[str, Any], weights: Mapping[str, object] | N
 
 
 def _check_part(program: Any, topology: Topology, name: object, part: Any) -> None:
-    taken = ("bandwidth", "least", "least_rate", "link_shared", "objective")
-    if not isinstance(name, str) or not name.isidentifier() or name in taken or hasattr(program, name):
+    names = ("bandwidth", "least", "least_rate", "link_shared", "objective")
+    if not isinstance(name, str) or not name.isidentifier() or name in names or hasattr(program, name):
         raise UnsupportedError(
             f"the name of a part is {shown(name)}; expected a name such as 'training', and none that Pyomo models use"
         )

@@ -144,14 +144,14 @@ def as_schedule(model: SynthesisModel, sends: Mapping[tuple[str, int, str, str, 
     """
     rank = model.topology.node_index
     paths = {(rank[tail], rank[head]): tuple(rank[node] for node in way) for (tail, head), way in model.ways.items()}
-    chosen = sorted(
+    transfers = sorted(
         (step, rank[source], rank[tail], rank[head], chunk)
         for (source, chunk, tail, head, step), value in sends.items()
         if round(value)
     )
-    used = sorted({step for step, *_ in chosen})
+    used = sorted({step for step, *_ in transfers})
     merged: list[Send] = []
-    for step, source, tail, head, chunk in chosen:
+    for step, source, tail, head, chunk in transfers:
         send = Send(used.index(step), source, chunk, chunk + 1, paths[tail, head])
         if (
             merged
@@ -214,8 +214,8 @@ def _holding(model: SynthesisModel, sendings: list[Sending], incoming: Incoming)
 
     def rule(*key: Any) -> Any:
         sending = Sending(*key)
-        earlier = (each for each in incoming[sending.source, sending.chunk, sending.tail] if each.step < sending.step)
-        return send[sending] <= total(send[each] for each in earlier)
+        earlier = (step for step in incoming[sending.source, sending.chunk, sending.tail] if step.step < sending.step)
+        return send[sending] <= total(send[step] for step in earlier)
 
     passed_on = [sending for sending in sendings if sending.tail != sending.source]
     model.add_constraints("holding", passed_on, rule=rule)
@@ -224,13 +224,13 @@ def _holding(model: SynthesisModel, sendings: list[Sending], incoming: Incoming)
 def _link_load(model: SynthesisModel, sendings: list[Sending]) -> None:
     """Ticks(u, w) * sum over v and p of x(v, p, (u, w), t) <= duration(t) for each link (u, w) and step t."""
     send, duration, ticks = model.variables.send, model.variables.duration, model.program.ticks
-    carried: dict[tuple[str, str, int], list[Sending]] = {}
+    transfers: dict[tuple[str, str, int], list[Sending]] = {}
     for sending in sendings:
         for link in pairwise(model.ways[sending.tail, sending.head]):
-            carried.setdefault((*link, sending.step), []).append(sending)
+            transfers.setdefault((*link, sending.step), []).append(sending)
 
     def rule(tail: str, head: str, step: int) -> Any:
-        load = total(send[sending] for sending in carried[tail, head, step])
+        load = total(send[sending] for sending in transfers[tail, head, step])
         return ticks[tail, head] * load <= duration[step]
 
-    model.add_constraints("link_load", list(carried), rule=rule)
+    model.add_constraints("link_load", list(transfers), rule=rule)

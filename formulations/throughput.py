@@ -229,9 +229,9 @@ def build_fixed_count(
     program.inverse_bandwidth = pyo.Var(domain=pyo.NonNegativeReals)
     program.rate = float(trees_per_root)
     _add_variables(program, topology, pyo.NonNegativeIntegers)
-    whole = tuple(shard / unit for shard in shards)
+    integral = tuple(shard / unit for shard in shards)
     fastest = max((link.bandwidth for link in topology.links), default=Fraction(1))
-    model = FixedCountModel(program, topology, whole, direction, program.inverse_bandwidth, fastest)
+    model = FixedCountModel(program, topology, integral, direction, program.inverse_bandwidth, fastest)
     _link_bandwidth(model, model.inverse_bandwidth, fastest)
     add_switch_balance(model, "switch_balance", dict(model.variables.share.items()))
     _flow_in_share(model)
@@ -299,9 +299,9 @@ def _flow_balance(model: ThroughputModel) -> None:
 def _flow_arrival(model: ThroughputModel) -> None:
     """Into t - out of t >= (sum of w - w(t)) x for each rank t: with its own shard that is everything."""
     ranks, rate = model.topology.compute_nodes, model.variables.rate
-    others = {rank: float(sum(model.weights) - own) for rank, own in zip(ranks, model.weights, strict=True)}
+    neighbors = {rank: float(sum(model.weights) - own) for rank, own in zip(ranks, model.weights, strict=True)}
     model.add_constraints(
-        "flow_arrival", ranks, rule=lambda rank: _net_arrival(model, rank, rank) >= others[rank] * rate
+        "flow_arrival", ranks, rule=lambda rank: _net_arrival(model, rank, rank) >= neighbors[rank] * rate
     )
 
 

@@ -178,7 +178,7 @@ class Collective:
         num_ranks = as_whole(num_ranks, "num_ranks")
         if self.traffic is not None and num_ranks > 1:  # of what a rank has on average
             if self.has_one_root:
-                root = as_whole(root, f"the root of {self}", least=0, most=num_ranks - 1)
+                root = as_whole(root, f"the root of {self}", low=0, high=num_ranks - 1)
             traffic = self.pair_traffic(num_ranks, root)
             total = int(traffic.sum())
             np.fill_diagonal(traffic, 0)

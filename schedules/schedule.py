@@ -56,6 +56,8 @@ class Schedule(ABC):
         row for each.  Class attribute.
     single_root : bool
         Whether one rank alone can have data, as in a broadcast; class attribute.
+    form : {"", "trees", "steps", "exchange", "flow", "staged flow", "stages"}
+        Data that programs are lowered from; empty where that is `expanded`, or nothing; class attribute.
     view : {"trees", "steps", "senders"}
         Parts that pages show one at a time; class attribute.
     """
@@ -67,6 +69,7 @@ class Schedule(ABC):
     pipelined: ClassVar[bool] = True
     single_root: ClassVar[bool] = False
     view: ClassVar[Literal["trees", "steps", "senders"]] = "steps"
+    form: ClassVar[str] = ""
 
     def __init_subclass__(cls, kind: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -26,13 +26,18 @@ def encode_integers(array: npt.ArrayLike) -> dict[str, str | int]:
     """Encode integers of any shape, row by row, as an object for `json.dumps`; `decode_integers` needs the shape."""
     numbers = np.asarray(array, dtype=np.int64).ravel()
     windows = [numbers[start : start + WINDOW] for start in (0, len(numbers) // 2, max(0, len(numbers) - WINDOW))]
-    lag = min({0, 1, _period(windows)}, key=lambda lag: (sum(len(_packed(each, lag)[1]) for each in windows), lag))
+    lag = min({0, 1, _period(windows)}, key=lambda lag: (sum(len(_packed(window, lag)[1]) for window in windows), lag))
     kind, packed = _packed(numbers, lag)
     return {"type": kind, "lag": lag, "zlib": b64encode(packed).decode()}
 
 
 def decode_integers(
-    value: object, shape: int | tuple[int, ...], what: str, *, least: int | None = None, most: int | None = None
+    value: object,
+    shape: int | tuple[int, ...],
+    what: str,
+    *,
+    low_limit: int | None = None,
+    high_limit: int | None = None,
 ) -> IntArray:
     """Decode integers of a known shape from `encode_integers`, or raise `FileFormatError`, which starts with `what`.
 
@@ -52,10 +57,10 @@ def decode_integers(
         rows.ravel()[:count] = numbers
         numbers = np.cumsum(rows, axis=0).ravel()[:count]
     low, high = (int(numbers.min()), int(numbers.max())) if count else (0, 0)
-    if count and ((least is not None and low < least) or (most is not None and high > most)):
-        wrong = low if least is not None and low < least else high
-        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise FileFormatError(f"{what} has the number {wrong}; expected whole numbers {limits}")
+    if count and ((low_limit is not None and low < low_limit) or (high_limit is not None and high > high_limit)):
+        outlier = low if low_limit is not None and low < low_limit else high
+        limits = f"of at least {low_limit}" if high_limit is None else f"from {low_limit} to {high_limit}"
+        raise FileFormatError(f"{what} has the number {outlier}; expected whole numbers {limits}")
     return numbers.reshape(shape)
 
 
@@ -93,6 +98,6 @@ def _unpacked(text: object, size: int, what: str) -> bytes:
     except (TypeError, ValueError, zlib.error) as error:
         raise FileFormatError(f"{what} cannot be decompressed ({error}); is the file cut short?") from None
     if len(content) != size or not stream.eof or stream.unused_data:
-        found = f"{len(content)} bytes" if len(content) < size else f"more than {size} bytes or no end"
-        raise FileFormatError(f"{what} has {found}; expected numbers of {size} bytes in total")
+        size_text = f"{len(content)} bytes" if len(content) < size else f"more than {size} bytes or no end"
+        raise FileFormatError(f"{what} has {size_text}; expected numbers of {size} bytes in total")
     return content

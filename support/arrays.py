@@ -46,12 +46,12 @@ def joined_rows(rows: Collection[Collection[int]]) -> tuple[IntArray, IntArray]:
 
 def distances_from(starts: IntArray | int, size: int, tails: IntArray, heads: IntArray) -> IntArray:
     """Links on the shortest way from the nearest of some nodes to each, -1 where there is none; int64 (size,)."""
-    found = np.full(size, -1, dtype=np.int64)
-    found[starts] = distance = 0
-    while len(fresh := heads[(found[tails] == distance) & (found[heads] < 0)]):
+    distances = np.full(size, -1, dtype=np.int64)
+    distances[starts] = distance = 0
+    while len(fresh := heads[(distances[tails] == distance) & (distances[heads] < 0)]):
         distance += 1
-        found[fresh] = distance
-    return found
+        distances[fresh] = distance
+    return distances
 
 
 def components(size: int, pairs: npt.ArrayLike) -> IntArray:

@@ -115,9 +115,9 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind | None:
     )
 
 
-def wrong_kind(path: str | os.PathLike[str], wanted: str, accepted: Container[str]) -> str | None:
-    """Describe a file of another type than `wanted`; None if its type is unknown or among `accepted`."""
+def wrong_kind(path: str | os.PathLike[str], expected: str, accepted: Container[str]) -> str | None:
+    """Describe a file of another type than `expected`; None if its type is unknown or among `accepted`."""
     kind = kind_of(path)
     if kind is None or kind.name in accepted:
         return None
-    return f"{name_of(path)} is {kind.name}, not {wanted}; {kind.command(path)}"
+    return f"{name_of(path)} is {kind.name}, not {expected}; {kind.command(path)}"

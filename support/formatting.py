@@ -41,7 +41,7 @@ def _in_units(
 ) -> str:
     """Format a value in the largest unit in which it is at least 1 after rounding."""
     # 999.7 MB/s are 1000 MB/s to three digits.
-    name, unit = next((each for each in units if float(value / each[1]) >= 1 - 0.5 * 10**-DIGITS), smallest)
+    name, unit = next((entry for entry in units if float(value / entry[1]) >= 1 - 0.5 * 10**-DIGITS), smallest)
     return f"{_digits(float(value / unit), decimals)} {name}"
 
 
@@ -91,8 +91,8 @@ def gap_text(missed: Fraction) -> str:
 def abbreviated_names(names: Iterable[str]) -> str:
     """List names in their order, consecutively numbered ones as a range."""
     runs = [run[0] if len(run) == 1 else f"{run[0]}..{_split(run[-1])[1]}" for run in _runs(list(names))]
-    more = f", and {len(runs) - MAX_NAMES} more" if len(runs) > MAX_NAMES else ""
-    return ", ".join(runs[:MAX_NAMES]) + more
+    ending = f", and {len(runs) - MAX_NAMES} more" if len(runs) > MAX_NAMES else ""
+    return ", ".join(runs[:MAX_NAMES]) + ending
 
 
 def set_text(names: Iterable[str]) -> str:

@@ -50,8 +50,8 @@ def decode_json(text: str, where: str, **hooks: Any) -> Any:
 def check_header(data: object, expected_format: str, max_version: int, where: str) -> None:
     """Raise `FileFormatError` unless a document has the expected format and a version from 1 to `max_version`."""
     if not isinstance(data, Mapping):
-        found = "null" if data is None else shown(data)
-        raise FileFormatError(f"{where} holds {found}; expected a JSON object of format {expected_format!r}")
+        actual = "null" if data is None else shown(data)
+        raise FileFormatError(f"{where} holds {actual}; expected a JSON object of format {expected_format!r}")
     if "format" not in data:
         raise FileFormatError(f"{where} has no field 'format'; expected format {expected_format!r}")
     if data["format"] != expected_format:

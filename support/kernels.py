@@ -98,7 +98,11 @@ def cache_folder(function: Callable[..., Any]) -> Path | None:
 
 def _entries(*arguments: Any) -> int:
     """Count the entries of all arrays among the arguments, also those in tuples."""
-    return sum(each.size if isinstance(each, np.ndarray) else _entries(*each) for each in arguments if _has_more(each))
+    return sum(
+        argument.size if isinstance(argument, np.ndarray) else _entries(*argument)
+        for argument in arguments
+        if _has_more(argument)
+    )
 
 
 def _has_more(argument: object) -> bool:

@@ -11,16 +11,16 @@ LONG = 2**17  # entries from which a kernel gains more than loading it takes,
 HUGE = 2**23  # and than compiling it
 
 
-def places_of(keys: IntArray, wanted: IntArray) -> IntArray:
+def places_of(keys: IntArray, numbers: IntArray) -> IntArray:
     """Return the place in `keys` of each wanted number, int64 (wanted,), -1 for none; all at least 0, no key twice."""
-    if _gains(hashed_places, len(keys) + len(wanted)):
-        places: IntArray = hashed_places(keys, wanted, int(2 * len(keys)).bit_length())
+    if _gains(hashed_places, len(keys) + len(numbers)):
+        places: IntArray = hashed_places(keys, numbers, int(2 * len(keys)).bit_length())
         return places
     if not len(keys):
-        return np.full(len(wanted), -1)
+        return np.full(len(numbers), -1)
     order = np.argsort(keys)
-    places = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
-    return np.where(keys[places] == wanted, places, -1)
+    places = order[np.minimum(np.searchsorted(keys, numbers, sorter=order), len(keys) - 1)]
+    return np.where(keys[places] == numbers, places, -1)
 
 
 def rows_with_repeats(starts: IntArray, entries: IntArray) -> IntArray:
@@ -42,7 +42,7 @@ SHORT = 32  # entries of a row that are compared with each other instead of sort
 
 
 @kernel
-def hashed_places(keys: IntArray, wanted: IntArray, bits: int) -> IntArray:
+def hashed_places(keys: IntArray, numbers: IntArray, bits: int) -> IntArray:
     """Find each wanted number among distinct keys by a table of ``2**bits`` entries; -1 for none, all at least 0."""
     table = np.full(1 << bits, -1, dtype=np.int64)
     mask, shift = (1 << bits) - 1, np.uint64(64 - bits)
@@ -52,15 +52,15 @@ def hashed_places(keys: IntArray, wanted: IntArray, bits: int) -> IntArray:
         while table[slot] >= 0:
             slot = (slot + 1) & mask
         table[slot] = place
-    found = np.full(len(wanted), -1, dtype=np.int64)
-    for number in range(len(wanted)):
-        slot = np.int64((np.uint64(wanted[number]) * spread) >> shift)
+    places = np.full(len(numbers), -1, dtype=np.int64)
+    for number in range(len(numbers)):
+        slot = np.int64((np.uint64(numbers[number]) * spread) >> shift)
         while table[slot] >= 0:
-            if keys[table[slot]] == wanted[number]:
-                found[number] = table[slot]
+            if keys[table[slot]] == numbers[number]:
+                places[number] = table[slot]
                 break
             slot = (slot + 1) & mask
-    return found
+    return places
 
 
 @kernel

@@ -36,8 +36,8 @@ class Requirement(NamedTuple):
 
 def requirements(extra: str = "") -> tuple[Requirement, ...]:
     """List the requirements of collopt itself or of one of its extras."""
-    found = (_REQUIREMENT.fullmatch(text) for text in requires("collopt") or ())
-    return tuple(Requirement(each[1], each[2]) for each in found if each and (each[3] or "") == extra)
+    matches = (_REQUIREMENT.fullmatch(text) for text in requires("collopt") or ())
+    return tuple(Requirement(match[1], match[2]) for match in matches if match and (match[3] or "") == extra)
 
 
 def problem_with(requirement: Requirement) -> str:
@@ -53,38 +53,42 @@ def problem_with(requirement: Requirement) -> str:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return f"{requirement.package} cannot be imported here ({reason})"
     try:
-        found = version(requirement.package)
+        installed = version(requirement.package)
     except PackageNotFoundError:
         return ""
-    return f"{requirement.package} is of version {found}" if _numbers(found) < _numbers(requirement.min_version) else ""
+    return (
+        f"{requirement.package} is of version {installed}"
+        if _numbers(installed) < _numbers(requirement.min_version)
+        else ""
+    )
 
 
-def remedy(wanted: Sequence[Requirement], whole: str) -> tuple[list[str], str]:
+def remedy(needs: Sequence[Requirement], extra: str) -> tuple[list[str], str]:
     """Return the problems of packages and the pip command that fixes them."""
-    found = {requirement: problems for requirement in wanted if (problems := problem_with(requirement))}
-    if not found:
+    unmet = {requirement: problems for requirement in needs if (problems := problem_with(requirement))}
+    if not unmet:
         return [], ""
-    if all(problems.endswith(ABSENT) for problems in found.values()):
-        return list(found.values()), f"pip install {whole or ' '.join(map(str, found))}"
-    return list(found.values()), f"pip install --upgrade --force-reinstall {' '.join(map(str, found))}"
+    if all(problems.endswith(ABSENT) for problems in unmet.values()):
+        return list(unmet.values()), f"pip install {extra or ' '.join(map(str, unmet))}"
+    return list(unmet.values()), f"pip install --upgrade --force-reinstall {' '.join(map(str, unmet))}"
 
 
 def check_extra(what: str, extra: str) -> None:
     """Raise `MissingDependencyError` unless the packages of an extra can be used."""
-    wanted = requirements(extra)
-    problems, command = remedy(wanted, f"'collopt[{extra}]'")
+    needs = requirements(extra)
+    problems, command = remedy(needs, f"'collopt[{extra}]'")
     if not problems:
         return
-    them = "it" if len(wanted) == 1 else "them"
-    if all(each.endswith(ABSENT) for each in problems):
-        names = " and ".join(requirement.package for requirement in wanted)
+    them = "it" if len(needs) == 1 else "them"
+    if all(problem.endswith(ABSENT) for problem in problems):
+        names = " and ".join(requirement.package for requirement in needs)
         raise MissingDependencyError(f"{what} need {names}; install {them} with: {command}")
     raise MissingDependencyError(
-        f"{what} need {' and '.join(map(str, wanted))}, but {', and '.join(problems)}; fix with: {command}"
+        f"{what} need {' and '.join(map(str, needs))}, but {', and '.join(problems)}; fix with: {command}"
     )
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     """Parse the leading numbers of a version."""
-    found = re.match(r"\d{1,9}(?:\.\d{1,9})*", text)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d{1,9}(?:\.\d{1,9})*", text)
+    return tuple(map(int, match[0].split("."))) if match else ()

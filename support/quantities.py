@@ -27,8 +27,8 @@ LINE_RATES = (400, 800, 1600, 3200)
 
 def as_gigabytes(value: object) -> object:
     """Convert text with a unit to GB/s, and return everything else unchanged."""
-    found = _WITH_UNIT.fullmatch(value) if isinstance(value, str) and len(value) <= 64 else None
-    return value if found is None else Fraction(found[1]) * PREFIXES[found[2]] * KINDS[found[3]]
+    amount = _WITH_UNIT.fullmatch(value) if isinstance(value, str) and len(value) <= 64 else None
+    return value if amount is None else Fraction(amount[1]) * PREFIXES[amount[2]] * KINDS[amount[3]]
 
 
 def looks_like_unit(value: object) -> bool:
@@ -52,7 +52,7 @@ MAX_DIGITS = 18  # decimal digits of a size, which fit into 64 bits
 WHITESPACE = " \t\n\r\f\v"
 
 
-def as_bytes(size: float | str, what: str = "size", *, least: int = 1) -> int:
+def as_bytes(size: float | str, what: str = "size", *, low: int = 1) -> int:
     """Read a size: ``"1G"`` is 2^30 bytes, as for nccl-tests, and so is ``"1GiB"``; ``"1GB"`` is 10^9.
 
     Parameters
@@ -62,7 +62,7 @@ def as_bytes(size: float | str, what: str = "size", *, least: int = 1) -> int:
         TiB (powers of 1024) or KB, MB, GB, TB (powers of 1000); otherwise `UnsupportedError`.
     what : str
         What errors call it.
-    least : int
+    low : int
         The smallest size that is taken, 0 or 1.
 
     Examples
@@ -87,7 +87,7 @@ def as_bytes(size: float | str, what: str = "size", *, least: int = 1) -> int:
         exact = Fraction(digits + (match[2] or "")) * unit ** SUFFIXES.index(match[3].upper())
     else:
         exact = Fraction(int(size))
-    if exact.denominator != 1 or exact < least:
+    if exact.denominator != 1 or exact < low:
         raise refusal
     if exact >= 10**MAX_DIGITS:
         raise UnsupportedError(f"{what} {shown(size)} is too large; expected less than 10^{MAX_DIGITS} bytes")

@@ -23,11 +23,11 @@ def read_bytes(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     file = as_path(path)
     try:
         # Before opening, which would block on a pipe and may affect a device.
-        found = file.stat()
-        kind = stat.S_IFMT(found.st_mode)
+        data = file.stat()
+        kind = stat.S_IFMT(data.st_mode)
         if kind in KINDS and not _OPEN_DESCRIPTOR.fullmatch(os.path.normpath(file)):
             raise FileFormatError(f"{where} is {KINDS[kind]}; expected a file, or /dev/stdin")
-        if kind == stat.S_IFREG and found.st_size > max_bytes:
+        if kind == stat.S_IFREG and data.st_size > max_bytes:
             raise _too_large(where, max_bytes)
         with file.open("rb") as stream:
             content = _at_most(stream, max_bytes + 1)
@@ -37,8 +37,8 @@ def read_bytes(path: str | os.PathLike[str], max_bytes: int) -> bytes:
         raise FileFormatError(f"{where} does not exist; check the path") from None
     except IsADirectoryError:
         # pathlib turns an empty path, such as an unset shell variable, into ".".
-        given = "the path is empty, or ., which" if where == "." and not isinstance(path, str) else where
-        raise FileFormatError(f"{given} is a folder; expected a file") from None
+        path_name = "the path is empty, or ., which" if where == "." and not isinstance(path, str) else where
+        raise FileFormatError(f"{path_name} is a folder; expected a file") from None
     except OSError as error:
         raise FileFormatError(f"{where} cannot be read: {error.strerror or error}") from error
     except ValueError:

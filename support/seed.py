@@ -40,4 +40,4 @@ def current_seed() -> int:
 
 def as_seed(seed: int) -> int:
     """Validate a seed and return it as an int, or raise `UnsupportedError`."""
-    return as_whole(seed, "seed", least=0, most=MAX_SEED)
+    return as_whole(seed, "seed", low=0, high=MAX_SEED)

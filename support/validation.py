@@ -41,11 +41,11 @@ def as_options(values: object, what: str) -> Iterable[Any]:
     return as_several(values, what)
 
 
-def as_list(values: object, what: str, *, most: int = MAX_LISTED) -> tuple[Any, ...]:
-    """Return the entries of an iterable; `TopologyError` if it is none or has more than `most`."""
-    kept = tuple(islice(as_several(values, what), most + 1))
-    if len(kept) > most:
-        raise TopologyError(f"{what} are more than {most}; expected a list of at most that many")
+def as_list(values: object, what: str, *, high: int = MAX_LISTED) -> tuple[Any, ...]:
+    """Return the entries of an iterable; `TopologyError` if it is none or has more than `high`."""
+    kept = tuple(islice(as_several(values, what), high + 1))
+    if len(kept) > high:
+        raise TopologyError(f"{what} are more than {high}; expected a list of at most that many")
     return kept
 
 
@@ -70,11 +70,11 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def as_whole(
-    value: object, what: str, *, least: int = 1, most: int | None = None, error: type[ColloptError] = UnsupportedError
+    value: object, what: str, *, low: int = 1, high: int | None = None, error: type[ColloptError] = UnsupportedError
 ) -> int:
-    """Return an int of at least `least`, and at most `most` if that is given."""
-    if not is_whole(value) or value < least or (most is not None and value > most):
-        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+    """Return an int of at least `low`, and at most `high` if that is given."""
+    if not is_whole(value) or value < low or (high is not None and value > high):
+        limits = f"of at least {low}" if high is None else f"from {low} to {high}"
         raise error(f"{what} is {shown(value)}; expected a whole number {limits}")
     return int(value)
 
@@ -139,20 +139,20 @@ MAX_LINKS = 2**20  # directed links of a generated graph; larger ones take minut
 MAX_SWITCHED_LINKS = 2**23  # of equal parts, which are built as arrays
 
 
-def as_size(value: object, what: str, *, least: int = 1, most: int = 2**16) -> int:
-    """Return a size from `least` to `most`, or raise `TopologyError`."""
-    return as_whole(value, what, least=least, most=most, error=TopologyError)
+def as_size(value: object, what: str, *, low: int = 1, high: int = 2**16) -> int:
+    """Return a size from `low` to `high`, or raise `TopologyError`."""
+    return as_whole(value, what, low=low, high=high, error=TopologyError)
 
 
-def check_links(links: int, what: str, most: int = MAX_LINKS) -> None:
-    """Raise `TopologyError` for more than `most` directed links, before anything is built."""
-    if links > most:
-        raise TopologyError(f"{what} would have {links} links; expected at most {most}, ask for a smaller one")
+def check_links(links: int, what: str, limit: int = MAX_LINKS) -> None:
+    """Raise `TopologyError` for more than `limit` directed links, before anything is built."""
+    if links > limit:
+        raise TopologyError(f"{what} would have {links} links; expected at most {limit}, ask for a smaller one")
 
 
-def hint(name: object, known: Iterable[str]) -> str:
+def hint(name: object, names: Iterable[str]) -> str:
     """Return `` (did you mean ...?)`` with the known names that are spelled like one, at most two; or nothing."""
-    close = get_close_matches(name.lower()[:50], list(known), n=2) if isinstance(name, str) else []
+    close = get_close_matches(name.lower()[:50], list(names), n=2) if isinstance(name, str) else []
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 

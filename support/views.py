@@ -37,8 +37,8 @@ def call_registered(
     """Call the function that is registered in an entry point group, or by `register`, under a name."""
     packaged, own = entry_points(group=group), _registered[group]
     if not isinstance(name, str) or name not in packaged.names | own.keys():
-        known = ", ".join(sorted(packaged.names | own.keys()))
-        raise UnsupportedError(f"there is no {kind} {shown(name)}; expected one of {known}")
+        points = ", ".join(sorted(packaged.names | own.keys()))
+        raise UnsupportedError(f"there is no {kind} {shown(name)}; expected one of {points}")
     function = own[name] if name in own else packaged[name].load()
     return call_with_options(function, f"the {kind} {name}", arguments, options)
 
@@ -52,9 +52,9 @@ def call_with_options(
         call = signature.bind(*arguments, **options)
     except TypeError as error:
         problem = str(error).replace("got an unexpected keyword argument", "it has no option")
-        taken = list(signature.parameters)[len(arguments) :]
+        options_of_function = list(signature.parameters)[len(arguments) :]
         raise UnsupportedError(
-            f"{what} cannot be used with these options: {problem}; it has {', '.join(taken) or 'none'}"
+            f"{what} cannot be used with these options: {problem}; it has {', '.join(options_of_function) or 'none'}"
         ) from None
     return function(*call.args, **call.kwargs)
 

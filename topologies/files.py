@@ -81,7 +81,7 @@ def topology(network: NetworkLike, **options: Any) -> Topology:
     Examples
     --------
     >>> topology("dgx-a100", boxes=2)
-    <Topology 'dgx-a100-2': 16 ranks, 160 links>
+    <Topology 'dgx-a100-2boxes': 16 ranks, 19 switches, 96 links>
     """
     if isinstance(network, os.PathLike) or (isinstance(network, str) and names_file(network)):
         return read_topology(network, **options)

@@ -138,7 +138,7 @@ def size_in_bytes(name: str, low: int = 1) -> Callable[[object], int]:
 
     def read(value: object) -> int:
         try:
-            return as_bytes(str(value), name, least=low)
+            return as_bytes(str(value), name, low=low)
         except UnsupportedError as error:
             raise UsageError(str(error)) from None
 

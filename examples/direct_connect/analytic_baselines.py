@@ -193,6 +193,6 @@ def _positive(value: object, what: str) -> Fraction:
 
 def _size(value: object, least: int) -> int:
     try:
-        return as_size(value, "the size of the network", least=least)
+        return as_size(value, "the size of the network", low=least)
     except TopologyError as error:
         raise UnsupportedError(str(error)) from None

@@ -111,7 +111,7 @@ class DirectConnectTimes:
         try:
             exact = {
                 "rate": as_exact(self.rate, "the all-to-all rate"),
-                "num_nodes": as_size(self.num_nodes, "num_nodes", least=2),
+                "num_nodes": as_size(self.num_nodes, "num_nodes", low=2),
                 "degree": as_size(self.degree, "degree"),
                 "alpha": as_latency(self.alpha, "a step"),
                 "node_bandwidth": as_bandwidth(self.node_bandwidth, "a node"),

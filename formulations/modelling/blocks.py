@@ -45,11 +45,11 @@ def as_terms(terms: object, what: str) -> list[Any]:
 
 def in_one_row(terms: object, what: str) -> list[tuple[Any, ...]]:
     """Put ``(columns, coefficients)`` terms into the only row of a constraint or an objective."""
-    given = as_terms(terms, what)
-    for term in given:
+    values = as_terms(terms, what)
+    for term in values:
         if not isinstance(term, tuple) or len(term) != 2:
             raise UnsupportedError(f"a term of {what} is {shown(term)}; expected (columns, coefficients)")
-    return [(0, *term) for term in given]
+    return [(0, *term) for term in values]
 
 
 def as_places(values: npt.ArrayLike, size: int, what: str) -> IntArray:
@@ -59,9 +59,9 @@ def as_places(values: npt.ArrayLike, size: int, what: str) -> IntArray:
         return places.astype(np.int64)
     if not np.issubdtype(places.dtype, np.integer):
         raise UnsupportedError(f"{what} is of type {places.dtype}; expected whole numbers")
-    wrong = places[(places < 0) | (places >= size)]
-    if wrong.size:
-        raise UnsupportedError(f"{what} is {int(wrong.flat[0])}; expected 0 to {size - 1}")
+    outside = places[(places < 0) | (places >= size)]
+    if outside.size:
+        raise UnsupportedError(f"{what} is {int(outside.flat[0])}; expected 0 to {size - 1}")
     return places.astype(np.int64)
 
 
@@ -233,12 +233,12 @@ class Blocks:
 
         rows, columns, numbers = _joined(self._entries)
         matrix = coo_array((numbers, (rows, columns)), shape=(self._rows.size, self._columns.size)).tocsc()
-        whole = np.zeros(self._columns.size, dtype=np.bool_)
-        whole[np.concatenate(self._whole)] = True
+        integral = np.zeros(self._columns.size, dtype=np.bool_)
+        integral[np.concatenate(self._whole)] = True
         costs = np.bincount(self._costs[0], weights=self._costs[1], minlength=self._columns.size).astype(np.float64)
         blocks = dict(self._columns.blocks), dict(self._rows.blocks)
         bounds = self._rows.bounds(), self._columns.bounds()
-        return LinearProgram(self.name, self._maximize, costs, 0.0, matrix, *bounds, whole, *blocks)
+        return LinearProgram(self.name, self._maximize, costs, 0.0, matrix, *bounds, integral, *blocks)
 
     def _triplet(
         self, name: str, size: int, term: tuple[npt.ArrayLike, npt.ArrayLike, Numbers]
@@ -277,11 +277,11 @@ class _Side:
             raise UnsupportedError(f"the name of a {self.kind} block is {name!r}; expected text")
         if name in self.blocks:
             raise UnsupportedError(f"{self.kind} {name!r} exists already; choose another name")
-        wanted = as_shape(shape)
-        bounds = [as_bounds(values, wanted, f"{self.kind} {name!r}") for values in (lower, upper)]
+        expected = as_shape(shape)
+        bounds = [as_bounds(values, expected, f"{self.kind} {name!r}") for values in (lower, upper)]
         self._bounds.append((bounds[0], bounds[1]))
-        count = prod(wanted)
-        positions = np.arange(self.size, self.size + count, dtype=np.int64).reshape(wanted)
+        count = prod(expected)
+        positions = np.arange(self.size, self.size + count, dtype=np.int64).reshape(expected)
         positions.flags.writeable = False
         self.blocks[name] = Block(name, positions)
         self.size += count
@@ -331,7 +331,7 @@ class BlockModel:
     def __repr__(self) -> str:
         """One line in angle brackets, with the sizes of variables and constraints."""
         sides = (("variables", self.blocks._columns), ("constraints", self.blocks._rows))
-        parts = [(kind, [(name, each.positions.size) for name, each in side.blocks.items()]) for kind, side in sides]
+        parts = [(kind, [(name, block.positions.size) for name, block in side.blocks.items()]) for kind, side in sides]
         return model_text(self, self.blocks.name, parts)
 
     def linear_program(self) -> LinearProgram:

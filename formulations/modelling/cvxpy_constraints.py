@@ -72,11 +72,11 @@ class ConvexProgram:
                 f"the objective is {shown(expression)}; expected an expression of CVXPY in this model's variables"
             )
         used = [] if number else expression.variables()
-        known = {variable.id for constraint in self.constraints for variable in constraint.variables()}
+        names = {variable.id for constraint in self.constraints for variable in constraint.variables()}
         for entry in self.variables.values():
             parts = entry.values() if isinstance(entry, Mapping) else (entry,)
-            known |= {variable.id for part in parts for variable in part.variables()}
-        if unknown := [variable.name() for variable in used if variable.id not in known]:
+            names |= {variable.id for part in parts for variable in part.variables()}
+        if unknown := [variable.name() for variable in used if variable.id not in names]:
             raise UnsupportedError(
                 f"the objective has variable {unknown[0]!r}, which is neither the model's nor in its constraints"
             )

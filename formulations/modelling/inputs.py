@@ -17,20 +17,20 @@ TOLERANCE = Fraction(1, 10**6)
 """Of solvers, for numbers of at least 0 and for the sum of the shares of one source."""
 
 
-def as_count(value: object, what: str, *, most: int = 2**20) -> int:
-    """Read a whole number from 1 to `most`."""
-    return as_whole(value, what, most=most)
+def as_count(value: object, what: str, *, high: int = 2**20) -> int:
+    """Read a whole number from 1 to `high`."""
+    return as_whole(value, what, high=high)
 
 
 def as_ranks(names: object, topology: Topology, what: str) -> tuple[str, ...]:
     """Read names of different ranks, or one name."""
-    chosen = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else ()
-    for place, name in enumerate(chosen):
-        if name not in topology.compute_nodes or name in chosen[:place]:
+    ranks = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else ()
+    for place, name in enumerate(ranks):
+        if name not in topology.compute_nodes or name in ranks[:place]:
             raise UnsupportedError(f"the {what} have {shown(name)}; expected names of different ranks of {topology}")
-    if not chosen:
+    if not ranks:
         raise UnsupportedError(f"the {what} are {shown(names)}; expected names of ranks")
-    return chosen
+    return ranks
 
 
 def as_share(value: Any, what: str) -> Fraction:
@@ -52,8 +52,8 @@ def hop_distances(topology: Topology, hops: Iterable[tuple[str, str]] | None = N
         )
     ends = (link[:2] for link in topology.links) if hops is None else hops
     pairs = np.array([[topology.node_index[end] for end in pair] for pair in ends]).reshape(-1, 2)
-    found = partial_hop_distances(topology.num_ranks, *pairs.T)
-    if (found < 0).any():
-        source, rank = (topology.compute_nodes[place] for place in np.argwhere(found < 0)[0])
+    distances = partial_hop_distances(topology.num_ranks, *pairs.T)
+    if (distances < 0).any():
+        source, rank = (topology.compute_nodes[place] for place in np.argwhere(distances < 0)[0])
         raise BoundError(f"rank {source!r} cannot reach rank {rank!r}; add links until every rank reaches every other")
-    return found.astype(np.int64)
+    return distances.astype(np.int64)

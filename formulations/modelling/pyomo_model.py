@@ -39,8 +39,8 @@ class PyomoModel:
         import pyomo.environ as pyo
 
         parts = [
-            (kind, ((part.local_name, len(part)) for part in self.program.component_objects(each)))
-            for kind, each in (("variables", pyo.Var), ("constraints", pyo.Constraint))
+            (kind, ((part.local_name, len(part)) for part in self.program.component_objects(block)))
+            for kind, block in (("variables", pyo.Var), ("constraints", pyo.Constraint))
         ]
         return model_text(self, self.program.name, parts)
 
@@ -168,7 +168,7 @@ class PyomoModel:
 def model_text(model: object, name: str, parts: Iterable[tuple[str, Iterable[tuple[str, int]]]]) -> str:
     """Return one line in angle brackets: the blocks of each kind, and how many entries those of several have."""
     listed = (
-        f"{kind} " + (", ".join(each if count == 1 else f"{each} ({count})" for each, count in blocks) or "none")
+        f"{kind} " + (", ".join(block if count == 1 else f"{block} ({count})" for block, count in blocks) or "none")
         for kind, blocks in parts
     )
     return f"<{type(model).__name__} {name}: {'; '.join(listed)}>"

@@ -146,7 +146,7 @@ def count_dispatch(
     """
     from ...solvers.fast.dispatch import destination_masks
 
-    n, m = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server", most=MAX_GPUS)
+    n, m = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server", high=MAX_GPUS)
     if len(indices) != n * m:
         raise UnsupportedError(f"there are indices of {len(indices)} ranks; expected {n * m}, one array for each")
     homes = as_placement(placement, n * m)
@@ -420,7 +420,7 @@ def schedule_dispatch(
     options = {"stages": stages, "max_stage_bytes": cap, "unit_bytes": unit}
     bound = _bound_of(counts)
     if relay_rounds is not None:
-        rounds = as_whole(relay_rounds, "relay_rounds", least=0, most=MAX_ROUNDS)
+        rounds = as_whole(relay_rounds, "relay_rounds", low=0, high=MAX_ROUNDS)
         if not rounds:
             return DispatchPlan(counts, (_scheduled(counts, counts.sends, options),), bound)
         if counts.classes is None:

@@ -141,7 +141,7 @@ def schedule_all_to_allv(
         schedule = _fastest_on_links(schedule, plan, model.of_units(unit), way)
     if max_scratch_bytes is None:
         return schedule
-    limit = as_whole(max_scratch_bytes, "max_scratch_bytes", least=0)
+    limit = as_whole(max_scratch_bytes, "max_scratch_bytes", low=0)
     if not cap and schedule.scratch_bytes.max() * unit > limit:
         schedule = plan(max(1, limit // unit // AREAS // lanes, -(-schedule.scale_out_bytes // MAX_CUTS)), way)
     _check_scratch(schedule, limit, unit)

@@ -128,7 +128,7 @@ EFFORT = 2 * 10**7  # hops that are looked at for each number, a fraction of a s
 
 def as_chunks(value: object) -> int:
     """Read a number of chunks per unit of traffic, or raise `UnsupportedError`."""
-    return as_whole(value, "chunks", most=MAX_PER_UNIT)
+    return as_whole(value, "chunks", high=MAX_PER_UNIT)
 
 
 def shared_chunks(

@@ -101,7 +101,7 @@ def as_graph(network: DirectGraph | Topology) -> DirectGraph:
 
 def as_chunks(value: object) -> int:
     """Read a number of chunks per shard, or raise `UnsupportedError`."""
-    return as_whole(value, "chunks", most=MAX_CHUNKS)
+    return as_whole(value, "chunks", high=MAX_CHUNKS)
 
 
 def schedule_of(problem: BfbProblem, chunks: int, shares: Shares, direction: Direction) -> StepSchedule:

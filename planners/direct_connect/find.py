@@ -334,7 +334,7 @@ COLUMNS = [
 
 
 def _as_sizes(nodes: object, degree: object) -> tuple[int, int]:
-    return as_size(nodes, "nodes", least=2, most=MAX_NODES), as_size(degree, "degree", most=MAX_DEGREE)
+    return as_size(nodes, "nodes", low=2, high=MAX_NODES), as_size(degree, "degree", high=MAX_DEGREE)
 
 
 @cache

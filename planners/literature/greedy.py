@@ -49,7 +49,7 @@ def plan_greedy(
 
     Another seed, by `collopt.solvers.seeded`, gives another plan.
     """
-    count = None if chunks is None else as_whole(chunks, "chunks", most=MAX_WORK)
+    count = None if chunks is None else as_whole(chunks, "chunks", high=MAX_WORK)
     options = {} if count is None else {"chunks": count}
     return plan_baseline(topology, collective, "greedy", partial(_forest, count), weights=weights, options=options)
 

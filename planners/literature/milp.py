@@ -37,7 +37,7 @@ def plan_milp(topology: Topology, collective: AnyCollective, *, chunks: int | No
     the reverse of an allgather on the transposed network, an allreduce is both.  Plans differ from run to run only
     where time runs out.
     """
-    counts = [1, 2] if chunks is None else [as_whole(chunks, "chunks", most=MAX_SENDS)]
+    counts = [1, 2] if chunks is None else [as_whole(chunks, "chunks", high=MAX_SENDS)]
     searches: list[tuple[int, Synthesis]] = []
 
     def build(problem: TreeProblem) -> StepSchedule:

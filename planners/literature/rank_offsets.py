@@ -72,7 +72,7 @@ def plan_bruck(topology: Topology, collective: AnyCollective, *, radix: int | No
 
     The radix is 2 by default.
     """
-    base = 2 if radix is None else as_whole(radix, "radix", least=2, most=MAX_RANKS)
+    base = 2 if radix is None else as_whole(radix, "radix", low=2, high=MAX_RANKS)
     hops = bruck_hops(_ranks(topology), base)
     options = {} if radix is None else {"radix": base}
     return plan_in_steps(topology, collective, "bruck", lambda problem: _schedule(problem, hops, _below), options)
@@ -86,7 +86,7 @@ def plan_pat(topology: Topology, collective: AnyCollective, *, aggregation: int 
     """
     ranks = _ranks(topology)
     limit = max(1, _power_of_two(ranks) // 2)
-    trees = limit if aggregation is None else as_whole(aggregation, "aggregation", most=limit)
+    trees = limit if aggregation is None else as_whole(aggregation, "aggregation", high=limit)
     if trees & (trees - 1):
         raise UnsupportedError(f"aggregation is {trees}; expected a power of two up to {limit}")
     hops = pat_hops(ranks, trees)

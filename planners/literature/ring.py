@@ -173,7 +173,7 @@ def plan_ring(
         ranks = _checked_order(topology, order)
         options["order"] = ",".join(map(str, ranks))
     if channels is not None:
-        options["channels"] = as_whole(channels, "channels", most=MAX_CHANNELS)
+        options["channels"] = as_whole(channels, "channels", high=MAX_CHANNELS)
 
     def build(problem: TreeProblem) -> Forest:
         return _forest(problem, _rings_in_order(problem, ranks) if ranks else _search(problem, channels))

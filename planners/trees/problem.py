@@ -103,7 +103,7 @@ def check_request(topology: object, collective: object) -> Collective:
 
 def checked_count(trees_per_root: int) -> int:
     """Read a number of trees per root, or raise `UnsupportedError`."""
-    return as_whole(trees_per_root, "trees_per_root", most=MAX_TREES_PER_ROOT)
+    return as_whole(trees_per_root, "trees_per_root", high=MAX_TREES_PER_ROOT)
 
 
 def network_options(in_network: bool) -> dict[str, int | str]:

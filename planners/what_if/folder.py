@@ -118,7 +118,7 @@ class PlanFolder:
             )
         nodes = len(self.topology.nodes)
         shape, what = (index.num_generators, nodes), f"{where}: field generators"
-        generators = decode_integers(index.generators, shape, what, least=0, most=nodes - 1)
+        generators = decode_integers(index.generators, shape, what, low_limit=0, high_limit=nodes - 1)
         try:
             self._start(index.options.model_dump())
             as_planner(index.options.planner)

@@ -110,7 +110,7 @@ def mesh_groups(
     >>> [group.ranks for group in mesh_groups((2, 3), 0, "allgather")]
     [(0, 3), (1, 4), (2, 5)]
     """
-    sides = [as_whole(side, "a side of the mesh", most=MAX_MESH) for side in as_several(shape, "the mesh")]
+    sides = [as_whole(side, "a side of the mesh", high=MAX_MESH) for side in as_several(shape, "the mesh")]
     group_axes = as_list([axes] if isinstance(axes, int) else axes, "the axes")
     if not sides or prod(sides) > MAX_MESH:
         raise UnsupportedError(

@@ -113,7 +113,7 @@ def _named(plans: Any) -> dict[str, Plan]:
         named = {str(name): plan for name, plan in plans.items()}
         listed: Sequence[Any] = list(named.values())
     else:
-        listed = [plans] if isinstance(plans, Plan) else as_list(plans, "the plans", most=MAX_PLANS)
+        listed = [plans] if isinstance(plans, Plan) else as_list(plans, "the plans", high=MAX_PLANS)
         named = {}
     if not listed or len(listed) > MAX_PLANS:
         raise UnsupportedError(f"there are {len(listed)} plans; expected 1 to {MAX_PLANS}")
@@ -151,7 +151,7 @@ def _names(plans: Sequence[Plan]) -> list[str]:
 def _sizes(sizes: Iterable[int | str] | None) -> list[tuple[str, int]]:
     if isinstance(sizes, (str, int)):
         raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
-    texts = as_list(DEFAULT_SIZES if sizes is None else sizes, "the sizes", most=MAX_SIZES)
+    texts = as_list(DEFAULT_SIZES if sizes is None else sizes, "the sizes", high=MAX_SIZES)
     if not texts:
         raise UnsupportedError("sizes is empty; expected one such as '64M', or leave it out")
     sizes_by_bytes: dict[int, str] = {}

@@ -9,7 +9,6 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
@@ -19,10 +18,7 @@ from ...schedules import (
     AllToAllvSchedule,
     AnyStepSchedule,
     Collective,
-    FlowSchedule,
     Schedule,
-    StagedFlow,
-    StepExchange,
     TreeSchedule,
 )
 from ...schedules.collective import CollectiveName, as_collective
@@ -192,10 +188,8 @@ def _check_fitting(schedule: Schedule, collective: Collective) -> None:
 
 def lowered(schedule: Schedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower a schedule of the collective, or the one that it stands for."""
-    schedule = schedule.expanded if isinstance(schedule, Schedule) else schedule
-    for kind, lower_kind in LOWERINGS:
-        if isinstance(schedule, kind):
-            return lower_kind(schedule, collective, options, name)
+    if isinstance(schedule, Schedule) and (lower_form := LOWERINGS.get(schedule.expanded.form)):
+        return lower_form(schedule.expanded, collective, options, name)
     raise UnsupportedError(
         f"the schedule for {collective} is a {type(schedule).__name__}; only those made of trees, of steps or of "
         "paths can be lowered, and those of schedule_all_to_allv"
@@ -243,12 +237,12 @@ def _check_size(
         )
 
 
-LOWERINGS: tuple[tuple[Any, Callable[..., Program]], ...] = (
-    (StagedFlow, lower_staged_flow),
-    (FlowSchedule, lower_flow),
-    (AllToAllvSchedule, lower_stages),
-    (StepExchange, lower_exchange),
-    (TreeSchedule, _lowered_trees),
-    (AnyStepSchedule, _lowered_steps),
-)
-"""Stored kinds of schedules, a kind before the one that it is derived from."""
+LOWERINGS: dict[str, Callable[..., Program]] = {
+    "trees": _lowered_trees,
+    "steps": _lowered_steps,
+    "exchange": lower_exchange,
+    "flow": lower_flow,
+    "staged flow": lower_staged_flow,
+    "stages": lower_stages,
+}
+"""Lowerings by `Schedule.form`."""

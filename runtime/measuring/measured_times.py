@@ -333,7 +333,7 @@ def _json_row(entry: Mapping[str, Any], reading: Mapping[str, Any], in_place: bo
 
 
 def _integer(value: object, at: str) -> int:
-    return as_whole(value, at, least=0, most=10**18, error=FileFormatError)
+    return as_whole(value, at, low=0, high=10**18, error=FileFormatError)
 
 
 def _number(value: object, at: str) -> float | None:

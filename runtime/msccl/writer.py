@@ -83,7 +83,7 @@ def to_xml_text(
     check_choice("protocol", protocol, PROTOCOLS)
     # Of an all-to-all, the runtimes take the input of one rank for the whole buffer.
     chunks = program.chunks_per_loop // (program.num_ranks if program.layout.in_pairs else 1)
-    low = as_bytes(min_bytes, "min_bytes", least=0)
+    low = as_bytes(min_bytes, "min_bytes", low=0)
     if max_bytes is None:
         limit = DEFAULT_MAX_BYTES if protocol == "Simple" else chunks * largest_chunk(dialect_of(runtime), protocol)
         loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)

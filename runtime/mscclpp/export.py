@@ -135,7 +135,7 @@ def export_mscclpp_json(
 
 
 def _size(name: str, value: int | str | None) -> int | None:
-    return None if value is None else as_bytes(value, name, least=0)
+    return None if value is None else as_bytes(value, name, low=0)
 
 
 def _uses_star(plan: Plan, boxes: Sequence[int], version: str) -> bool:

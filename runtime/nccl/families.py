@@ -172,7 +172,7 @@ def loading_notes(runtime: str, files: Sequence[str]) -> tuple[dict[str, str], l
 
 
 def _checked_plans(plans: object) -> list[Plan]:
-    checked = list(as_list(plans, "the plans", most=MAX_PLANS))
+    checked = list(as_list(plans, "the plans", high=MAX_PLANS))
     if not checked:
         raise UnsupportedError("there is no plan; expected at least one")
     for plan in checked:
@@ -194,7 +194,7 @@ def size_range(sizes: object) -> tuple[int, int]:
     """Return the smallest and the largest size in bytes; only the former may be 0."""
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or len(sizes) != 2:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest and the largest, such as ('1K', '1G')")
-    low, high = as_bytes(sizes[0], least=0), as_bytes(sizes[1], "the largest size")
+    low, high = as_bytes(sizes[0], low=0), as_bytes(sizes[1], "the largest size")
     if low > high:
         raise UnsupportedError(f"sizes are {shown(sizes)}; expected the smallest first")
     return low, high

@@ -72,7 +72,7 @@ def export_nccl_tuner(
         -1, the default, is any.
     """
     algorithm, own = _algorithm(plan)
-    low, high = as_bytes(min_bytes, "min_bytes", least=0), as_bytes(max_bytes, "max_bytes", least=0)
+    low, high = as_bytes(min_bytes, "min_bytes", low=0), as_bytes(max_bytes, "max_bytes", low=0)
     if high < low:
         raise UnsupportedError(f"max_bytes is {high}, less than min_bytes, {low}; expected at least as many")
     window = _Window(low, high, algorithm, own if channels is None else _channels(channels))

@@ -98,7 +98,7 @@ def _checked(settings: BackendSettings) -> BackendSettings:
                 continue
             raise UnsupportedError(f"{name} is {shown(value)}; expected a path{' or a Topology' * (name != 'plans')}")
     check_counts({"slices": settings.slices})
-    return replace(settings, min_bytes=as_bytes(settings.min_bytes, "min_bytes", least=0))
+    return replace(settings, min_bytes=as_bytes(settings.min_bytes, "min_bytes", low=0))
 
 
 def current_settings() -> BackendSettings:

@@ -82,6 +82,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
     parts: ClassVar[str] = "stages"
     subject: ClassVar[str] = "stages are"
     load_text: ClassVar[str] = "the stages put {load} bytes"
+    form: ClassVar[str] = "stages"
 
     def __repr__(self) -> str:
         return f"<AllToAllvSchedule: {self.size_text}>"
@@ -172,7 +173,7 @@ class AllToAllvSchedule(StagedArrays, PairSchedule):
 
     def pieces(self, server: int) -> Pieces:
         """Pieces of the data that leaves a server, with proxy, peer and stage."""
-        return pieces_of(self, as_whole(server, "server", least=0, most=self.servers - 1))
+        return pieces_of(self, as_whole(server, "server", low=0, high=self.servers - 1))
 
     def verify(self) -> None:
         """Check that every byte arrives exactly once, and in no more time than the stages need.

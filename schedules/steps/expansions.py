@@ -289,7 +289,7 @@ def line_graph_schedule(graph: DirectGraph, schedule: StepSchedule, times: int =
     times : int
         How often to expand.
     """
-    for _ in range(as_size(times, "times", most=MAX_TIMES)):
+    for _ in range(as_size(times, "times", high=MAX_TIMES)):
         schedule = _line_graph_schedule(graph, schedule)
         graph = line_graph(graph)
     return schedule
@@ -373,7 +373,7 @@ def cartesian_power_schedule(graph: DirectGraph, n: int, schedule: StepSchedule)
     long.  Parameters as for `cartesian_power`, with a schedule for the graph, which has to be regular; errors as for
     `line_graph_schedule`.
     """
-    n = as_size(n, "n", most=MAX_TIMES)
+    n = as_size(n, "n", high=MAX_TIMES)
     sends = direct_sends(graph, schedule)
     size, length, chunks = graph.num_nodes, schedule.num_steps, schedule.chunks_per_shard
     count = n * len(sends.steps) * sum(size ** (n - 1 + phase) for phase in range(n))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -92,7 +92,8 @@ class FlowSchedule(FlowArrays, kind="flow"):
     parts: ClassVar[str] = "the paths of a flow"
     subject: ClassVar[str] = "flow is"
     load_text: ClassVar[str] = "the paths put {load} chunks"
-    view: ClassVar[Literal["trees", "steps", "senders"]] = "senders"
+    view = "senders"
+    form: ClassVar[str] = "flow"
     further_fields: ClassVar[tuple[str, ...]] = ()
 
     num_ranks: int
@@ -392,6 +393,7 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
 
     load_text: ClassVar[str] = "step {step} puts {load} chunks"
     pipelined: ClassVar[bool] = False
+    form: ClassVar[str] = "staged flow"
     further_fields: ClassVar[tuple[str, ...]] = ("servers",)
 
     servers: IntArray

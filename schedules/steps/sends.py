@@ -38,6 +38,7 @@ class InSteps(Schedule):
     subject: ClassVar[str] = "steps are"
     load_text: ClassVar[str] = "step {step} puts {load} chunks"
     pipelined: ClassVar[bool] = False
+    form: ClassVar[str] = "steps"
 
     if TYPE_CHECKING:
 
@@ -212,6 +213,8 @@ class ShardSends(StepSends):
 
 class VectorSends(StepSends):
     """The data of a `StepExchange`, which describes them."""
+
+    form: ClassVar[str] = "exchange"
 
     chunks: int
     adds: BoolArray

@@ -233,7 +233,7 @@ class SymmetricForest(Trees, kind="symmetric-forest"):
         for name, shape in shapes.items():
             what = f"{where}: field schedule.{name}"
             lowest, highest = -1 if name == "routes" else 0, limits.get(name, 2**62) - 1
-            arrays[name] = decode_integers(fields[name], shape, what, least=lowest, most=highest)
+            arrays[name] = decode_integers(fields[name], shape, what, low_limit=lowest, high_limit=highest)
         starts = np.concatenate([[0], np.cumsum(arrays["path_lengths"])])
         weights = np.zeros(ranks, dtype=np.int64)
         weights[arrays["roots"]] = 1

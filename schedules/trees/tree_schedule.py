@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import accumulate
 from math import gcd, lcm
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -68,7 +68,8 @@ class Trees(Schedule):
     parts: ClassVar[str] = "trees"
     subject: ClassVar[str] = "trees are"
     load_text: ClassVar[str] = "the trees put {load} copies"
-    view: ClassVar[Literal["trees", "steps", "senders"]] = "trees"
+    view = "trees"
+    form: ClassVar[str] = "trees"
 
     if TYPE_CHECKING:
 

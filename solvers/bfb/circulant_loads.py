@@ -36,41 +36,41 @@ def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
             f"there are {degree} offsets; expected at most {MAX_OFFSETS} to look at all sets of them"
         )
     unit = lcm(*range(1, degree + 1))
-    found = _costs(n, np.ascontiguousarray(offsets, dtype=np.int64), unit)
-    return CirculantCosts(found[0], found[1], found[2], unit)
+    costs = _costs(n, np.ascontiguousarray(offsets, dtype=np.int64), unit)
+    return CirculantCosts(costs[0], costs[1], costs[2], unit)
 
 
 @kernel_with(lambda n, offsets, _: n * offsets.size)
 def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
     sets, degree = offsets.shape
-    found = np.zeros((3, sets), dtype=np.int64)
+    costs = np.zeros((3, sets), dtype=np.int64)
     hops, queue = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     inside = np.empty(1 << degree, dtype=np.int64)
     shares = _shares(degree, unit)
-    most = n - 1
-    least = np.full(n, unit * n, dtype=np.int64)  # of loads, by most steps
+    max_steps = n - 1
+    best_loads = np.full(n, unit * n, dtype=np.int64)  # of loads, by most steps
     for number in range(sets):
-        if n <= WORD and not _is_within(n, offsets[number], most):
+        if n <= WORD and not _is_within(n, offsets[number], max_steps):
             continue
-        if not _search(n, offsets[number], hops, queue, most):
+        if not _search(n, offsets[number], hops, queue, max_steps):
             continue
         steps, load, begin = hops[queue[n - 1]], 0, 1
         # An even load bounds the rest from below.
-        while begin < n and load + unit // degree * (n - begin) <= least[steps]:
+        while begin < n and load + unit // degree * (n - begin) <= best_loads[steps]:
             end = begin + 1
             while end < n and hops[queue[end]] == hops[queue[begin]]:
                 end += 1
             load += _busiest(n, offsets[number], hops, queue[begin:end], shares, inside)
             begin = end
-        if begin < n or load > least[steps]:
+        if begin < n or load > best_loads[steps]:
             continue
-        found[0, number] = steps
-        found[1, number] = load
-        found[2, number] = hops.sum()
-        least[steps:] = np.minimum(least[steps:], load)
+        costs[0, number] = steps
+        costs[1, number] = load
+        costs[2, number] = hops.sum()
+        best_loads[steps:] = np.minimum(best_loads[steps:], load)
         if load * degree == unit * (n - 1):
-            most = steps
-    return found
+            max_steps = steps
+    return costs
 
 
 @kernel
@@ -78,18 +78,18 @@ def _shares(degree: int, unit: int) -> IntArray:
     """Return, for each subset of offsets, `unit` over its size; 0 for the empty set."""
     sizes = np.zeros(1 << degree, dtype=np.int64)
     shares = np.zeros(1 << degree, dtype=np.int64)
-    for chosen in range(1, 1 << degree):
-        sizes[chosen] = sizes[chosen >> 1] + (chosen & 1)
-        shares[chosen] = unit // sizes[chosen]
+    for subset in range(1, 1 << degree):
+        sizes[subset] = sizes[subset >> 1] + (subset & 1)
+        shares[subset] = unit // sizes[subset]
     return shares
 
 
 @kernel
-def _is_within(n: int, offsets: IntArray, most: int) -> bool:
-    """Return whether the diameter is at most `most`, by rotations of a node set in the bits of a word."""
+def _is_within(n: int, offsets: IntArray, max_steps: int) -> bool:
+    """Return whether the diameter is at most `max_steps`, by rotations of a node set in the bits of a word."""
     everything = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - n)
     reached = np.uint64(1)
-    for _ in range(most):
+    for _ in range(max_steps):
         turned = reached
         for offset in offsets:
             turned |= reached << np.uint64(offset) | reached >> np.uint64(n - offset)
@@ -100,15 +100,15 @@ def _is_within(n: int, offsets: IntArray, most: int) -> bool:
 
 
 @kernel
-def _search(n: int, offsets: IntArray, hops: IntArray, queue: IntArray, most: int) -> bool:
-    """Run BFS from node 0; return False if a node is more than `most` hops away or unreachable."""
+def _search(n: int, offsets: IntArray, hops: IntArray, queue: IntArray, max_hops: int) -> bool:
+    """Run BFS from node 0; return False if a node is more than `max_hops` hops away or unreachable."""
     hops[:] = -1
     hops[0], queue[0] = 0, 0
-    done, seen = 0, 1
-    while done < seen < n:
+    done, reached = 0, 1
+    while done < reached < n:
         node = queue[done]
         done += 1
-        if hops[node] == most:
+        if hops[node] == max_hops:
             return False
         for offset in offsets:
             head = node + offset
@@ -116,9 +116,9 @@ def _search(n: int, offsets: IntArray, hops: IntArray, queue: IntArray, most: in
                 head -= n
             if hops[head] < 0:
                 hops[head] = hops[node] + 1
-                queue[seen] = head
-                seen += 1
-    return seen == n
+                queue[reached] = head
+                reached += 1
+    return reached == n
 
 
 @kernel
@@ -137,12 +137,12 @@ def _busiest(n: int, offsets: IntArray, hops: IntArray, layer: IntArray, shares:
     size = len(inside)
     for place in range(len(offsets)):
         for high in range(0, size, 2 << place):
-            for chosen in range(high, high + (1 << place)):
-                inside[chosen + (1 << place)] += inside[chosen]
-    most = 0
-    for chosen in range(1, size):
-        most = max(most, inside[chosen] * shares[chosen])
-    return most
+            for subset in range(high, high + (1 << place)):
+                inside[subset + (1 << place)] += inside[subset]
+    load = 0
+    for subset in range(1, size):
+        load = max(load, inside[subset] * shares[subset])
+    return load
 
 
 @kernel_with(lambda m, powers, sets: 2 * m * len(powers) * sets.size)
@@ -159,8 +159,8 @@ def hop_sums(m: int, powers: IntArray, sets: IntArray) -> IntArray:
     for number in range(len(sets)):
         hops[:] = -1
         hops[0] = 0
-        place, found = 0, 1
-        while place < found:
+        place, reached = 0, 1
+        while place < reached:
             node = queue[place]
             place += 1
             for axis in range(degree):
@@ -168,7 +168,7 @@ def hop_sums(m: int, powers: IntArray, sets: IntArray) -> IntArray:
                 head = (node // k + powers[second] * first) % m * k + (second + sets[number, axis]) % k
                 if hops[head] < 0:
                     hops[head] = hops[node] + 1
-                    queue[found] = head
-                    found += 1
-        sums[number] = hops.sum() if found == size else UNREACHABLE
+                    queue[reached] = head
+                    reached += 1
+        sums[number] = hops.sum() if reached == size else UNREACHABLE
     return sums

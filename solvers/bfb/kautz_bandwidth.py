@@ -30,8 +30,8 @@ class KautzFigures(NamedTuple):
 def kautz_figures(degree: int, size: int) -> KautzFigures:
     """Compute the BFB figures of one generalized Kautz graph."""
     _check(degree, size)
-    steps, whole, top, bottom, distance_sum = _measure(degree, size)
-    return KautzFigures(steps, Fraction(degree, size) * (whole + Fraction(top, bottom)), distance_sum)
+    steps, load, top, bottom, distance_sum = _measure(degree, size)
+    return KautzFigures(steps, Fraction(degree, size) * (load + Fraction(top, bottom)), distance_sum)
 
 
 def _check(degree: int, size: int) -> None:
@@ -55,19 +55,19 @@ def _measure(degree: int, size: int) -> tuple[int, int, int, int, int]:
     period = kautz_period(degree, size)
     loads = np.zeros(depth + 1, dtype=np.int64)
     top, bottom, distance_sum = 0, 1, 0
-    seen = np.full(size, -1, dtype=np.int64)
+    visits = np.full(size, -1, dtype=np.int64)
     queue = np.empty(size, dtype=np.int64)
     links = np.empty(size, dtype=np.int64)
     piece_of = np.empty(size, dtype=np.int64)
     for node in range((period + 1) // 2):
-        found, hops = search_by_links(node, into, depth, seen, queue, links, loads)
-        left = size - found
+        reached, hops = search_by_links(node, into, depth, visits, queue, links, loads)
+        left = size - reached
         if left:
-            count, width = _worst_run(into[node], reach, queue[:found], starts, starts_before, piece_of)
+            count, width = _worst_run(into[node], reach, queue[:reached], starts, starts_before, piece_of)
             if count * bottom > top * width:
                 top, bottom = count, width
-        alike = (1 if 2 * node + 1 == period else 2) * (size // period)
-        distance_sum += alike * (hops + left * (depth + 1))
+        copies = (1 if 2 * node + 1 == period else 2) * (size // period)
+        distance_sum += copies * (hops + left * (depth + 1))
     steps = depth + 1 if top else np.flatnonzero(loads)[-1]
     return steps, loads.sum(), top, bottom, distance_sum
 
@@ -119,7 +119,7 @@ def _starts(degree: int, size: int, depth: int) -> tuple[IntArray, IntArray]:
 
 @kernel
 def search_by_links(
-    node: int, into: IntArray, depth: int, seen: IntArray, queue: IntArray, links: IntArray, loads: IntArray
+    node: int, into: IntArray, depth: int, visits: IntArray, queue: IntArray, links: IntArray, loads: IntArray
 ) -> tuple[int, int]:
     """Find all sources up to a distance, each with the only link into `node` that it can use; raise the loads.
 
@@ -127,31 +127,31 @@ def search_by_links(
     """
     degree = into.shape[1]
     counts = np.empty(degree, dtype=np.int64)
-    seen[node] = node
+    visits[node] = node
     queue[0] = node
-    begin, found, hops = 0, 1, 0
+    begin, reached, hops = 0, 1, 0
     for distance in range(1, depth + 1):
         counts[:] = 0
-        end = found
+        end = reached
         for place in range(begin, end):
             head = queue[place]
             for position in range(degree):
                 tail = into[head, position]
-                if seen[tail] != node:
-                    seen[tail] = node
+                if visits[tail] != node:
+                    visits[tail] = node
                     link = links[place] if distance > 1 else position
-                    queue[found], links[found] = tail, link
-                    found += 1
+                    queue[reached], links[reached] = tail, link
+                    reached += 1
                     counts[link] += 1
         begin = end
-        hops += distance * (found - end)
+        hops += distance * (reached - end)
         loads[distance] = max(loads[distance], counts.max())
-    return found, hops
+    return reached, hops
 
 
 @kernel
 def _worst_run(
-    tails: IntArray, reach: int, found: IntArray, starts: IntArray, starts_before: IntArray, piece_of: IntArray
+    tails: IntArray, reach: int, sources: IntArray, starts: IntArray, starts_before: IntArray, piece_of: IntArray
 ) -> tuple[int, int]:
     """Return the largest c(S) / |S| over runs S of the links into a node, whose circle is cut into pieces."""
     size, degree = len(piece_of), len(tails)
@@ -164,7 +164,7 @@ def _worst_run(
     piece_of[cuts[-1] :] = pieces - 1
     piece_of[: cuts[0]] = pieces - 1
     counts[-1] = size - starts_before[cuts[-1]] + starts_before[cuts[0]]
-    for source in found:
+    for source in sources:
         counts[piece_of[starts[source]]] -= 1
     before = np.zeros(pieces + 1, dtype=np.int64)
     before[1:] = np.cumsum(counts)
@@ -187,8 +187,8 @@ def _worst_run(
 def kautz_transpose_factor(degree: int, size: int) -> Fraction:
     """Compute the least T_B of a breadth-first schedule on the transpose of one generalized Kautz graph."""
     _check(degree, size)
-    whole, top, bottom = _measure_transpose(degree, size)
-    return Fraction(degree, size) * (whole + Fraction(top, bottom))
+    load, top, bottom = _measure_transpose(degree, size)
+    return Fraction(degree, size) * (load + Fraction(top, bottom))
 
 
 @kernel_with(lambda degree, size: degree * size * size)
@@ -203,15 +203,15 @@ def _measure_transpose(degree: int, size: int) -> tuple[int, int, int]:
     stretch_of = np.repeat(np.arange(len(cuts)), lengths)
     loads = np.zeros(depth + 1, dtype=np.int64)
     top, bottom = 0, 1
-    seen = np.full(size, -1, dtype=np.int64)
+    visits = np.full(size, -1, dtype=np.int64)
     queue = np.empty(size, dtype=np.int64)
     links = np.empty(size, dtype=np.int64)
     for node in range((period + 1) // 2):
-        found, _ = search_by_links(node, heads, depth, seen, queue, links, loads)
-        if found < size:
+        reached, _ = search_by_links(node, heads, depth, visits, queue, links, loads)
+        if reached < size:
             counts = lengths.copy()
             begin = _begin(node, degree, size, depth + 1)
-            for source in queue[:found]:
+            for source in queue[:reached]:
                 counts[stretch_of[(source - begin) % size]] -= 1
             count, width = _worst_stretches(counts, widths)
             if count * bottom > top * width:
@@ -236,12 +236,12 @@ def _widths(cuts: IntArray, degree: int, reach: int, size: int) -> IntArray:
     widths = np.empty((stretches, stretches), dtype=np.int64)
     for first in range(stretches):
         used = np.zeros(degree, dtype=np.bool_)
-        for more in range(stretches):
-            place = cuts[(first + more) % stretches]
+        for gain in range(stretches):
+            place = cuts[(first + gain) % stretches]
             while place < degree * reach:
                 used[place // reach] = True
                 place += size
-            widths[first, more] = used.sum()
+            widths[first, gain] = used.sum()
     return widths
 
 
@@ -252,9 +252,9 @@ def _worst_stretches(counts: IntArray, widths: IntArray) -> tuple[int, int]:
     top, bottom = 0, 1
     for first in range(stretches):
         count = 0
-        for more in range(stretches):
-            count += counts[(first + more) % stretches]
-            width = widths[first, more]
+        for gain in range(stretches):
+            count += counts[(first + gain) % stretches]
+            width = widths[first, gain]
             if count * bottom > top * width:
                 top, bottom = count, width
     return top, bottom

@@ -79,22 +79,22 @@ def max_in_degree(network: Intake) -> int:
 def _distances(num_ranks: int, first: IntArray, tails: IntArray) -> tuple[HopArray, NodeArray]:
     """Run backward BFS from every rank; -1 for unreachable sources."""
     hops = np.full((num_ranks, num_ranks), -1, dtype=np.int16)
-    found = np.zeros((num_ranks, num_ranks), dtype=np.int32)
+    orders = np.zeros((num_ranks, num_ranks), dtype=np.int32)
     for rank in range(num_ranks):
-        away, queue = hops[rank], found[rank]
+        away, queue = hops[rank], orders[rank]
         away[rank] = 0
         queue[0] = rank
-        done, seen = 0, 1
-        while done < seen:
+        done, reached = 0, 1
+        while done < reached:
             node = queue[done]
             done += 1
             for place in range(first[node], first[node + 1]):
                 tail = tails[place]
                 if away[tail] < 0:
                     away[tail] = away[node] + 1
-                    queue[seen] = tail
-                    seen += 1
-    return hops, found
+                    queue[reached] = tail
+                    reached += 1
+    return hops, orders
 
 
 @kernel
@@ -171,13 +171,13 @@ def usable_links(groups: Groups, degree: int) -> BoolArray:
 
 
 @kernel
-def shards_within(groups: Groups, chosen: BoolArray) -> int:
+def shards_within(groups: Groups, allowed: BoolArray) -> int:
     """Count the shards that only links of a set can carry."""
     shards = 0
     for group in range(len(groups.masks)):
         within = True
-        for link in range(len(chosen)):
-            if groups.masks[group, link // WORD] >> (link % WORD) & 1 and not chosen[link]:
+        for link in range(len(allowed)):
+            if groups.masks[group, link // WORD] >> (link % WORD) & 1 and not allowed[link]:
                 within = False
                 break
         if within:

@@ -65,9 +65,9 @@ def _shared_out(
             if violated.any():
                 counts[step] = -1
                 return counts[: step + 1], table[0, :0], table[1, :0], table[2, :0], table[3, :0]
-            most = len(groups.members) + shares.size
-            if size + most > table.shape[1]:
-                wider = np.empty((4, (size + most) * 9 // 8), dtype=np.int64)
+            max_rows = len(groups.members) + shares.size
+            if size + max_rows > table.shape[1]:
+                wider = np.empty((4, (size + max_rows) * 9 // 8), dtype=np.int64)
                 wider[:, :size] = table[:, :size]
                 table = wider
             size = _write_intervals(groups, shares, chunks, network.links[begin:end], table, size)
@@ -166,8 +166,8 @@ class BusiestSet(NamedTuple):
 
 def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
     """Find the bottleneck set of each distance by the method that suits the network."""
-    few = max_in_degree(network) <= MAX_LINKS_FOR_SUBSETS
-    return (loads_by_subsets if few else loads_by_newton)(network, ranks)
+    is_narrow = max_in_degree(network) <= MAX_LINKS_FOR_SUBSETS
+    return (loads_by_subsets if is_narrow else loads_by_newton)(network, ranks)
 
 
 def loads_by_subsets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
@@ -176,12 +176,12 @@ def loads_by_subsets(network: Intake, ranks: IntArray | None = None) -> tuple[Bu
         raise UnsupportedError(
             f"{degree} links lead into a rank; expected at most {LARGEST_TABLE} to look at all sets of them"
         )
-    return _as_sets(network, *_by_subsets(network, _chosen(network, ranks)))
+    return _as_sets(network, *_by_subsets(network, _as_rank_array(network, ranks)))
 
 
 def loads_by_newton(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
     """Find the bottleneck sets by maximum flows; parameters as for `busiest_sets`."""
-    return _as_sets(network, *_by_newton(network, _chosen(network, ranks)))
+    return _as_sets(network, *_by_newton(network, _as_rank_array(network, ranks)))
 
 
 METHODS: dict[str, Callable[[Intake], tuple[BusiestSet, ...]]] = {
@@ -192,17 +192,17 @@ METHODS: dict[str, Callable[[Intake], tuple[BusiestSet, ...]]] = {
 """By name."""
 
 
-def _chosen(network: Intake, ranks: IntArray | None) -> IntArray:
+def _as_rank_array(network: Intake, ranks: IntArray | None) -> IntArray:
     return np.arange(network.num_ranks) if ranks is None else np.asarray(ranks, dtype=np.int64)
 
 
 def _as_sets(network: Intake, best: IntArray, members: BoolArray) -> tuple[BusiestSet, ...]:
-    found = []
+    sets = []
     for (rank, shards, width), inside in zip(best.tolist(), members, strict=True):
         if shards:
             begin, end = network.first[rank : rank + 2]
-            found.append(BusiestSet(rank, shards, width, network.links[begin:end][inside[: end - begin]]))
-    return tuple(found)
+            sets.append(BusiestSet(rank, shards, width, network.links[begin:end][inside[: end - begin]]))
+    return tuple(sets)
 
 
 @kernel_with(
@@ -218,20 +218,20 @@ def _by_subsets(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
         degree = network.first[rank + 1] - offset
         widths = np.zeros(1 << degree, dtype=np.int64)
         for link in range(degree):
-            for chosen in range(1 << link):
-                widths[chosen | 1 << link] = widths[chosen] + network.widths[offset + link]
+            for subset in range(1 << link):
+                widths[subset | 1 << link] = widths[subset] + network.widths[offset + link]
         for distance in range(1, len(best) + 1):
             if network.starts[rank, distance] == network.starts[rank, distance + 1]:
                 break
             inside = _shards_inside(network, rank, distance, degree)
-            found, row = -1, best[distance - 1]
-            for chosen in range(1, 1 << degree):
-                if inside[chosen] * row[2] > row[1] * widths[chosen]:
-                    row[0], row[1], row[2] = rank, inside[chosen], widths[chosen]
-                    found = chosen
-            if found >= 0:
+            busiest, row = -1, best[distance - 1]
+            for subset in range(1, 1 << degree):
+                if inside[subset] * row[2] > row[1] * widths[subset]:
+                    row[0], row[1], row[2] = rank, inside[subset], widths[subset]
+                    busiest = subset
+            if busiest >= 0:
                 for link in range(degree):
-                    members[distance - 1, link] = found >> link & 1
+                    members[distance - 1, link] = busiest >> link & 1
     return best, members
 
 
@@ -256,8 +256,8 @@ def _shards_inside(network: Intake, rank: int, distance: int, degree: int) -> In
         inside[mask] += 1
     for link in range(degree):
         for high in range(0, 1 << degree, 2 << link):
-            for chosen in range(high, high + (1 << link)):
-                inside[chosen + (1 << link)] += inside[chosen]
+            for subset in range(high, high + (1 << link)):
+                inside[subset + (1 << link)] += inside[subset]
     return inside
 
 
@@ -288,16 +288,16 @@ def _by_newton(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
 def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
     """Find lower bounds of the step times, which are attained if all bandwidths are equal."""
     check_capacities(2 * chunks * network.num_ranks * int(network.widths.sum()))
-    times = (time_to_bring(network.widths[_places(network, each)], chunks * each.shards) for each in sets)
+    times = (time_to_bring(network.widths[_places(network, busiest)], chunks * busiest.shards) for busiest in sets)
     return tuple(Fraction(*time) for time in times)
 
 
 def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
     """Find the step times; parameters as for `least_chunked_times`."""
-    least = least_chunked_times(network, sets, chunks)
+    lower_bounds = least_chunked_times(network, sets, chunks)
     if (network.widths == 1).all():
-        return least
-    times = np.array([(time.numerator, time.denominator) for time in least], dtype=np.int64)
+        return lower_bounds
+    times = np.array([(time.numerator, time.denominator) for time in lower_bounds], dtype=np.int64)
     _raise_times(network, chunks, times)
     return tuple(Fraction(*time) for time in times.tolist())
 
@@ -311,10 +311,10 @@ def chunk_capacities(network: Intake, times: Sequence[Fraction]) -> IntArray:
     return capacities
 
 
-def _places(network: Intake, found: BusiestSet) -> IntArray:
+def _places(network: Intake, busiest: BusiestSet) -> IntArray:
     """Return the indices of the links of a set in the arrays of the network."""
-    begin, end = network.first[found.rank : found.rank + 2]
-    places: IntArray = begin + np.flatnonzero(np.isin(network.links[begin:end], found.links))
+    begin, end = network.first[busiest.rank : busiest.rank + 2]
+    places: IntArray = begin + np.flatnonzero(np.isin(network.links[begin:end], busiest.links))
     return places
 
 

@@ -36,29 +36,29 @@ def shortest_path(
     owner: ShortArray,
     parent: ShortArray,
     queue: ShortArray,
-    seen: MaskArray,
+    visited: MaskArray,
 ) -> int:
     """Find a shortest augmenting path from `row` by BFS, and return its free column; one must exist.
 
     Shapes: `edges` uint64 (n, words); `free` uint64 (words,); `owner`, `parent` int16 (n,); `queue` int16 (n + 1,);
-    `seen` uint64 (words,).
+    `visited` uint64 (words,).
     """
     words = len(free)
-    seen[:] = 0
+    visited[:] = 0
     queue[0] = row
     done, size = 0, 1
     while done < size:
         at = queue[done]
         done += 1
         for word in range(words):
-            wanted = edges[at, word] & free[word]
-            if wanted:
-                column: int = (word << 6) + lowest_bit(wanted)
+            ends = edges[at, word] & free[word]
+            if ends:
+                column: int = (word << 6) + lowest_bit(ends)
                 parent[column] = at
                 return column
         for word in range(words):
-            fresh = edges[at, word] & ~seen[word]
-            seen[word] |= fresh
+            fresh = edges[at, word] & ~visited[word]
+            visited[word] |= fresh
             while fresh:
                 column = (word << 6) + lowest_bit(fresh)
                 fresh &= fresh - np.uint64(1)
@@ -131,15 +131,15 @@ def matchings(matrix: IntArray, way: int) -> tuple[ShortArray, IntArray]:
     n = len(matrix)
     residual = np.empty((n, n), dtype=np.int64)
     bound = embed(matrix, residual)
-    most = max_matchings(n) if bound else 0
-    found = np.empty((most, n), dtype=np.int16)
-    weights = np.empty(most, dtype=np.int64)
+    limit = max_matchings(n) if bound else 0
+    permutations = np.empty((limit, n), dtype=np.int16)
+    weights = np.empty(limit, dtype=np.int64)
     count = -1
     if way == 1:
-        count = wide_matchings(matrix, bound, found, weights)
+        count = wide_matchings(matrix, bound, permutations, weights)
     if count < 0:
-        count = plain_matchings(residual, bound, found, weights)
-    return found[:count], weights[:count]
+        count = plain_matchings(residual, bound, permutations, weights)
+    return permutations[:count], weights[:count]
 
 
 @kernel
@@ -177,7 +177,7 @@ def embed(matrix: IntArray, residual: IntArray) -> int:
 
 
 @kernel
-def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: IntArray) -> int:
+def plain_matchings(residual: IntArray, bound: int, permutations: ShortArray, weights: IntArray) -> int:
     """Subtract matchings until nothing is left; return their number.  `residual` is overwritten."""
     n = len(residual)
     words = (n + 63) // 64
@@ -192,7 +192,7 @@ def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: 
     left = np.zeros(n, dtype=np.int64)
     match, owner = np.full(n, -1, dtype=np.int16), np.empty(n, dtype=np.int16)
     parent, queue = np.empty(n, dtype=np.int16), np.empty(n + 1, dtype=np.int16)
-    seen = np.empty(words, dtype=np.uint64)
+    visited = np.empty(words, dtype=np.uint64)
     count = 0
     while bound > 0:
         for row in range(n):
@@ -204,7 +204,7 @@ def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: 
                 positive[row, column >> 6] &= ~_bit(column)
         for row in range(n):
             if match[row] < 0:
-                end = shortest_path(row, positive, free, owner, parent, queue, seen)
+                end = shortest_path(row, positive, free, owner, parent, queue, visited)
                 free[end >> 6] &= ~_bit(end)
                 _flip(row, end, residual, left, match, owner, parent)
         weight = bound
@@ -212,7 +212,7 @@ def plain_matchings(residual: IntArray, bound: int, found: ShortArray, weights: 
             weight = min(weight, left[row])
         for row in range(n):
             left[row] -= weight
-            found[count, row] = match[row]
+            permutations[count, row] = match[row]
         weights[count] = weight
         bound -= weight
         count += 1
@@ -238,8 +238,8 @@ def _flip(
 
 
 @kernel
-def wide_matchings(matrix: IntArray, bound: int, found: ShortArray, weights: IntArray) -> int:
-    """Subtract widest matchings until nothing is left; return their number, or -1 if `found` is too small.
+def wide_matchings(matrix: IntArray, bound: int, permutations: ShortArray, weights: IntArray) -> int:
+    """Subtract widest matchings until nothing is left; return their number, or -1 if `permutations` is too small.
 
     The embedding is lazy: a row and a column with deficits of at least x take x more than their entry, so entry (i, j)
     counts as ``matrix[i, j] + min(deficit of i, deficit of j)``.  Both terms only fall, and so does `width`, the width
@@ -267,11 +267,11 @@ def wide_matchings(matrix: IntArray, bound: int, found: ShortArray, weights: Int
                 flip(row, end, match, owner, parent)
         for row in range(n):
             column = match[row]
-            found[count, row] = column
-            more = max(0, width - left[row, column])
-            left[row, column] -= width - more
-            rows[row] -= more
-            columns[column] -= more
+            permutations[count, row] = column
+            padding = max(0, width - left[row, column])
+            left[row, column] -= width - padding
+            rows[row] -= padding
+            columns[column] -= padding
         weights[count] = width
         bound -= width
         count += 1

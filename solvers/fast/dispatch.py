@@ -104,26 +104,32 @@ def chief_quotas(once: IntArray, classes: IntArray, target: int) -> IntArray:
     for server in range(servers):
         for subset in range(1, subsets):
             quotas[server, subset, server] = classes[server, subset]
-            sends[server] += classes[server, subset] * _more(subset)
+            sends[server] += classes[server, subset] * _extra_copies(subset)
     for _ in range(SWEEPS):
         for server in range(servers):
             for subset in range(1, subsets):
-                if classes[server, subset] and _more(subset):
-                    _fill(quotas[server, subset], sends, subset | 1 << server, classes[server, subset], _more(subset))
+                if classes[server, subset] and _extra_copies(subset):
+                    _fill(
+                        quotas[server, subset],
+                        sends,
+                        subset | 1 << server,
+                        classes[server, subset],
+                        _extra_copies(subset),
+                    )
     for server in range(servers):
         for subset in range(1, subsets):
             for chief in range(servers):
                 if chief != server and quotas[server, subset, chief]:
-                    back = max(0, min(quotas[server, subset, chief], (target - sends[server]) // _more(subset)))
+                    back = max(0, min(quotas[server, subset, chief], (target - sends[server]) // _extra_copies(subset)))
                     quotas[server, subset, chief] -= back
                     quotas[server, subset, server] += back
-                    sends[chief] -= back * _more(subset)
-                    sends[server] += back * _more(subset)
+                    sends[chief] -= back * _extra_copies(subset)
+                    sends[server] += back * _extra_copies(subset)
     return quotas
 
 
 @kernel
-def _more(subset: int) -> int:
+def _extra_copies(subset: int) -> int:
     """Copies that a chief sends besides the first: servers in a set, less one."""
     count = -1
     while subset:
@@ -133,14 +139,14 @@ def _more(subset: int) -> int:
 
 
 @kernel
-def _fill(quota: IntArray, sends: IntArray, members: int, tokens: int, more: int) -> None:
+def _fill(quota: IntArray, sends: IntArray, members: int, tokens: int, extra: int) -> None:
     """Deal the tokens of one class out to its members anew, to those with the fewest sends first."""
     for chief in range(len(quota)):
-        sends[chief] -= quota[chief] * more
+        sends[chief] -= quota[chief] * extra
         quota[chief] = 0
     left, level, count = tokens, 2**62, len(quota) + 1
     while True:  # until all that are below the level keep it so, but for rounding
-        total, below = tokens * more, 0
+        total, below = tokens * extra, 0
         for chief in range(len(quota)):
             if members >> chief & 1 and sends[chief] < level:
                 total += sends[chief]
@@ -150,16 +156,16 @@ def _fill(quota: IntArray, sends: IntArray, members: int, tokens: int, more: int
         level, count = total // below, below
     for chief in range(len(quota)):
         if members >> chief & 1 and sends[chief] < level:
-            quota[chief] = min(left, (level - sends[chief]) // more)
+            quota[chief] = min(left, (level - sends[chief]) // extra)
             left -= quota[chief]
-            sends[chief] += quota[chief] * more
+            sends[chief] += quota[chief] * extra
     while left:
-        least = -1
+        idlest = -1
         for chief in range(len(quota)):
-            if members >> chief & 1 and (least < 0 or sends[chief] < sends[least]):
-                least = chief
-        quota[least] += 1
-        sends[least] += more
+            if members >> chief & 1 and (idlest < 0 or sends[chief] < sends[idlest]):
+                idlest = chief
+        quota[idlest] += 1
+        sends[idlest] += extra
         left -= 1
 
 
@@ -184,7 +190,7 @@ def dealt(classes: IntArray, quotas: IntArray, rounds: int) -> tuple[IntArray, I
     count = 0
     for server in range(servers):
         left, busy = quotas[server].copy(), np.zeros((servers, rounds), dtype=np.int64)
-        most = max(1, left.sum() // (PIECES * rounds))
+        portion = max(1, left.sum() // (PIECES * rounds))
         for rank in range(server * gpus, (server + 1) * gpus):
             for subset in range(1, subsets):
                 tokens = classes[rank, subset]
@@ -196,7 +202,7 @@ def dealt(classes: IntArray, quotas: IntArray, rounds: int) -> tuple[IntArray, I
                     for other in range(rounds):
                         if busy[chief, other] < busy[chief, number]:
                             number = other
-                    some = min(tokens, most, left[subset, chief])
+                    some = min(tokens, portion, left[subset, chief])
                     if some == 0:
                         break
                     row = rows[count]
@@ -204,7 +210,7 @@ def dealt(classes: IntArray, quotas: IntArray, rounds: int) -> tuple[IntArray, I
                     count += 1
                     tokens -= some
                     left[subset, chief] -= some
-                    busy[chief, number] += some * max(1, _more(subset))
+                    busy[chief, number] += some * max(1, _extra_copies(subset))
                     _send(sends, rank, subset, chief, number, some, gpus)
     return rows[:count], sends
 

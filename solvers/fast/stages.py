@@ -82,22 +82,20 @@ def _tile(
     giver, spare, target, first = -1, 0, column, 0
     for gpu in range(gpus):
         starts[gpu] = count
-        wanted = share + (1 if gpu < longer else 0)
-        own = min(sums[rank + gpu, other], wanted)
-        wanted -= own
+        deficit = share + (1 if gpu < longer else 0)
+        own = min(sums[rank + gpu, other], deficit)
+        deficit -= own
         count, _, _ = copy_cells(traffic, rank + gpu, column, gpus, column + gpu, 0, own, segments, count)
-        while wanted:
+        while deficit:
             while spare == 0:
                 giver += 1
                 kept = share + (1 if giver < longer else 0)
                 spare = max(0, sums[rank + giver, other] - kept)
                 target, first = column + giver, kept
-            taken = min(wanted, spare)
-            count, target, first = copy_cells(
-                traffic, rank + giver, column, gpus, target, first, taken, segments, count
-            )
-            spare -= taken
-            wanted -= taken
+            part = min(deficit, spare)
+            count, target, first = copy_cells(traffic, rank + giver, column, gpus, target, first, part, segments, count)
+            spare -= part
+            deficit -= part
     return count
 
 
@@ -109,25 +107,25 @@ def copy_cells(
     gpus: int,
     target: int,
     first: int,
-    wanted: int,
+    amount: int,
     segments: IntArray,
     count: int,
 ) -> tuple[int, int, int]:
-    """Write segments, int64 (n, 4), of `wanted` bytes of a rank for a server, whose first cell is `column`.
+    """Write segments, int64 (n, 4), of `amount` bytes of a rank for a server, whose first cell is `column`.
 
     They begin `first` bytes after the beginning of cell `target`, and cell `column` follows the server's last.
     """
     cells = traffic[rank]
-    while wanted:
+    while amount:
         there = cells[target] - first
         if there > 0:
-            taken = min(there, wanted)
+            part = min(there, amount)
             segment = segments[count]
-            segment[0], segment[1], segment[2], segment[3] = rank, target, first, taken
+            segment[0], segment[1], segment[2], segment[3] = rank, target, first, part
             count += 1
-            wanted -= taken
-            if taken < there:
-                return count, target, first + taken
+            amount -= part
+            if part < there:
+                return count, target, first + part
             first = 0
         else:
             first = -there
@@ -168,11 +166,11 @@ def staged_exchange(
     fault = fault_of(traffic) if every < 0 or every >= LIMIT // traffic.size else 0
     if fault:
         return fault, nothing, no_rows, nothing, no_rows, no_rows, no_rows
-    found, weights, cap = capped_matchings(longest, gpus, way, cap, prices)
+    permutations, weights, cap = capped_matchings(longest, gpus, way, cap, prices)
     pieces = number_of_stages(weights, cap)
     if pieces > MAX_PLACES // servers:
         return TOO_MANY, nothing, no_rows, nothing, no_rows, no_rows, no_rows
-    sizes, partners, begins, ends = ordered_stages(longest, found, weights, pieces, cap)
+    sizes, partners, begins, ends = ordered_stages(longest, permutations, weights, pieces, cap)
     starts = np.empty(servers * servers * gpus + 1, dtype=np.int64)
     segments = np.empty((servers * (servers - 1) * gpus * (gpus + 2), 4), dtype=np.int64)
     count = stream_segments(traffic, servers, gpus, sums, starts, segments)
@@ -207,8 +205,8 @@ def capped_matchings(
     cost little; otherwise the fewest, unless rotations lose less time than these take to find.
     """
     if way < ROTATIONS:
-        found, weights = matchings(longest, way)
-        return found, weights, stage_cap(longest, weights.sum(), gpus, cap, prices)
+        permutations, weights = matchings(longest, way)
+        return permutations, weights, stage_cap(longest, weights.sum(), gpus, cap, prices)
     turns, lengths = rotations(longest)
     total = lengths.sum()
     turn_cap = stage_cap(longest, total, gpus, cap, prices)
@@ -217,16 +215,16 @@ def capped_matchings(
     cost = predicted(lengths, gpus, turn_cap, prices)
     bound = np.array([max(longest.sum(axis=0).max(), longest.sum(axis=1).max())])
     cap = stage_cap(longest, bound[0], gpus, cap, prices)
-    least = predicted(bound, gpus, cap, prices)
-    if cost <= NEAR * least:
+    floor = predicted(bound, gpus, cap, prices)
+    if cost <= NEAR * floor:
         return turns, lengths, turn_cap
-    are_many = max_matchings(len(longest)) * prices[2] > (MANY - 1) * least
-    if are_many and cost - least <= SEARCH_NS * len(longest) ** 3:
+    are_many = max_matchings(len(longest)) * prices[2] > (MANY - 1) * floor
+    if are_many and cost - floor <= SEARCH_NS * len(longest) ** 3:
         return turns, lengths, turn_cap
-    found, weights = matchings(longest, int(are_many))
+    permutations, weights = matchings(longest, int(are_many))
     if cost <= predicted(weights, gpus, cap, prices):
         return turns, lengths, turn_cap
-    return found, weights, cap
+    return permutations, weights, cap
 
 
 @kernel
@@ -237,8 +235,8 @@ def stage_cap(longest: IntArray, total: int, gpus: int, cap: int, prices: Prices
     cuts: int = MAX_CUTS
     if prices[2] > 0:
         cuts = min(cuts, int(np.sqrt((gpus - 1) * prices[0] * total / prices[2])))
-    most = max(int(longest.sum()) // len(longest) // SHARE, int(prices[3])) if gpus > 1 else total
-    return max(1, min(most, -(-total // max(1, cuts))))
+    limit = max(int(longest.sum()) // len(longest) // SHARE, int(prices[3])) if gpus > 1 else total
+    return max(1, min(limit, -(-total // max(1, cuts))))
 
 
 @runtime_kernel
@@ -253,16 +251,16 @@ def predicted(weights: IntArray, gpus: int, cap: int, prices: Prices) -> float:
 def rotations(longest: IntArray) -> tuple[npt.NDArray[np.int16], IntArray]:
     """Cover streams by shifts: every server sends to the one so far ahead, for as long as the longest stream takes."""
     servers = len(longest)
-    found, weights = np.empty((servers, servers), dtype=np.int16), np.empty(servers, dtype=np.int64)
+    permutations, weights = np.empty((servers, servers), dtype=np.int16), np.empty(servers, dtype=np.int64)
     count = 0
     for shift in range(1, servers):
         weights[count] = 0
         for server in range(servers):
             other = (server + shift) % servers
-            found[count, server] = other
+            permutations[count, server] = other
             weights[count] = max(weights[count], longest[server, other])
         count += weights[count] > 0
-    return found[:count], weights[:count]
+    return permutations[:count], weights[:count]
 
 
 @runtime_kernel
@@ -275,7 +273,9 @@ def number_of_stages(weights: IntArray, cap: int) -> int:
 
 
 @runtime_kernel
-def ordered_stages(longest: IntArray, found: npt.NDArray[np.int16], weights: IntArray, pieces: int, cap: int) -> Stages:
+def ordered_stages(
+    longest: IntArray, permutations: npt.NDArray[np.int16], weights: IntArray, pieces: int, cap: int
+) -> Stages:
     """Split matchings into stages of at most `cap` bytes, sorted by size, and assign each stream's bytes in order."""
     servers, runs = len(longest), 0
     lengths, counts = np.empty(2 * len(weights), dtype=np.int64), np.empty(2 * len(weights), dtype=np.int64)
@@ -293,7 +293,7 @@ def ordered_stages(longest: IntArray, found: npt.NDArray[np.int16], weights: Int
     done = np.zeros((servers, servers), dtype=np.int64)
     stage = 0
     for run in np.argsort(lengths[:runs], kind="mergesort"):
-        columns, size = found[origin[run]], lengths[run]
+        columns, size = permutations[origin[run]], lengths[run]
         for _ in range(counts[run]):
             sizes[stage] = size
             for server in range(servers):

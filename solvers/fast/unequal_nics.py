@@ -39,7 +39,7 @@ class _Layout(NamedTuple):
     lanes: IntArray
     firsts: IntArray
     longest: IntArray
-    found: npt.NDArray[np.int16]
+    permutations: npt.NDArray[np.int16]
     weights: IntArray
     cap: int
 
@@ -57,25 +57,25 @@ def laned_exchange(
         return fault, nothing, no_rows, nothing, no_rows, no_rows, no_rows
     firsts, homes = np.append(0, np.cumsum(sizes)), np.repeat(np.arange(len(sizes)), sizes)
     totals, lanes = _totals(traffic, firsts), np.bincount(homes, counts).astype(np.int64)
-    most, equal = int(lanes.max()), gcd(*lanes.tolist())
+    widest, equal = int(lanes.max()), gcd(*lanes.tolist())
 
     def laid_out(width: int) -> _Layout:
         at, parts = lanes_in_parts(counts, homes, width)
         longest = _longest(totals, lanes, parts, width)
-        return _Layout(at, parts, longest, *capped_matchings(longest, most, way, cap, prices))
+        return _Layout(at, parts, longest, *capped_matchings(longest, widest, way, cap, prices))
 
     def time(layout: _Layout) -> float:
-        return predicted(layout.weights, most, layout.cap, prices)
+        return predicted(layout.weights, widest, layout.cap, prices)
 
-    few = lanes.sum() <= MAX_PARTS * equal
-    best = laid_out(equal if few and way < ROTATIONS else most)
+    is_small = lanes.sum() <= MAX_PARTS * equal
+    best = laid_out(equal if is_small and way < ROTATIONS else widest)
     bound = (np.maximum(totals.sum(axis=0), totals.sum(axis=1)) / lanes).max()
-    if few and way >= ROTATIONS and best.weights.sum() > CLOSE * bound + len(lanes):
+    if is_small and way >= ROTATIONS and best.weights.sum() > CLOSE * bound + len(lanes):
         best = min(best, laid_out(equal), key=time)
     stages = number_of_stages(best.weights, best.cap)
     if stages > MAX_PLACES // len(best.lanes):
         return TOO_MANY, nothing, no_rows, nothing, no_rows, no_rows, no_rows
-    arranged = ordered_stages(best.longest, best.found, best.weights, stages, best.cap)
+    arranged = ordered_stages(best.longest, best.permutations, best.weights, stages, best.cap)
     return 0, *_segments(traffic, totals, firsts, lanes, best.lanes, best.firsts), *arranged
 
 
@@ -113,8 +113,8 @@ def _longest(totals: IntArray, lanes: IntArray, firsts: IntArray, width: int) ->
             _, share, longer = _shares(totals[server, other], lanes[server], lanes[other], peers, width)
             for part in range(firsts[server + 1] - firsts[server]):
                 for peer in range(peers):
-                    more = part * width * peers + peer < longer
-                    longest[firsts[server] + part, firsts[other] + peer] = share + more
+                    extra = part * width * peers + peer < longer
+                    longest[firsts[server] + part, firsts[other] + peer] = share + extra
     return longest
 
 
@@ -123,14 +123,14 @@ def _segments(
     traffic: IntArray, totals: IntArray, firsts: IntArray, counts: IntArray, lanes: IntArray, parts: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Fill all streams; return starts and segments sorted by stream, as `stream_segments` writes them."""
-    most = 1
+    limit = 1
     for server in range(len(totals)):
         size = firsts[server + 1] - firsts[server]
         for other in range(len(totals)):
             # Segments end where cells, streams, or the bytes that a GPU keeps do.
             width, peers = firsts[other + 1] - firsts[other], parts[other + 1] - parts[other]
-            most += size * width + counts[server] * peers + size
-    segments, streams = np.empty((most, 4), dtype=np.int64), np.empty(most, dtype=np.int64)
+            limit += size * width + counts[server] * peers + size
+    segments, streams = np.empty((limit, 4), dtype=np.int64), np.empty(limit, dtype=np.int64)
     count, width = 0, lanes.shape[1]
     for server in range(len(totals)):
         rows = firsts[server], firsts[server + 1]
@@ -179,21 +179,21 @@ def _tile(
             part = parts[0] + lane // width
             for peer in range(parts[2]):
                 begin = count
-                wanted = deficits[lane, peer] if fills else share + (lane * parts[2] + peer < longer)
-                while wanted:
+                deficit = deficits[lane, peer] if fills else share + (lane * parts[2] + peer < longer)
+                while deficit:
                     if not fills:
                         giver = lanes[part, lane % width] - rows[0]
                     while fills and left[giver, 0] == 0:
                         giver += 1
                     spare, target, first = left[giver]
-                    taken = min(wanted, spare)
+                    part_bytes = min(deficit, spare)
                     count, target, first = copy_cells(
-                        traffic, rows[0] + giver, columns[0], size, target, first, taken, segments, count
+                        traffic, rows[0] + giver, columns[0], size, target, first, part_bytes, segments, count
                     )
-                    left[giver] = spare - taken, target, first
-                    wanted -= taken
+                    left[giver] = spare - part_bytes, target, first
+                    deficit -= part_bytes
                     if not fills:
                         break
-                deficits[lane, peer] = wanted
+                deficits[lane, peer] = deficit
                 streams[begin:count] = (part * len(lanes) + parts[1] + peer) * width + lane % width
     return count

@@ -44,17 +44,6 @@ def check_capacities(*totals: int) -> None:
             )
 
 
-def check_column(name: str, column: IntArray, *, length: int | None = None, least: int = 0) -> None:
-    """Raise `SolverError` unless a column is of int64 and of a length, with no number below `least`."""
-    smallest = column.min(initial=least)
-    if column.ndim != 1 or column.dtype != np.int64 or smallest < least or length not in (None, len(column)):
-        of = "in one row" if length is None else f"of shape ({length},)"
-        raise SolverError(
-            f"{name} have shape {column.shape}, type {column.dtype} and minimum {smallest}; expected int64, {of}, none "
-            f"below {least}"
-        )
-
-
 def flow_network(
     num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, reverse: IntArray | None = None
 ) -> FlowNetwork:
@@ -119,8 +108,8 @@ def distances_to_sink(
     levels[:] = -1
     levels[sink] = 0
     queue[0] = sink
-    done, found = 0, 1
-    while done < found < len(first_arc) and (stop < 0 or levels[stop] < 0):
+    done, reached = 0, 1
+    while done < reached < len(first_arc) and (stop < 0 or levels[stop] < 0):
         node = queue[done]
         done += 1
         arc = first_arc[node]
@@ -128,8 +117,8 @@ def distances_to_sink(
             other = heads[arc]
             if levels[other] < 0 and residual[arc ^ 1] > 0:
                 levels[other] = levels[node] + 1
-                queue[found] = other
-                found += 1
+                queue[reached] = other
+                reached += 1
             arc = next_arc[arc]
 
 

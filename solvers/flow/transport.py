@@ -55,9 +55,9 @@ def _trim(plan: IntArray, rows: IntArray) -> None:
     for row in np.flatnonzero(plan.sum(axis=1) > rows):
         excess = int(plan[row].sum() - rows[row])
         for column in np.argsort(-plan[row], kind="stable"):
-            taken = min(excess, int(plan[row, column]))
-            plan[row, column] -= taken
-            excess -= taken
+            part = min(excess, int(plan[row, column]))
+            plan[row, column] -= part
+            excess -= part
 
 
 def _max_placement(rows: IntArray, columns: IntArray, entries: BoolArray, limit: int) -> IntArray:
@@ -90,8 +90,8 @@ def rounded_flow(
         slack = 0
         while slack < 2 * max(total, 1):
             capacities = np.concatenate([np.minimum(rounded_up + slack * raisable, total), demands[sinks]])
-            found = solve_network(flow_network(num_nodes + 1, all_tails, all_heads, capacities), source, num_nodes)
-            if found.value == total:
-                return found.residual[1 : 2 * len(tails) : 2].copy()
+            result = solve_network(flow_network(num_nodes + 1, all_tails, all_heads, capacities), source, num_nodes)
+            if result.value == total:
+                return result.residual[1 : 2 * len(tails) : 2].copy()
             slack = max(1, 2 * slack)
     raise SolverError(f"no flow from node {source} brings all {total} units")

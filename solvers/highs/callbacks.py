@@ -45,8 +45,8 @@ Listener = Callable[[Progress], bool | None]
 class Watch:
     """Reports the progress of one solve to a listener, and keeps an error that the listener raises."""
 
-    def __init__(self, highs: Any, listener: Listener | None, sign: float, *, whole: bool) -> None:
-        self._highs, self._listener, self._sign, self._whole = highs, listener, sign, whole
+    def __init__(self, highs: Any, listener: Listener | None, sign: float, *, integral: bool) -> None:
+        self._highs, self._listener, self._sign, self._whole = highs, listener, sign, integral
         self._start = self._last = time.monotonic()
         self._report: Callable[[str], None] = lambda _: None
         self._stopped = False
@@ -76,7 +76,7 @@ class Watch:
         """Keep what handlers of signals raise: Python may run them where it begins to call back, outside of any try."""
         before: dict[int, Callable[[int, FrameType | None], Any]] = {}
         if threading.current_thread() is threading.main_thread():
-            before = {each: handler for each in signal.valid_signals() if callable(handler := signal.getsignal(each))}
+            before = {code: handler for code in signal.valid_signals() if callable(handler := signal.getsignal(code))}
         for number, handler in before.items():
             signal.signal(number, partial(self._on_signal, handler))
         try:
@@ -97,8 +97,10 @@ class Watch:
             if not self._stopped and now - self._last >= SECONDS_BETWEEN_CALLS:
                 self._last, progress = now, self._progress(now, info)
                 done = f"{progress.iterations:,} {'nodes' if self._whole else 'iterations'}"
-                known = (("best", progress.best), ("bound", progress.bound)) if self._whole else ()
-                self._report(", ".join([done, *(f"{name} {value:.6g}" for name, value in known if value is not None)]))
+                figures = (("best", progress.best), ("bound", progress.bound)) if self._whole else ()
+                self._report(
+                    ", ".join([done, *(f"{name} {value:.6g}" for name, value in figures if value is not None)])
+                )
                 self._stopped = self._listener is not None and self._listener(progress) is False
         except BaseException as error:  # noqa: BLE001
             # An error may not pass through HiGHS: from 1.16 on it would call it an error of its own.
@@ -107,6 +109,6 @@ class Watch:
 
     def _progress(self, now: float, info: Any) -> Progress:
         counts = (info.simplex_iteration_count, info.ipm_iteration_count, info.mip_node_count)
-        known = (info.mip_primal_bound, info.mip_dual_bound)
-        best, bound = (self._sign * value if abs(value) < float("inf") else None for value in known)
+        figures = (info.mip_primal_bound, info.mip_dual_bound)
+        best, bound = (self._sign * value if abs(value) < float("inf") else None for value in figures)
         return Progress(now - self._start, max(0, *counts), best, bound)

@@ -65,9 +65,9 @@ def empty_conflicts(program: LinearProgram) -> BoolArray:
     return np.asarray(~filled & ((lower > 0) | (upper < 0)))
 
 
-def conflict(program: LinearProgram, known: bool, ray: FloatArray) -> FloatArray | None:
+def conflict(program: LinearProgram, candidates: bool, ray: FloatArray) -> FloatArray | None:
     """Check a Farkas ray of infeasibility, and return it with the proving sign, or None."""
-    for candidate in _candidates(known, ray):
+    for candidate in _candidates(candidates, ray):
         for turned in (candidate, -candidate):
             if farkas_violation(program, turned) > 0:
                 return turned
@@ -90,9 +90,9 @@ def farkas_violation(program: LinearProgram, ray: FloatArray) -> float:
     return total if total > CLEAR * float(np.sum(np.abs(terms))) else min(total, 0.0)
 
 
-def escape(program: LinearProgram, known: bool, ray: FloatArray) -> FloatArray | None:
+def escape(program: LinearProgram, candidates: bool, ray: FloatArray) -> FloatArray | None:
     """Check a primal ray: no bound limits it and the objective improves along it."""
-    for candidate in _candidates(known, ray):
+    for candidate in _candidates(candidates, ray):
         rows = _cleared(program.matrix @ candidate, abs(program.matrix) @ np.abs(candidate))
         gains = (1.0 if program.maximize else -1.0) * program.costs * candidate
         free = _unbounded(candidate, program.column_bounds) and _unbounded(rows, program.row_bounds)
@@ -112,16 +112,16 @@ def _unbounded(direction: FloatArray, bounds: tuple[FloatArray, FloatArray]) -> 
     return bool((np.isinf(upper) | (direction <= 0)).all() and (np.isinf(lower) | (direction >= 0)).all())
 
 
-def _candidates(known: bool, ray: FloatArray) -> list[FloatArray]:
+def _candidates(rows: bool, ray: FloatArray) -> list[FloatArray]:
     """Return the ray cleared of rounding, which names fewer rows, then as it is."""
-    if not known:
+    if not rows:
         return []
-    given = np.array(ray, dtype=np.float64)
-    size = float(np.max(np.abs(given), initial=0.0))
+    subset = np.array(ray, dtype=np.float64)
+    size = float(np.max(np.abs(subset), initial=0.0))
     if not 0 < size < np.inf:
         return []
-    given /= size
-    return [_cleared(given, np.ones(len(given))), given]
+    subset /= size
+    return [_cleared(subset, np.ones(len(subset))), subset]
 
 
 def _cleared(numbers: FloatArray, sizes: FloatArray) -> FloatArray:
@@ -138,10 +138,10 @@ INFINITE = 1e20
 def check_numbers(program: LinearProgram) -> None:
     """Raise `UnsupportedError` for numbers that HiGHS refuses or would silently drop, naming their location."""
     sizes = np.abs(program.matrix.data)
-    wrong = np.flatnonzero(~((sizes == 0) | ((sizes >= SMALLEST) & (sizes < LARGEST))))
-    if len(wrong):
-        row = named(program.constraints, program.matrix.indices[wrong[:1]])
-        value = float(program.matrix.data[wrong[0]])
+    faulty = np.flatnonzero(~((sizes == 0) | ((sizes >= SMALLEST) & (sizes < LARGEST))))
+    if len(faulty):
+        row = named(program.constraints, program.matrix.indices[faulty[:1]])
+        value = float(program.matrix.data[faulty[0]])
         raise UnsupportedError(
             f"a coefficient of {row} in {program.name} is {value:g}; expected sizes of {SMALLEST:g} to {LARGEST:g}: "
             "choose another unit"
@@ -161,9 +161,9 @@ def check_numbers(program: LinearProgram) -> None:
 
 def _check_bounds(program: LinearProgram, blocks: Mapping[str, Labels], bounds: tuple[FloatArray, FloatArray]) -> None:
     for side, numbers, none in zip(("lower", "upper"), bounds, (-np.inf, np.inf), strict=True):
-        if len(wrong := np.flatnonzero(~((np.abs(numbers) < INFINITE) | (numbers == none)))):
+        if len(faulty := np.flatnonzero(~((np.abs(numbers) < INFINITE) | (numbers == none)))):
             raise UnsupportedError(
-                f"the {side} bound of {named(blocks, wrong[:1])} in {program.name} is {float(numbers[wrong[0]]):g}; "
+                f"the {side} bound of {named(blocks, faulty[:1])} in {program.name} is {float(numbers[faulty[0]]):g}; "
                 f"expected a number of a size below {INFINITE:g}, or {none:g} for none"
             )
 
@@ -221,11 +221,11 @@ def _with_bounds(program: LinearProgram, ray: FloatArray) -> str:
         ("lower bound", ~fixed & (sums < 0) & (lower != 0)),
         ("upper bound", ~fixed & (sums > 0)),
     )
-    if parts := [_several(program, what, chosen) for what, chosen in groups if chosen.any()]:
+    if parts := [_joined(program, what, subset) for what, subset in groups if subset.any()]:
         return f" with {' and '.join(parts)}"
     return " with variables of at least 0" if sums.any() else ""
 
 
-def _several(program: LinearProgram, what: str, chosen: BoolArray) -> str:
-    plural = "s" if np.count_nonzero(chosen) > 1 else ""
-    return f"the {what}{plural} of {named(program.variables, np.flatnonzero(chosen))}"
+def _joined(program: LinearProgram, what: str, subset: BoolArray) -> str:
+    plural = "s" if np.count_nonzero(subset) > 1 else ""
+    return f"the {what}{plural} of {named(program.variables, np.flatnonzero(subset))}"

@@ -27,9 +27,9 @@ def solve_folded(model: Model) -> ExactAnswer:
     """
     program = model.linear_program()
     rows, columns = equitable_classes(program)
-    found = solve(_folded(program, rows, columns)).exact
-    shares = [value / size for value, size in zip(found._duals, np.bincount(rows).tolist(), strict=True)]
-    answer = ExactAnswer(found.objective, ExactProgram(program), found._point[columns], exact(shares)[rows])
+    solution = solve(_folded(program, rows, columns)).exact
+    shares = [value / size for value, size in zip(solution._duals, np.bincount(rows).tolist(), strict=True)]
+    answer = ExactAnswer(solution.objective, ExactProgram(program), solution._point[columns], exact(shares)[rows])
     answer.verify()
     return answer
 
@@ -39,8 +39,8 @@ def equitable_classes(program: LinearProgram) -> tuple[IntArray, IntArray]:
     random = np.random.default_rng(0)
 
     def hashed(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint64]:
-        found, places = np.unique(values, return_inverse=True)
-        return random.integers(2**64, size=len(found), dtype=np.uint64)[places]
+        hashes, places = np.unique(values, return_inverse=True)
+        return random.integers(2**64, size=len(hashes), dtype=np.uint64)[places]
 
     matrix = program.matrix.copy()
     matrix.data = hashed(matrix.data)

@@ -29,7 +29,7 @@ def limited_threads(threads: int) -> Iterator[None]:
     ...     HighsOptions().settings()["threads"]
     2
     """
-    _check_number("threads", threads, 1, MAX_THREADS, whole=True)
+    _check_number("threads", threads, 1, MAX_THREADS, integral=True)
     token = _usual_threads.set(threads)
     try:
         yield
@@ -99,13 +99,13 @@ class HighsOptions:
     def __post_init__(self) -> None:
         """Check every field once."""
         if self.algorithm is not None and not isinstance(self.algorithm, Algorithm):
-            known = ", ".join(f"Algorithm.{member.name}" for member in Algorithm)
-            raise UnsupportedError(f"algorithm is {self.algorithm!r}; expected one of {known}")
+            names = ", ".join(f"Algorithm.{member.name}" for member in Algorithm)
+            raise UnsupportedError(f"algorithm is {self.algorithm!r}; expected one of {names}")
         if self.progress is not None and not callable(self.progress):
             raise UnsupportedError(f"progress is {self.progress!r}; expected a function of one argument, or None")
         _check_number("time_limit", self.time_limit, 0, math.inf)
-        _check_number("threads", self.threads, 1, MAX_THREADS, whole=True)
-        _check_number("random_seed", self.random_seed, 0, MAX_SEED, whole=True)
+        _check_number("threads", self.threads, 1, MAX_THREADS, integral=True)
+        _check_number("random_seed", self.random_seed, 0, MAX_SEED, integral=True)
         _check_number("primal_tolerance", self.primal_tolerance, 1e-10, 1)
         _check_number("dual_tolerance", self.dual_tolerance, 1e-10, 1)
 
@@ -119,20 +119,20 @@ class HighsOptions:
             bare = self.algorithm is Algorithm.IPM_WITHOUT_CROSSOVER
             settings["solver"] = "ipm" if bare else self.algorithm.value
             settings["run_crossover"] = "off" if bare else "on"
-        given = {
+        values = {
             "time_limit": None if self.time_limit is None else float(self.time_limit),
             "threads": _usual_threads.get() if self.threads is None else self.threads,
             "random_seed": current_seed() if self.random_seed is None else self.random_seed,
             "primal_feasibility_tolerance": self.primal_tolerance,
             "dual_feasibility_tolerance": self.dual_tolerance,
         }
-        return settings | {name: value for name, value in given.items() if value is not None}
+        return settings | {name: value for name, value in values.items() if value is not None}
 
 
-def _check_number(name: str, value: float | None, least: float, most: float, *, whole: bool = False) -> None:
-    kind = int if whole else (int, float)
-    if value is None or (isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most):
+def _check_number(name: str, value: float | None, low: float, high: float, *, integral: bool = False) -> None:
+    kind = int if integral else (int, float)
+    if value is None or (isinstance(value, kind) and not isinstance(value, bool) and low <= value <= high):
         return
-    between = f"from {least} to {most}" if whole else f"from {least:g} to {most:g}"
-    expected = f"{'a whole number' if whole else 'a number'} {between}, or None"
+    between = f"from {low} to {high}" if integral else f"from {low:g} to {high:g}"
+    expected = f"{'a whole number' if integral else 'a number'} {between}, or None"
     raise UnsupportedError(f"{name} is {value!r}; expected {expected}")

@@ -164,7 +164,7 @@ class _Handle:
             highs.changeCoeff(int(row), int(column), float(value))
         highs.changeObjectiveOffset(self.sign * program.offset)
         self._append(rows, columns)
-        which = np.union1d(changes.whole, np.flatnonzero(program.whole[columns:]) + columns)
+        which = np.union1d(changes.integrality, np.flatnonzero(program.whole[columns:]) + columns)
         for column in which:
             highs.changeColIntegrality(int(column), kinds()[int(program.whole[column])])
 
@@ -188,7 +188,7 @@ class _Handle:
     def solution(self) -> Solution:
         """Run HiGHS and read the solution."""
         # The limit counts from when HiGHS's object was made.
-        limit = self.highs.getRunTime() + (np.inf if (given := self.options.time_limit) is None else given)
+        limit = self.highs.getRunTime() + (np.inf if (start := self.options.time_limit) is None else start)
         settings = self.options.settings() | {"time_limit": limit}
         if self.program.whole.any():
             # HiGHS 1.10 would solve the relaxation by any other.
@@ -245,7 +245,7 @@ class _Handle:
             raise UnsupportedError(f"HiGHS refuses {self.program.name}; look at its log, see HighsOptions(log=True)")
 
     def _run(self) -> Termination:
-        Watch(self.highs, self.options.progress, self.sign, whole=bool(self.program.whole.any())).run()
+        Watch(self.highs, self.options.progress, self.sign, integral=bool(self.program.whole.any())).run()
         return self._claimed()
 
     def _claimed(self) -> Termination:
@@ -253,27 +253,27 @@ class _Handle:
         return TERMINATIONS.get(self.highs.getModelStatus().name, Termination.UNKNOWN)
 
     def _answer(self, termination: Termination, ray: FloatArray | None) -> Solution:
-        info, found, program = self.highs.getInfo(), self.highs.getSolution(), self.program
+        info, status, program = self.highs.getInfo(), self.highs.getSolution(), self.program
         kinds = (PrimalStatus.NONE, PrimalStatus.INFEASIBLE, PrimalStatus.FEASIBLE)
         dual_kinds = (DualStatus.NONE, DualStatus.INFEASIBLE, DualStatus.FEASIBLE)
         primal = kinds[info.primal_solution_status]
-        dual = dual_kinds[info.dual_solution_status] if found.dual_valid else DualStatus.NONE
+        dual = dual_kinds[info.dual_solution_status] if status.dual_valid else DualStatus.NONE
         if {termination, self._claimed()} & set(WITHOUT_OPTIMUM):
             # The values are then those of the last iterate or of the ray.
             primal, dual = PrimalStatus.NONE, DualStatus.NONE
-        values = np.array(found.col_value, dtype=np.float64)
+        values = np.array(status.col_value, dtype=np.float64)
         # Adding 0 turns -0.0 into 0.0.
         duals, reduced = (
-            self.sign * np.array(side, dtype=np.float64) + 0.0 for side in (found.row_dual, found.col_dual)
+            self.sign * np.array(side, dtype=np.float64) + 0.0 for side in (status.row_dual, status.col_dual)
         )
         basis = self.highs.getBasis()
-        whole = bool(program.whole.any())
+        integral = bool(program.whole.any())
         return Solution(
             Status(termination, primal, dual),
             message(self, termination, ray),
-            Evidence(program, values, duals, reduced, Basis(basis) if basis.valid and not whole else None),
+            Evidence(program, values, duals, reduced, Basis(basis) if basis.valid and not integral else None),
             self.sign * info.objective_function_value + 0.0,
-            self.sign * (info.mip_dual_bound if whole else info.objective_function_value) + 0.0,
+            self.sign * (info.mip_dual_bound if integral else info.objective_function_value) + 0.0,
         )
 
 
@@ -288,9 +288,9 @@ def silent_highs() -> Any:
     """Make a HiGHS object that prints nothing: from 1.16 on, its first callback logs a header unless it is silent."""
     base = highspy_module().Highs
 
-    def silently(made: Any) -> None:
-        made.setOptionValue("output_flag", False)
-        base.enableCallbacks(made)
+    def silently(highs: Any) -> None:
+        highs.setOptionValue("output_flag", False)
+        base.enableCallbacks(highs)
 
     return type("SilentHighs", (base,), {"enableCallbacks": silently})()
 
@@ -309,13 +309,13 @@ def kinds() -> tuple[Any, Any]:
 def start_values(program: LinearProgram, values: Mapping[str, Any]) -> tuple[IntArray, FloatArray]:
     """Return the columns that `values` gives, and their values."""
     columns, numbers = [], []
-    for name, given in values.items():
+    for name, start in values.items():
         if name not in program.variables:
-            known = ", ".join(program.variables)
-            raise UnsupportedError(f"the start names variable {name!r}, which {program.name} has not; it has {known}")
+            names = ", ".join(program.variables)
+            raise UnsupportedError(f"the start names variable {name!r}, which {program.name} has not; it has {names}")
         block = program.variables[name]
         columns.append(block.positions.ravel())
-        numbers.append(np.ravel(block.to_array(given)))
+        numbers.append(np.ravel(block.to_array(start)))
     return np.concatenate([np.empty(0, dtype=np.int64), *columns]), np.concatenate([np.empty(0), *numbers])
 
 
@@ -344,5 +344,5 @@ def highs_model(program: LinearProgram, sign: float) -> Any:
     model.a_matrix_.index_ = program.matrix.indices
     model.a_matrix_.value_ = program.matrix.data
     if program.whole.any():
-        model.integrality_ = [kinds()[int(whole)] for whole in program.whole]
+        model.integrality_ = [kinds()[int(integral)] for integral in program.whole]
     return model

@@ -49,8 +49,8 @@ def _rounded_points(rational: ExactProgram, values: FloatArray) -> Iterator[Exac
     if not len(values):
         return
     rounded = _simplified(values)
-    whole = rational.program.whole
-    rounded[whole] = exact([Fraction(round(value)) for value in values[whole].tolist()])
+    integral = rational.program.whole
+    rounded[integral] = exact([Fraction(round(value)) for value in values[integral].tolist()])
     lower, upper = rational.columns
     yield np.minimum(np.maximum(rounded, lower), upper)
 
@@ -66,11 +66,11 @@ def _repaired_duals(rational: ExactProgram, duals: FloatArray) -> Iterator[Exact
     lower, upper = rational.rows
     for _ in range(MAX_REPAIR_ROUNDS):
         reduced, before = rational.reduced_costs(repaired), repaired.copy()
-        wrong = rational.wrong_signs(reduced, rational.columns)
-        if not len(wrong):
+        faulty = rational.wrong_signs(reduced, rational.columns)
+        if not len(faulty):
             yield repaired
             return
-        for column in wrong:
+        for column in faulty:
             rows, numbers = _entries(matrix, column)
             changes = reduced[column] / numbers
             moved = rational.sign * (before[rows] + changes)

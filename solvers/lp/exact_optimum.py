@@ -53,17 +53,17 @@ class RationalSystem:
     def _solution(self, matrix: Any, sides: ExactArray, mode: str) -> ExactArray | None:
         if not len(sides):
             return sides
-        whole, factors = IntegerMatrix.from_floats(matrix)
+        solution, factors = IntegerMatrix.from_floats(matrix)
         # Row by row, since a common denominator of all sides may be very large.
-        further = exact([side.denominator for side in factors * sides])
-        whole, factors = whole.scaled(further), factors * further
+        lifted = exact([side.denominator for side in factors * sides])
+        solution, factors = solution.scaled(lifted), factors * lifted
         targets = exact([int(target) for target in factors * sides])
-        found = None
+        candidate = None
         if self._factors is not None:
-            found = _Lifting(whole, targets, lambda sizes: self._factors.solve(sizes, mode), factors).solution()
-        if found is None and len(sides) <= DENSE_SIZE:
-            found = _dense_solution(whole, targets)
-        return None if found is None else divided(found[0], np.full_like(found[0], found[1]))
+            candidate = _Lifting(solution, targets, lambda sizes: self._factors.solve(sizes, mode), factors).solution()
+        if candidate is None and len(sides) <= DENSE_SIZE:
+            candidate = _dense_solution(solution, targets)
+        return None if candidate is None else divided(candidate[0], np.full_like(candidate[0], candidate[1]))
 
 
 class _Lifting:
@@ -81,12 +81,12 @@ class _Lifting:
         correction, error = self._correction()
         while np.isfinite(error):
             # The error is the correction itself, in units of the last digit.
-            known = self.exponent - math.log2(max(error, 1.0))
-            if error == 0 or known >= 2 * known_at_last_try + STEP_BITS:
-                if found := self._fractions(2 * math.ceil(error) + 1):
-                    return found
-                known_at_last_try = known
-            if known > self._limit:
+            digits = self.exponent - math.log2(max(error, 1.0))
+            if error == 0 or digits >= 2 * known_at_last_try + STEP_BITS:
+                if candidate := self._fractions(2 * math.ceil(error) + 1):
+                    return candidate
+                known_at_last_try = digits
+            if digits > self._limit:
                 return None
             before = error
             self._append(correction, bits)
@@ -111,13 +111,13 @@ class _Lifting:
     def _fractions(self, error: int) -> tuple[ExactArray, int] | None:
         """Reconstruct a common denominator up to the error, and check the fractions in the equations."""
         unit, denominator = 2**self.exponent, 1
-        rest = np.arange(len(self.digits))
-        while len(rest):
-            scaled = self.digits[rest] * denominator
+        remainder = np.arange(len(self.digits))
+        while len(remainder):
+            scaled = self.digits[remainder] * denominator
             away = abs(scaled - (scaled + unit // 2) // unit * unit)
-            rest = rest[away > denominator * error]
-            if len(rest):
-                digits = int(self.digits[rest[0]]) * denominator
+            remainder = remainder[away > denominator * error]
+            if len(remainder):
+                digits = int(self.digits[remainder[0]]) * denominator
                 slack = denominator * error
                 denominator *= simplest_between(
                     Fraction(digits - slack, unit), Fraction(digits + slack, unit)
@@ -145,8 +145,8 @@ def _bits_needed(matrix: IntegerMatrix, targets: ExactArray) -> float:
     """Bound the bits that determine the solution, by Cramer's rule and Hadamard's bound on determinants."""
     rows = np.split(matrix.entries, matrix.starts[1:-1])
     determinant = sum(int((row**2).sum()).bit_length() for row in rows) / 2
-    needed = 2 * determinant + max(int(abs(target)).bit_length() for target in targets) + 2 * STEP_BITS
-    return min(needed, MAX_BITS)
+    bits = 2 * determinant + max(int(abs(target)).bit_length() for target in targets) + 2 * STEP_BITS
+    return min(bits, MAX_BITS)
 
 
 def _dense_solution(matrix: IntegerMatrix, targets: ExactArray) -> tuple[ExactArray, int] | None:
@@ -157,10 +157,10 @@ def _dense_solution(matrix: IntegerMatrix, targets: ExactArray) -> tuple[ExactAr
     dense = np.zeros((size, size), dtype=object)
     dense[np.repeat(np.arange(size), np.diff(matrix.starts)), matrix.columns] = matrix.entries
     try:
-        found = flint.fmpz_mat(dense.tolist()).solve(flint.fmpz_mat([[target] for target in targets.tolist()]))
+        solution = flint.fmpz_mat(dense.tolist()).solve(flint.fmpz_mat([[target] for target in targets.tolist()]))
     except ZeroDivisionError:
         return None
-    return common_denominator([Fraction(int(entry.p), int(entry.q)) for entry in found.entries()])
+    return common_denominator([Fraction(int(entry.p), int(entry.q)) for entry in solution.entries()])
 
 
 class ExactProgram:
@@ -202,11 +202,11 @@ class ExactProgram:
             ("constraint", duals, self.rows),
             ("variable", self.reduced_costs(duals), self.columns),
         ):
-            if len(wrong := self.wrong_signs(numbers, bounds)):
+            if len(faulty := self.wrong_signs(numbers, bounds)):
                 what = "reduced cost" if kind == "variable" else "dual value"
                 raise CertificateError(
-                    f"the {what} of {self._name(kind, wrong)} in {self.program.name} has the wrong sign, by "
-                    f"{float(max(abs(numbers[wrong]))):.1e}"
+                    f"the {what} of {self._name(kind, faulty)} in {self.program.name} has the wrong sign, by "
+                    f"{float(max(abs(numbers[faulty]))):.1e}"
                 )
             bound += _total(numbers, np.where(self.sign * numbers > 0, *bounds))
         return bound
@@ -220,12 +220,12 @@ class ExactProgram:
     def _check_within(self, kind: str, numbers: ExactArray, bounds: tuple[ExactArray, ...]) -> None:
         lower, upper = bounds
         for side, short in (("below its lower bound", lower - numbers), ("above its upper bound", numbers - upper)):
-            if len(wrong := np.flatnonzero(short > 0)):
-                where = f"{self._name(kind, wrong)} of {self.program.name}"
-                raise CertificateError(f"{where} is {float(max(short[wrong])):.1e} {side}")
+            if len(faulty := np.flatnonzero(short > 0)):
+                where = f"{self._name(kind, faulty)} of {self.program.name}"
+                raise CertificateError(f"{where} is {float(max(short[faulty])):.1e} {side}")
 
-    def _name(self, kind: str, wrong: IntArray) -> str:
-        return named(self.program.variables if kind == "variable" else self.program.constraints, wrong)
+    def _name(self, kind: str, faulty: IntArray) -> str:
+        return named(self.program.variables if kind == "variable" else self.program.constraints, faulty)
 
 
 def _total(numbers: ExactArray, factors: ExactArray) -> Fraction:
@@ -311,16 +311,16 @@ def _of_basis(program: LinearProgram, basis: Basis) -> ExactAnswer:
 def basic_solution(rational: ExactProgram, basis: Basis) -> tuple[ExactArray | None, ExactArray | None]:
     """Return the basic primal and dual solution of a basis, optimal or not."""
     columns, rows = basis.columns, basis.rows
-    chosen, tight = np.flatnonzero(columns == BASIC), np.flatnonzero(rows != BASIC)
-    if len(chosen) != len(tight):
+    basic, tight = np.flatnonzero(columns == BASIC), np.flatnonzero(rows != BASIC)
+    if len(basic) != len(tight):
         return None, None
-    system = RationalSystem(rational.program.matrix.tocsr()[tight].tocsc()[:, chosen])
+    system = RationalSystem(rational.program.matrix.tocsr()[tight].tocsc()[:, basic])
     point = _nonbasic_values(columns, rational.columns)
-    rest = (_nonbasic_values(rows, rational.rows) - rational.activities(point))[tight]
-    found, tight_duals = system.solve(rest), system.solve_transposed(rational.costs[chosen])
-    if found is None or tight_duals is None:
+    remaining = (_nonbasic_values(rows, rational.rows) - rational.activities(point))[tight]
+    values, tight_duals = system.solve(remaining), system.solve_transposed(rational.costs[basic])
+    if values is None or tight_duals is None:
         return None, None
-    point[chosen] = found
+    point[basic] = values
     duals = exact([Fraction(0)] * len(rows))
     duals[tight] = tight_duals
     return point, duals

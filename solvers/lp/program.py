@@ -20,8 +20,8 @@ LOWER, BASIC, UPPER = 0, 1, 2  # HiGHS's codes of these basis states; its furthe
 class Basis:
     """A basis of HiGHS, read on first use, since that takes time and few solves need it."""
 
-    def __init__(self, found: Any) -> None:
-        self._found = found
+    def __init__(self, statuses: Any) -> None:
+        self._found = statuses
 
     @cached_property
     def columns(self) -> IntArray:
@@ -73,8 +73,8 @@ class Named(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         """List the names."""
-        more = len(self) - NAMES_LISTED
-        listed = [*list(self)[:NAMES_LISTED], *([f"{more} more"] if more > 0 else [])]
+        ending = len(self) - NAMES_LISTED
+        listed = [*list(self)[:NAMES_LISTED], *([f"{ending} more"] if ending > 0 else [])]
         return f"<Named {self._kind}s: {', '.join(listed) or 'none'}>"
 
     def __len__(self) -> int:
@@ -107,15 +107,15 @@ class Model(Protocol):
         """Return the current state of the model as arrays that are not changed afterwards."""
 
 
-def named(blocks: Mapping[str, Labels], chosen: IntArray) -> str:
+def named(blocks: Mapping[str, Labels], numbers: IntArray) -> str:
     """Name a few of the chosen columns or rows: one per block, the last blocks first, as users add those."""
     names: list[str] = []
     for block in reversed(list(blocks.values())):
-        places = np.flatnonzero(np.isin(block.positions.ravel(), chosen))
+        places = np.flatnonzero(np.isin(block.positions.ravel(), numbers))
         if len(places) and len(names) < NAMES_SHOWN:
             names.append(repr(block.label(int(places[0]))))
-    more = len(chosen) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    ending = len(numbers) - len(names)
+    return ", ".join(names) + (f" and {ending} more" if ending > 0 else "")
 
 
 MAX_ENTRIES = 10_000  # above that it is quicker to hand over the whole matrix than one coefficient at a time
@@ -126,7 +126,7 @@ class Changes(NamedTuple):
 
     costs: IntArray  # columns whose costs differ
     column_bounds: IntArray  # columns
-    whole: IntArray  # columns
+    integrality: IntArray  # columns
     row_bounds: IntArray  # rows
     entries: tuple[IntArray, IntArray, FloatArray]  # rows, columns and new values of coefficients that differ
 
@@ -137,10 +137,10 @@ def changes_between(old: LinearProgram, new: LinearProgram) -> Changes | None:
         return None
     rows, columns = old.matrix.shape
     difference = (new.matrix[:rows, :columns] - old.matrix).tocoo()
-    wrong = difference.data != 0
-    if np.count_nonzero(wrong) > MAX_ENTRIES:
+    mismatch = difference.data != 0
+    if np.count_nonzero(mismatch) > MAX_ENTRIES:
         return None
-    places = difference.row[wrong].astype(np.int64), difference.col[wrong].astype(np.int64)
+    places = difference.row[mismatch].astype(np.int64), difference.col[mismatch].astype(np.int64)
     values = np.asarray(new.matrix.tocsr()[places] if len(places[0]) else [], dtype=np.float64).ravel()
     flipped = old.maximize != new.maximize
     return Changes(

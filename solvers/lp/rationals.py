@@ -37,10 +37,10 @@ class IntegerMatrix:
         for row in np.unique(np.searchsorted(starts, np.flatnonzero(denominators != 1), side="right") - 1):
             factors[row] = math.lcm(*denominators[starts[row] : starts[row + 1]].tolist())
         repeated = np.repeat(factors, np.diff(starts))
-        whole = [
+        integers = [
             entry.numerator * (factor // entry.denominator) for entry, factor in zip(entries, repeated, strict=True)
         ]
-        return cls(starts, columns, exact(whole), rows.shape[1]), factors
+        return cls(starts, columns, exact(integers), rows.shape[1]), factors
 
     def scaled(self, factors: ExactArray) -> IntegerMatrix:
         """Multiply every row by an integer of its own."""
@@ -89,23 +89,23 @@ def float_fraction(value: float) -> Fraction:
     return int(math.copysign(1, value)) * simplest_between(*ends)
 
 
-def simplest_between(least: Fraction, most: Fraction) -> Fraction:
+def simplest_between(bottom: Fraction, top: Fraction) -> Fraction:
     """Return the fraction with the smallest denominator in a closed interval, by continued fractions."""
-    if least <= 0 <= most:
+    if bottom <= 0 <= top:
         return Fraction(0)
-    if most < 0:
-        return -simplest_between(-most, -least)
+    if top < 0:
+        return -simplest_between(-top, -bottom)
     # Convergents: the value is (old + z new) of numerators over that of denominators, z in the remaining interval.
-    low, low_under, high, high_under = least.numerator, least.denominator, most.numerator, most.denominator
+    low, low_under, high, high_under = bottom.numerator, bottom.denominator, top.numerator, top.denominator
     above, above_before, below, below_before = 1, 0, 0, 1
     while True:
-        whole, rest = divmod(low, low_under)
-        last = whole if rest == 0 else whole + 1
+        integer, fraction = divmod(low, low_under)
+        last = integer if fraction == 0 else integer + 1
         if last * high_under <= high:
             return Fraction(last * above + above_before, last * below + below_before)
-        above, above_before = whole * above + above_before, above
-        below, below_before = whole * below + below_before, below
-        low, low_under, high, high_under = high_under, high - whole * high_under, low_under, rest
+        above, above_before = integer * above + above_before, above
+        below, below_before = integer * below + below_before, below
+        low, low_under, high, high_under = high_under, high - integer * high_under, low_under, fraction
 
 
 def common_denominator(fractions: Sequence[Any]) -> tuple[ExactArray, int]:

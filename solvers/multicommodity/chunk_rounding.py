@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import SolverError
 from ...support.arrays import FloatArray, IntArray, RandomArray
 from ...support.kernels import kernel, kernel_with
-from ..flow.max_flow import CAPACITY_LIMIT, check_capacities, check_column
+from ..flow.max_flow import CAPACITY_LIMIT, check_capacities
 from .path_decomposition import Paths, path_loads
 
 MAX_SHARPNESS, SHARPNESS = 25.0, (1.5, 1.0, 0.7)
@@ -41,14 +40,11 @@ def rounded(
 
     Shapes: `pairs` int64 (paths,); `amounts` int64 (pairs,); returns int64 (paths,).
     """
-    _check_arrays(paths, pairs, amounts, capacities)
+    check_capacities(sum(amounts.tolist()), int(np.bincount(pairs, paths.weights.astype(np.float64)).max(initial=0)))
     members = np.argsort(pairs, kind="stable")
     starts = np.searchsorted(pairs[members], np.arange(len(amounts) + 1))
     totals = np.zeros(len(amounts), dtype=np.int64)
     np.add.at(totals, pairs, paths.weights)
-    if ((amounts > 0) & (totals == 0)).any():
-        pair = int(((amounts > 0) & (totals == 0)).argmax())
-        raise SolverError(f"pair {pair} has {amounts[pair]} chunks to send and no path; expected at least one")
     chunks, remainders = _shares(paths, pairs, amounts, totals)
     if not remainders.any():
         return chunks
@@ -83,39 +79,21 @@ class _Search(NamedTuple):
     random: RandomArray
 
 
-def _check_arrays(paths: Paths, pairs: IntArray, amounts: IntArray, capacities: IntArray) -> None:
-    check_column("weights", paths.weights, least=1)
-    check_column("pairs", pairs)
-    check_column("amounts", amounts)
-    check_column("capacities", capacities, least=1)
-    if len(pairs) != len(paths.weights) or len(paths.starts) != len(pairs) + 1:
-        raise SolverError(
-            f"there are {len(paths.weights)} weights, {len(pairs)} pairs and {len(paths.starts)} starts of paths; "
-            "expected as many weights as pairs, and one more start"
-        )
-    if pairs.max(initial=-1) >= len(amounts) or paths.links.max(initial=-1) >= len(capacities):
-        raise SolverError(
-            f"the last pair is {pairs.max(initial=-1)} and the last link {paths.links.max(initial=-1)}; "
-            f"expected less than {len(amounts)} amounts and {len(capacities)} capacities"
-        )
-    check_capacities(sum(amounts.tolist()), int(np.bincount(pairs, paths.weights.astype(np.float64)).max(initial=0)))
-
-
 def _shares(paths: Paths, pairs: IntArray, amounts: IntArray, totals: IntArray) -> tuple[IntArray, IntArray]:
     """Return the integral parts of the shares, and the remainders of amount times weight."""
     if int(amounts.max(initial=0)) * int(paths.weights.max(initial=0)) < 2**62:
         return np.divmod(amounts[pairs] * paths.weights, totals[pairs])
     # Python integers are slower and cannot overflow.
     products = amounts[pairs].astype(np.object_) * paths.weights.astype(np.object_)
-    whole = products // totals[pairs]
-    return whole.astype(np.int64), (products - whole * totals[pairs]).astype(np.int64)
+    quotients = products // totals[pairs]
+    return quotients.astype(np.int64), (products - quotients * totals[pairs]).astype(np.int64)
 
 
 def _limits(goal: Fraction, capacities: IntArray, used: IntArray) -> IntArray:
     """Return the chunks that each link may carry at the least attainable load from `goal` on."""
-    least = min(Fraction(math.ceil(goal * capacity), capacity) for capacity in set(capacities[used].tolist()))
-    most = {capacity: math.floor(least * capacity) for capacity in set(capacities.tolist())}
-    return np.array([most[capacity] for capacity in capacities.tolist()], dtype=np.int64)
+    load = min(Fraction(math.ceil(goal * capacity), capacity) for capacity in set(capacities[used].tolist()))
+    limits = {capacity: math.floor(load * capacity) for capacity in set(capacities.tolist())}
+    return np.array([limits[capacity] for capacity in capacities.tolist()], dtype=np.int64)
 
 
 @kernel
@@ -151,8 +129,8 @@ def _local_search(search: _Search, limits: IntArray, patience: int, effort: int)
             search.costs[link] = _cost(loads[link], steps[link], peak, sharpness)
         # The first cycle is pure descent.
         warmth = 1 - turn % CYCLE / (CYCLE - 1) if turn >= CYCLE else 0.0
-        more = MAX_COST_INCREASE * (warmth * warmth)
-        effort = _pass(search, peak, sharpness, more, effort)
+        tolerance = MAX_COST_INCREASE * (warmth * warmth)
+        effort = _pass(search, peak, sharpness, tolerance, effort)
         link = _most_loaded(loads, capacities)
         if loads[link] * capacities[best_link] < best_load * capacities[link]:
             best[:], best_link, best_load, idle = search.chunks, link, loads[link], 0
@@ -161,7 +139,7 @@ def _local_search(search: _Search, limits: IntArray, patience: int, effort: int)
 
 
 @kernel
-def _pass(search: _Search, peak: float, sharpness: float, more: float, effort: int) -> int:
+def _pass(search: _Search, peak: float, sharpness: float, tolerance: float, effort: int) -> int:
     """Move one chunk of each path to where it costs least, or about the same; return the remaining effort."""
     paths, members, starts, chunks, _, _, _, costs, random = search
     pairs = len(starts) - 1
@@ -184,8 +162,8 @@ def _pass(search: _Search, peak: float, sharpness: float, more: float, effort: i
             now = 0.0
             for place in range(paths.starts[path], paths.starts[path + 1]):
                 now += costs[paths.links[place]]
-            chosen, least = path, now * (1 - 1e-9)
-            allowed = now * (1 + 1e-9 + more * next_random(random))
+            target, lowest = path, now * (1 - 1e-9)
+            allowed = now * (1 + 1e-9 + tolerance * next_random(random))
             turn = int(next_random(random) * size)
             for other_number in range(size):
                 other = members[begin + (other_number + turn) % size]
@@ -196,13 +174,13 @@ def _pass(search: _Search, peak: float, sharpness: float, more: float, effort: i
                 while place < end and cost <= allowed:
                     cost += costs[paths.links[place]]
                     place += 1
-                if cost < least:
-                    chosen, least = other, cost
-                elif chosen == path and cost <= allowed:
-                    chosen = other
+                if cost < lowest:
+                    target, lowest = other, cost
+                elif target == path and cost <= allowed:
+                    target = other
             chunks[path] -= 1
-            chunks[chosen] += 1
-            _add(search, chosen, 1, peak, sharpness)
+            chunks[target] += 1
+            _add(search, target, 1, peak, sharpness)
     return effort
 
 

@@ -21,7 +21,7 @@ from ...support import progress
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import LinearProgram
 from ...topologies.symmetry.automorphisms import LinkOrbits, link_orbits, trivial_link_orbits
-from ..flow.max_flow import check_capacities, check_column
+from ..flow.max_flow import check_capacities
 from ..highs.options import Algorithm, HighsOptions
 from ..highs.session import solve
 from ..highs.solution import PrimalStatus
@@ -191,8 +191,8 @@ class MultiplicativeWeights:
 
     def _lengths(self, shares: FloatArray) -> IntArray:
         lengths = shares / self._instance.class_capacities
-        whole = np.rint(lengths * (self._instance.max_length / lengths.max())).astype(np.int64)
-        return np.asarray(np.maximum(whole, 1))
+        integers = np.rint(lengths * (self._instance.max_length / lengths.max())).astype(np.int64)
+        return np.asarray(np.maximum(integers, 1))
 
     def _sharpness(self, lengths: IntArray) -> float:
         """Scale the sharpness to the mean length per unit of capacity; 8 is the power in `soft_loads`."""
@@ -252,8 +252,8 @@ def best_mixture(loads: FloatArray) -> FloatArray:
     solution = solve(program, HighsOptions(algorithm=Algorithm.SIMPLEX))
     shares = np.ones(flows)
     if solution.status.primal is PrimalStatus.FEASIBLE:
-        found = np.maximum(solution.evidence.values[:flows], 0.0)
-        shares = found if found.any() else shares
+        mixture = np.maximum(solution.evidence.values[:flows], 0.0)
+        shares = mixture if mixture.any() else shares
     return np.asarray(shares / shares.sum())
 
 
@@ -295,7 +295,7 @@ def concurrent_flow(
         raise UnsupportedError(
             f"the gap is {gap} and max_rounds is {max_rounds}; expected a gap between 0 and 1, and at least one round"
         )
-    _check_arrays(num_nodes, tails, heads, capacities, demands)
+    check_capacities(sum(capacities.tolist()))
     orbits = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
     game = MultiplicativeWeights(scaled_instance(num_nodes, tails, heads, capacities, demands, orbits), max_rounds)
     with progress.status() as report:
@@ -312,17 +312,17 @@ def source_flows(
     heads: IntArray,
     capacities: IntArray,
     demands: IntArray,
-    found: ConcurrentFlow,
+    totals: ConcurrentFlow,
     sources: IntArray,
 ) -> IntArray:
-    """Compute the flow of `found` by source, int64 (sources, links), for `sources` int64 (sources,)."""
+    """Compute the flow of `totals` by source, int64 (sources, links), for `sources` int64 (sources,)."""
     links, capacities, once = adjacency(num_nodes, tails, heads), capacities.copy(), np.ones(1, dtype=np.int64)
     units, _ = scaled_demands(demands, sources, num_nodes)
     orders = initial_orders(sources, num_nodes)
     flows = np.zeros((len(sources), len(tails)), dtype=np.int64)
-    steps = zip(found.steps.lengths, found.steps.sharpness, found.steps.weights, strict=True)
-    for shares, sharpness, weight in progress.iterate(steps, len(found.steps.weights)):
-        lengths = shares[found.steps.classes].astype(np.int64)
+    steps = zip(totals.steps.lengths, totals.steps.sharpness, totals.steps.weights, strict=True)
+    for shares, sharpness, weight in progress.iterate(steps, len(totals.steps.weights)):
+        lengths = shares[totals.steps.classes].astype(np.int64)
         for row in range(len(sources)):
             one = slice(row, row + 1)
             flows[row] += weight * soft_loads(
@@ -348,23 +348,3 @@ def _orbits(
         return link_orbits(tails, heads, capacities, demands, automorphisms)
     except UnsupportedError as error:
         raise SolverError(str(error)) from None
-
-
-def _check_arrays(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray) -> None:
-    if not len(tails):
-        raise SolverError("there are no links; expected at least one")
-    for name, column, least in (("tails", tails, 0), ("heads", heads, 0), ("capacities", capacities, 1)):
-        check_column(name, column, length=len(tails), least=least)
-    if (last := max(int(tails.max()), int(heads.max()))) >= num_nodes:
-        raise SolverError(f"the last node of the links is {last}; expected nodes from 0 to {num_nodes - 1}")
-    check_capacities(sum(capacities.tolist()))
-    if demands.ndim != 2 or demands.shape[0] != demands.shape[1] or not 2 <= len(demands) <= num_nodes:
-        raise SolverError(
-            f"demands have shape {demands.shape}; expected a row and a column for each of 2 to {num_nodes} ranks"
-        )
-    if demands.dtype != np.int64 or demands.min() < 0:
-        raise SolverError(
-            f"demands have type {demands.dtype} and least value {demands.min()}; expected int64 from 0 on"
-        )
-    if np.count_nonzero(demands) == np.count_nonzero(np.diagonal(demands)):
-        raise SolverError("all demands are 0; expected some rank to have something for another one")

@@ -7,11 +7,10 @@ schedules of the reversed paths give the next priorities; see docs/explanation/a
 
 import numpy as np
 
-from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, RandomArray
 from ...support.kernels import kernel, kernel_with
-from ..flow.max_flow import check_capacities, check_column
+from ..flow.max_flow import check_capacities
 from .chunk_rounding import next_random
 from .path_decomposition import Paths, path_loads
 
@@ -23,34 +22,12 @@ SEED = 20_250_611
 def list_schedule(paths: Paths, capacities: IntArray, *, batch: int = 1, effort: int = 10**7) -> IntArray:
     """Find the step, int64 (total hops,), in which each chunk crosses each link; randomized with a fixed seed."""
     quotas = step_quotas(paths, capacities, batch)
-    _check_rows(paths, quotas)
-    least = min_steps(paths, quotas)
-    return _best_schedule(paths, quotas, path_loads(paths, paths.weights, len(quotas)), least, effort)
-
-
-def _check_rows(paths: Paths, quotas: IntArray) -> None:
-    hops = np.diff(paths.starts)
-    if len(hops) != len(paths.weights) or paths.starts[0] != 0 or paths.starts[-1] != len(paths.links):
-        raise SolverError(
-            f"{len(paths.weights)} paths of {len(paths.links)} hops have {len(hops) + 1} starts from "
-            f"{paths.starts[0]} to {paths.starts[-1]}; expected one more than paths, from 0 to the number of hops"
-        )
-    if hops.min(initial=1) < 1 or paths.weights.min(initial=1) < 1:
-        path = int((np.minimum(hops, paths.weights) < 1).argmax())
-        raise SolverError(
-            f"path {path} has {hops[path]} hops and {paths.weights[path]} chunks; expected at least one of each"
-        )
-    wide = np.repeat(paths.weights, hops) > quotas[paths.links]
-    if wide.any():
-        path = int(np.searchsorted(paths.starts, wide.argmax(), side="right")) - 1
-        raise SolverError(
-            f"the {paths.weights[path]} chunks of path {path} are more than its links carry in a step; split it into "
-            "rows of fewer chunks, or raise the batch"
-        )
     check_capacities(int(paths.weights.max(initial=0)) * len(paths.links))
+    lower_bound = min_steps(paths, quotas)
+    return _best_schedule(paths, quotas, path_loads(paths, paths.weights, len(quotas)), lower_bound, effort)
 
 
-def _best_schedule(paths: Paths, quotas: IntArray, loads: IntArray, least: int, effort: int) -> IntArray:
+def _best_schedule(paths: Paths, quotas: IntArray, loads: IntArray, lower_bound: int, effort: int) -> IntArray:
     """Iterate until a schedule attains the lower bound or the effort is spent."""
     hops = len(paths.links)
     firsts = np.append(0, np.cumsum(np.bincount(paths.links, minlength=len(quotas))))
@@ -58,13 +35,13 @@ def _best_schedule(paths: Paths, quotas: IntArray, loads: IntArray, least: int, 
     keys, steps, best = _initial_keys(paths, loads), np.empty(hops, dtype=np.int64), np.empty(hops, dtype=np.int64)
     fewest = hops + 1
     for begin, end in progress.batches(min(MAX_ITERATIONS, max(1, -(-effort // max(1, hops))))):
-        fewest = _improve(paths, quotas, firsts, keys, steps, random, begin, end, best, fewest, least)
-        if fewest <= least:
+        fewest = _improve(paths, quotas, firsts, keys, steps, random, begin, end, best, fewest, lower_bound)
+        if fewest <= lower_bound:
             break
     return best
 
 
-@kernel_with(lambda paths, *rest: 20 * (rest[6] - rest[5]) * len(paths.links))
+@kernel_with(lambda paths, *arguments: 20 * (arguments[6] - arguments[5]) * len(paths.links))
 def _improve(
     paths: Paths,
     quotas: IntArray,
@@ -76,7 +53,7 @@ def _improve(
     end: int,
     best: IntArray,
     fewest: int,
-    least: int,
+    lower_bound: int,
 ) -> int:
     """Run iterations ``begin .. end - 1``; keep the best schedule in `best`, and return its number of steps."""
     for iteration in range(begin, end):
@@ -86,7 +63,7 @@ def _improve(
             steps[:] = count - 1 - steps
         if count < fewest:
             best[:], fewest = steps, count
-        if fewest <= least:
+        if fewest <= lower_bound:
             break
         for place in range(len(steps)):
             urgent = count - 1 - steps[place] if forwards else steps[place]
@@ -191,18 +168,13 @@ def _pop(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, link
     urgency[first + at], waiting[first + at] = key, place
 
 
-def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
-    """Split paths into rows of at most `most` chunks; return them and the path of each row, int64 (rows,)."""
-    if most < 1 or paths.weights.min(initial=0) < 0:
-        raise SolverError(
-            f"rows have at most {most} chunks and paths at least {paths.weights.min(initial=0)}; expected at least 1 "
-            "and 0"
-        )
-    counts = -(-paths.weights // most)
+def split(paths: Paths, limit: int) -> tuple[Paths, IntArray]:
+    """Split paths into rows of at most `limit` chunks; return them and the path of each row, int64 (rows,)."""
+    counts = -(-paths.weights // limit)
     numbers = np.repeat(np.arange(len(counts)), counts)
-    weights = np.full(len(numbers), most, dtype=np.int64)
+    weights = np.full(len(numbers), limit, dtype=np.int64)
     last = np.cumsum(counts)[counts > 0] - 1
-    weights[last] = (paths.weights - (counts - 1) * most)[counts > 0]
+    weights[last] = (paths.weights - (counts - 1) * limit)[counts > 0]
     hops = np.diff(paths.starts)[numbers]
     starts = np.zeros(len(numbers) + 1, dtype=np.int64)
     np.cumsum(hops, out=starts[1:])
@@ -212,14 +184,6 @@ def split(paths: Paths, most: int) -> tuple[Paths, IntArray]:
 
 def step_quotas(paths: Paths, capacities: IntArray, batch: int = 1) -> IntArray:
     """Return the number of chunks that each link may carry per step. Shapes: returns int64 (links,)."""
-    check_column("capacities", capacities, least=1)
-    if batch < 1:
-        raise SolverError(f"the batch is {batch}; expected at least 1")
-    if paths.links.min(initial=0) < 0 or paths.links.max(initial=-1) >= len(capacities):
-        raise SolverError(
-            f"links go from {paths.links.min(initial=0)} to {paths.links.max(initial=-1)}; "
-            f"expected numbers from 0 to {len(capacities) - 1}"
-        )
     check_capacities(batch * int(capacities.max(initial=1)))
     used = capacities[np.bincount(paths.links, minlength=len(capacities)) > 0]
     quotas: IntArray = capacities * batch // used.min(initial=2**62)
@@ -233,8 +197,8 @@ def min_steps(paths: Paths, quotas: IntArray) -> int:
     """
     loads = path_loads(paths, paths.weights, len(quotas))
     head, tail = _heads_and_tails(paths, len(quotas))
-    needed = -(-loads // np.maximum(quotas, 1)) + np.where(loads > 0, head + tail, 0)
-    return max(int(needed.max(initial=0)), int(np.diff(paths.starts).max(initial=0)))
+    steps = -(-loads // np.maximum(quotas, 1)) + np.where(loads > 0, head + tail, 0)
+    return max(int(steps.max(initial=0)), int(np.diff(paths.starts).max(initial=0)))
 
 
 @kernel

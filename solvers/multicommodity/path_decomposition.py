@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support.arrays import IntArray
 from ...support.kernels import kernel
-from ..flow.max_flow import check_capacities, check_column
+from ..flow.max_flow import check_capacities
 from .soft_shortest_paths import Adjacency, adjacency
 
 
@@ -33,7 +33,7 @@ def source_paths(
 
     Shapes: `flow` int64 (links,); `demands` int64 (nodes,).
     """
-    _check_arrays(num_nodes, tails, heads, flow, source, demands)
+    check_capacities(len(flow) * int(flow.max(initial=0)))
     kept = np.zeros(num_nodes, dtype=np.int64)
     np.add.at(kept, heads, flow)
     np.subtract.at(kept, tails, flow)
@@ -63,20 +63,6 @@ def path_loads(paths: Paths, weights: IntArray, num_links: int) -> IntArray:
     loads = np.zeros(num_links, dtype=np.int64)
     np.add.at(loads, paths.links, np.repeat(weights, np.diff(paths.starts)))
     return loads
-
-
-def _check_arrays(
-    num_nodes: int, tails: IntArray, heads: IntArray, flow: IntArray, source: int, demands: IntArray
-) -> None:
-    for name, column in (("tails", tails), ("heads", heads), ("flow", flow)):
-        check_column(name, column, length=len(tails))
-    check_column("demands", demands, length=num_nodes)
-    last = max(int(tails.max(initial=0)), int(heads.max(initial=0)), source)
-    if not 0 <= source <= last < num_nodes:
-        raise SolverError(f"the source is {source} and the last node {last}; expected nodes from 0 to {num_nodes - 1}")
-    if demands[source]:
-        raise SolverError(f"node {source} has a demand of {demands[source]} for itself; expected 0")
-    check_capacities(len(flow) * int(flow.max(initial=0)))
 
 
 @kernel
@@ -128,13 +114,13 @@ def _cancel_cycles(graph: Adjacency, heads: IntArray, flow: IntArray, source: in
             state[head], depths[head], entered[size], stack[size] = 1, size, link, head
             size += 1
             continue
-        least = flow[link]
+        narrowest = flow[link]
         for place in range(depths[head] + 1, size):
-            least = min(least, flow[entered[place]])
-        flow[link] -= least
+            narrowest = min(narrowest, flow[entered[place]])
+        flow[link] -= narrowest
         kept = size
         for place in range(size - 1, depths[head], -1):
-            flow[entered[place]] -= least
+            flow[entered[place]] -= narrowest
             if flow[entered[place]] == 0:
                 kept = place
         while size > kept:
@@ -146,17 +132,17 @@ def _cancel_cycles(graph: Adjacency, heads: IntArray, flow: IntArray, source: in
 @kernel
 def _relabel(graph: Adjacency, flow: IntArray, node: int, hops: IntArray, widths: IntArray) -> int:
     """Set hops and width of a node from its predecessors; return the index of the best link in, -1 for none."""
-    found = -1
+    best = -1
     hops[node], widths[node] = len(hops), 0
     for place in range(graph.in_starts[node], graph.in_starts[node + 1]):
         here = flow[graph.in_links[place]]
         if here == 0:
             continue
         tail = graph.in_tails[place]
-        more, width = hops[tail] + 1, min(here, widths[tail])
-        if more < hops[node] or (more == hops[node] and width > widths[node]) or found < 0:
-            hops[node], widths[node], found = more, width, place
-    return found
+        length, width = hops[tail] + 1, min(here, widths[tail])
+        if length < hops[node] or (length == hops[node] and width > widths[node]) or best < 0:
+            hops[node], widths[node], best = length, width, place
+    return best
 
 
 @kernel
@@ -188,9 +174,9 @@ def _extract_paths(
     graph: Adjacency, tails: IntArray, flow: IntArray, source: int, demands: IntArray, hops: IntArray, widths: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Decompose an acyclic flow that meets every demand exactly."""
-    most = np.count_nonzero(flow) + np.count_nonzero(demands)
-    weights, starts = np.empty(most, dtype=np.int64), np.zeros(most + 1, dtype=np.int64)
-    links, path = np.empty(4 * most + len(demands), dtype=np.int64), np.empty(len(demands), dtype=np.int64)
+    limit = np.count_nonzero(flow) + np.count_nonzero(demands)
+    weights, starts = np.empty(limit, dtype=np.int64), np.zeros(limit + 1, dtype=np.int64)
+    links, path = np.empty(4 * limit + len(demands), dtype=np.int64), np.empty(len(demands), dtype=np.int64)
     count, end = 0, 0
     for rank in np.argsort(-hops, kind="mergesort"):
         left = demands[rank]
@@ -204,9 +190,9 @@ def _extract_paths(
                 length += 1
                 node = tails[link]
             if end + length > len(links):
-                more = np.empty(2 * len(links) + length, dtype=np.int64)
-                more[:end] = links[:end]
-                links = more
+                wider = np.empty(2 * len(links) + length, dtype=np.int64)
+                wider[:end] = links[:end]
+                links = wider
             for place in range(length):
                 link = path[length - 1 - place]
                 links[end + place] = link

@@ -44,14 +44,16 @@ def rate_certificate(
     lengths = np.rint(shares * (longest_length(rows, num_nodes, MAX_LENGTH) / shares.max())).astype(np.int64)
     orders = initial_orders(orbits.sources, num_nodes)
     upper = dual_bound(adjacency(num_nodes, tails, heads), orbits, class_capacities, rows, lengths, orders)
-    most = max(map(exact_sum, rows)) * num_nodes
-    amount = 2 ** max(0, min(UNIT_BITS - int(rows.max()).bit_length(), SUM_LIMIT.bit_length() - most.bit_length() - 2))
+    longest = max(map(exact_sum, rows)) * num_nodes
+    amount = 2 ** max(
+        0, min(UNIT_BITS - int(rows.max()).bit_length(), SUM_LIMIT.bit_length() - longest.bit_length() - 2)
+    )
     units = np.floor(np.maximum(flows, 0.0) * (amount / rate))
     if units.sum(axis=1).max() > SUM_LIMIT:
         raise SolverError(f"flows are up to {flows.max()}, the rate is {rate}; expected no source to send much more")
-    whole = units.astype(np.int64)
+    integers = units.astype(np.int64)
     sums = np.zeros(len(orbits.sizes), dtype=np.object_)
-    for flow, row, source, count in zip(whole, rows, orbits.sources.tolist(), orbits.counts.tolist(), strict=True):
+    for flow, row, source, count in zip(integers, rows, orbits.sources.tolist(), orbits.counts.tolist(), strict=True):
         _repair(num_nodes, tails, heads, source, row * amount, flow)
         np.add.at(sums, orbits.classes, flow.astype(np.object_) * count)
     lower = min(
@@ -74,10 +76,10 @@ def exact_sum(demands: IntArray) -> int:
     return (int((demands >> 31).sum()) << 31) + int((demands & (2**31 - 1)).sum())
 
 
-def longest_length(rows: IntArray, num_nodes: int, most: int) -> int:
-    """Return the largest length, `most` or less, with which demands times distances fit 64 bits."""
+def longest_length(rows: IntArray, num_nodes: int, limit: int) -> int:
+    """Return the largest length, `limit` or less, with which demands times distances fit 64 bits."""
     largest = max(map(exact_sum, rows))
-    if (length := min(most, (SUM_LIMIT - 1) // (largest * num_nodes))) < MIN_MAX_LENGTH:
+    if (length := min(limit, (SUM_LIMIT - 1) // (largest * num_nodes))) < MIN_MAX_LENGTH:
         raise CapacityOverflowError(
             f"the demands of one rank add up to {largest}, which times path lengths overflows int64; "
             "state them in larger units"

@@ -33,13 +33,13 @@ def all_to_all_bounds(
 
 def _unit(num_nodes: int) -> int:
     """Return the largest product of repeated factors with which no sum overflows 64 bits."""
-    most = LOAD_LIMIT // num_nodes**2
-    if most < 2**20:
+    limit = LOAD_LIMIT // num_nodes**2
+    if limit < 2**20:
         raise CapacityOverflowError(f"all-to-all among {num_nodes} nodes would overflow int64; expected fewer nodes")
     unit = 1
     while True:
         for factor in FACTORS:
-            if unit * factor * 2 > most:
+            if unit * factor * 2 > limit:
                 return unit
             unit *= factor
 
@@ -52,25 +52,25 @@ def _loads(
     size = len(out_starts) - 1
     loads = np.zeros(len(tails), dtype=np.int64)
     distances = np.empty(size, dtype=np.int64)
-    needed = np.empty(size, dtype=np.int64)
+    demands = np.empty(size, dtype=np.int64)
     order = np.empty(size, dtype=np.int64)
     hops = 0
     for source in range(size):
         distances[:] = -1
-        needed[:] = unit
+        demands[:] = unit
         distances[source] = 0
         order[0] = source
-        found = 1
+        reached = 1
         for place in range(size):
-            if place == found:
+            if place == reached:
                 return -1, 0
             node = order[place]
             hops += distances[node]
             for link in range(out_starts[node], out_starts[node + 1]):
                 if distances[heads[link]] < 0:
                     distances[heads[link]] = distances[node] + 1
-                    order[found] = heads[link]
-                    found += 1
+                    order[reached] = heads[link]
+                    reached += 1
         # Farthest first: a node receives its own demand and that of the nodes behind it.
         for place in range(size - 1, 0, -1):
             node = order[place]
@@ -78,9 +78,9 @@ def _loads(
             for link in range(in_starts[node], in_starts[node + 1]):
                 if distances[tails[link]] == distances[node] - 1:
                     total += multiplicities[link]
-            part = -(-needed[node] // total)
+            part = -(-demands[node] // total)
             for link in range(in_starts[node], in_starts[node + 1]):
                 if distances[tails[link]] == distances[node] - 1:
                     loads[link] += part
-                    needed[tails[link]] += part * multiplicities[link]
+                    demands[tails[link]] += part * multiplicities[link]
     return loads.max(), hops

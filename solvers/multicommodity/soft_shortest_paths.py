@@ -35,9 +35,9 @@ class Adjacency(NamedTuple):
 def adjacency(num_nodes: int, tails: IntArray, heads: IntArray) -> Adjacency:
     """Sort links by both ends."""
     sides = []
-    for ends, others in ((tails, heads), (heads, tails)):
+    for ends, ends_there in ((tails, heads), (heads, tails)):
         links = np.argsort(ends, kind="stable")
-        sides += [np.searchsorted(ends[links], np.arange(num_nodes + 1)), links, others[links]]
+        sides += [np.searchsorted(ends[links], np.arange(num_nodes + 1)), links, ends_there[links]]
     return Adjacency(*sides)
 
 

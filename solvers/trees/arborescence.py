@@ -29,10 +29,10 @@ def cheapest_arborescence(num_nodes: int, root: int, arcs: Sequence[Arc]) -> lis
         for place, arc in enumerate(arcs)
         if labels[arc.tail] != labels[arc.head] and arc.head != root
     ]
-    chosen = cheapest_arborescence(groups, labels[root], [arc for _, arc in inner])
-    if chosen is None:
+    places = cheapest_arborescence(groups, labels[root], [arc for _, arc in inner])
+    if places is None:
         return None
-    entering = {arcs[inner[place][0]].head: inner[place][0] for place in chosen}
+    entering = {arcs[inner[place][0]].head: inner[place][0] for place in places}
     kept = [place for node, place in enumerate(best) if place >= 0 and node not in entering]
     return [*entering.values(), *kept]
 
@@ -48,14 +48,14 @@ def _cheapest_into(num_nodes: int, root: int, arcs: Sequence[Arc]) -> list[int] 
 
 def _cycles(num_nodes: int, root: int, parents: Sequence[int]) -> tuple[list[int], int]:
     """Label nodes so that those of one cycle, and only those, share a label; also return how many labels there are."""
-    labels, seen = [-1] * num_nodes, [-1] * num_nodes
+    labels, marks = [-1] * num_nodes, [-1] * num_nodes
     groups = 0
     for start in range(num_nodes):
         node = start
-        while seen[node] < 0 and node != root:
-            seen[node] = start
+        while marks[node] < 0 and node != root:
+            marks[node] = start
             node = parents[node]
-        if node != root and seen[node] == start and labels[node] < 0:
+        if node != root and marks[node] == start and labels[node] < 0:
             while labels[node] < 0:
                 labels[node] = groups
                 node = parents[node]

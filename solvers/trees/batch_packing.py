@@ -71,19 +71,19 @@ class Room:
 
     def grow(self, batch: IntArray) -> Packing | None:
         """Pack all trees of these roots untested; None, and nothing changed, if the rest would not fit."""
-        left, wanted = self.left.copy(), self.wanted.copy()
-        batch = batch[wanted[batch] > 0]
-        found = exchanged_trees(self.starts, self.tails, self.heads, left, batch, wanted[batch])
-        wanted[batch] = 0
-        if found is None or (wanted.any() and not self._carries(left, wanted)):
+        left, demands = self.left.copy(), self.wanted.copy()
+        batch = batch[demands[batch] > 0]
+        packing = exchanged_trees(self.starts, self.tails, self.heads, left, batch, demands[batch])
+        demands[batch] = 0
+        if packing is None or (demands.any() and not self._carries(left, demands)):
             return None
-        self.left, self.wanted = left, wanted
-        return found._replace(links=self.numbers[found.links])
+        self.left, self.wanted = left, demands
+        return packing._replace(links=self.numbers[packing.links])
 
-    def _carries(self, left: IntArray, wanted: IntArray) -> bool:
+    def _carries(self, left: IntArray, demands: IntArray) -> bool:
         kept = left > 0
-        network = paired_network(len(wanted), self.tails[kept], self.heads[kept], left[kept])
-        return violated_sink(network, wanted) < 0
+        network = paired_network(len(demands), self.tails[kept], self.heads[kept], left[kept])
+        return violated_sink(network, demands) < 0
 
     def grow_tested(self, batch: IntArray) -> Packing:
         """Pack all trees of these roots with a test of every link."""
@@ -137,21 +137,21 @@ def _grow(trees: _Trees, starts: IntArray, heads: IntArray, usable: BoolArray, r
     depths = np.full(len(tree), -1, dtype=np.int64)
     queue = np.empty(len(tree), dtype=np.int64)
     depths[trees.roots[row]], queue[0] = 0, trees.roots[row]
-    done, found = 0, 1
-    while done < found:
+    done, reached = 0, 1
+    while done < reached:
         depth = depths[queue[done]] + 1
         for link in range(starts[queue[done]], starts[queue[done] + 1]):
             head = heads[link]
             if usable[link] and depths[head] < 0:
-                depths[head], tree[head], queue[found] = depth, link, head
-                found += 1
+                depths[head], tree[head], queue[reached] = depth, link, head
+                reached += 1
             elif usable[link] and depths[head] == depth and left[link] > left[tree[head]]:
                 tree[head] = link
         done += 1
     for link in tree:
         if link >= 0:
             left[link] -= trees.weights[row]
-    return found == len(tree)
+    return reached == len(tree)
 
 
 @kernel

@@ -296,8 +296,8 @@ def _lowest_common_sets(
         tail = np.where(depth[tail] > depth[head], above[tail], tail)
         head = np.where(depth[head] > depth[tail], above[head], head)
     for _ in range(int(depth.max())):
-        apart = above[tail] != above[head]
-        tail, head = np.where(apart, above[tail], tail), np.where(apart, above[head], head)
+        differ = above[tail] != above[head]
+        tail, head = np.where(differ, above[tail], tail), np.where(differ, above[head], head)
     return parents[tail], tail, head
 
 

@@ -41,18 +41,18 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
     if ranks < 3:
         return packing
     limit = max(2, MAX_ENTRIES // ranks)
-    chosen = np.arange(trees)
+    tallest = np.arange(trees)
     if trees > limit:
-        chosen = np.argsort(-_heights(packing.roots, packing.links, tails), kind="stable")[:limit]
-    capacity = min(MAX_GROWTH * len(chosen), limit + len(chosen))
-    forest = _allocate(packing, chosen, tails, capacity)
-    _measure_all(forest, len(chosen))
-    roots, weights, links = _local_search(forest, len(chosen))
-    rest = np.delete(np.arange(trees), chosen)
+        tallest = np.argsort(-_heights(packing.roots, packing.links, tails), kind="stable")[:limit]
+    capacity = min(MAX_GROWTH * len(tallest), limit + len(tallest))
+    forest = _allocate(packing, tallest, tails, capacity)
+    _measure_all(forest, len(tallest))
+    roots, weights, links = _local_search(forest, len(tallest))
+    others_left = np.delete(np.arange(trees), tallest)
     return Packing(
-        np.concatenate([packing.roots[rest], roots]),
-        np.concatenate([packing.weights[rest], weights]),
-        np.concatenate([packing.links[rest], links.astype(packing.links.dtype)]),
+        np.concatenate([packing.roots[others_left], roots]),
+        np.concatenate([packing.weights[others_left], weights]),
+        np.concatenate([packing.links[others_left], links.astype(packing.links.dtype)]),
     )
 
 
@@ -74,7 +74,7 @@ def _height(forest: _Forest, count: int) -> int:
     return int(forest.depths[:count].max())
 
 
-def _allocate(packing: Packing, chosen: IntArray, tails: IntArray, capacity: int) -> _Forest:
+def _allocate(packing: Packing, tallest: IntArray, tails: IntArray, capacity: int) -> _Forest:
     ranks = packing.links.shape[1]
     forest = _Forest(
         np.zeros(capacity, dtype=np.int64),
@@ -84,9 +84,9 @@ def _allocate(packing: Packing, chosen: IntArray, tails: IntArray, capacity: int
         np.zeros((capacity, ranks), dtype=np.float64),
         tails,
     )
-    forest.roots[: len(chosen)] = packing.roots[chosen]
-    forest.weights[: len(chosen)] = packing.weights[chosen]
-    forest.links[: len(chosen)] = packing.links[chosen]
+    forest.roots[: len(tallest)] = packing.roots[tallest]
+    forest.weights[: len(tallest)] = packing.weights[tallest]
+    forest.links[: len(tallest)] = packing.links[tallest]
     return forest
 
 

@@ -136,8 +136,10 @@ def strength(num_nodes: int, num_ranks: int, tails: IntArray, heads: IntArray, c
     value = _ratio(labels, tails, heads, capacities)
     while value > 0:
         ends = groups[tails], groups[heads]
-        apart = ends[0] != ends[1]
-        cuts = node_weighted_cuts(int(groups.max()) + 1, parts, ends[0][apart], ends[1][apart], capacities[apart])
+        separate = ends[0] != ends[1]
+        cuts = node_weighted_cuts(
+            int(groups.max()) + 1, parts, ends[0][separate], ends[1][separate], capacities[separate]
+        )
         blocks = np.unique(_blocks(cuts, value), return_inverse=True)[1]
         parts = int(blocks.max()) + 1
         if parts == 1:
@@ -226,16 +228,16 @@ def orient(
 def _shift(num_nodes: int, tails: IntArray, heads: IntArray, halves: IntArray, surplus: IntArray) -> IntArray:
     """Find a flow from tail to head that brings each rank its surplus, through links of half the capacity."""
     ranks, source, sink = np.arange(len(surplus)), num_nodes, num_nodes + 1
-    given, taken = np.maximum(-surplus, 0), np.maximum(surplus, 0)
+    amounts, parts = np.maximum(-surplus, 0), np.maximum(surplus, 0)
     network = flow_network(
         num_nodes + 2,
         np.concatenate([tails, np.full_like(ranks, source), ranks]),
         np.concatenate([heads, ranks, np.full_like(ranks, sink)]),
-        np.concatenate([halves, given, taken]),
-        np.concatenate([halves, np.zeros_like(given), np.zeros_like(taken)]),
+        np.concatenate([halves, amounts, parts]),
+        np.concatenate([halves, np.zeros_like(amounts), np.zeros_like(parts)]),
     )
     flow = solve_network(network, source, sink)
-    assert flow.value == taken.sum(), "the demands of all ranks allow this flow"
+    assert flow.value == parts.sum(), "the demands of all ranks allow this flow"
     return halves - flow.residual[: 2 * len(halves) : 2]
 
 
@@ -272,9 +274,9 @@ def _raise(
     active[:begin] = True
     for rank in range(begin, end):
         active[rank] = True
-        least = level - min_cut_around(cuts, 1, demands, rank, active)
-        demands[rank] = max(target[rank], least)
-        if least >= target[rank]:
+        bound = level - min_cut_around(cuts, 1, demands, rank, active)
+        demands[rank] = max(target[rank], bound)
+        if bound >= target[rank]:
             tight[:rank] |= cuts.scratch[0, :rank] < 0
             tight[rank] = True
 

@@ -75,9 +75,9 @@ def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArr
     order = np.arange(num_sinks)
     pool = np.zeros((len(tight) + num_sinks, len(network.first_arc)), dtype=np.bool_)
     pool[: len(tight)] = tight
-    found, splits = len(tight), []
+    pooled, splits = len(tight), []
     for begin, end in progress.batches(len(pairs)):
-        rows, pool, found = _split_some(network, switch, supplies, arcs, pairs[begin:end], order, pool, found)
+        rows, pool, pooled = _split_some(network, switch, supplies, arcs, pairs[begin:end], order, pool, pooled)
         splits.append(rows)
     return np.concatenate(splits)
 
@@ -91,7 +91,7 @@ def _split_some(
     pairs: IntArray,
     order: IntArray,
     pool: BoolArray,
-    found: int,
+    pooled: int,
 ) -> tuple[IntArray, BoolArray, int]:
     """Split off some pairs; return (into, out, units) rows, the pool of tight cuts, and how many there are in it."""
     splits = np.empty((len(pairs), 3), dtype=np.int64)
@@ -101,16 +101,16 @@ def _split_some(
         into, out = network.heads[from_arc], network.heads[to_arc]
         if min(network.capacities[from_arc ^ 1], network.capacities[to_arc]) == 0:
             continue
-        if _forbidden(pool, found, into, switch, out):
+        if _forbidden(pool, pooled, into, switch, out):
             continue
-        if found == len(pool):
+        if pooled == len(pool):
             pool = np.concatenate((pool, np.zeros_like(pool)))
-        units, limited = _split_pair(network, from_arc, to_arc, supplies, order, pool[found])
-        found += limited
+        units, limited = _split_pair(network, from_arc, to_arc, supplies, order, pool[pooled])
+        pooled += limited
         if units > 0:
             splits[done, 0], splits[done, 1], splits[done, 2] = into, out, units
             done += 1
-    return splits[:done].copy(), pool, found
+    return splits[:done].copy(), pool, pooled
 
 
 @kernel
@@ -287,13 +287,13 @@ def _plan(
         and np.array_equal(direct.sum(axis=0), out)
         and not direct[~allowed].any()
     ):
-        chosen: IntArray | None = direct
+        units: IntArray | None = direct
     else:
         # This switch carries its share, among u's remaining switches, of what u still has to send.
         sent = current[neighbors, len(supplies) :].sum(axis=1)
         target = direct * np.divide(into, sent, out=np.zeros(len(neighbors)), where=sent > 0)[:, None]
-        chosen = integral_transport(into, out, _completed(target, into, out, neighbors < num_sinks), allowed)
-    return None if chosen is None else SwitchPlan(switch, neighbors, chosen)
+        units = integral_transport(into, out, _completed(target, into, out, neighbors < num_sinks), allowed)
+    return None if units is None else SwitchPlan(switch, neighbors, units)
 
 
 def _neighbors_of(current: IntArray, switch: int) -> IntArray:
@@ -334,9 +334,9 @@ def _sweep(current: IntArray, supplies: IntArray, num_sinks: int) -> SinkSweep:
     return sweep_sinks(len(current), tails, heads, current[tails, heads], supplies, num_sinks)
 
 
-def _violated_cuts(sweep: SinkSweep, known: int) -> list[tuple[BoolArray, BoolArray]]:
-    """Return sink and source side of each violated cut; nodes from `known` on, removed before, are on neither."""
-    sided = np.arange(sweep.sink_sides.shape[1]) < known
+def _violated_cuts(sweep: SinkSweep, offset: int) -> list[tuple[BoolArray, BoolArray]]:
+    """Return sink and source side of each violated cut; nodes from `offset` on, removed before, are on neither."""
+    sided = np.arange(sweep.sink_sides.shape[1]) < offset
     return [(cut & sided, ~cut & sided) for cut in np.unique(sweep.sink_sides[sweep.deficit > 0], axis=0)]
 
 
@@ -409,10 +409,10 @@ def join_pass_through(graph: RoutedGraph, num_ranks: int) -> None:
 
 
 def _by_node(ends: IntArray, links: IntArray) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    by_node: dict[int, list[int]] = {}
     for link, node in zip(links.tolist(), ends[links].tolist(), strict=True):
-        found.setdefault(node, []).append(link)
-    return found
+        by_node.setdefault(node, []).append(link)
+    return by_node
 
 
 def remove_switches(
@@ -505,12 +505,12 @@ def _sent(
         ports = incoming[place[graph.tails[incoming]] == terminal]
         ports = ports[np.argsort(graph.tails[ports], kind="stable")]
         row = plan.units[np.searchsorted(plan.neighbors, terminal)]
-        targets, wanted, capacity = plan.neighbors[row > 0], row[row > 0], graph.units[ports]
-        share = wanted[None, :]
+        targets, aims, capacity = plan.neighbors[row > 0], row[row > 0], graph.units[ports]
+        share = aims[None, :]
         if len(ports) > 1:
             everything = np.ones((len(ports), len(targets)), dtype=np.bool_)
-            proportional = np.outer(capacity.astype(np.float64), wanted)
-            split = integral_transport(capacity, wanted, proportional, everything)
+            proportional = np.outer(capacity.astype(np.float64), aims)
+            split = integral_transport(capacity, aims, proportional, everything)
             assert split is not None, "ports and plan hold the same units"
             share = split
         port, column = np.nonzero(share)

@@ -95,22 +95,22 @@ def tight_family(
     heads: IntArray,
     capacities: IntArray,
     supplies: IntArray,
-    known: Sequence[BoolArray] = (),
+    candidates: Sequence[BoolArray] = (),
 ) -> LaminarFamily:
     """Find a laminar family of tight sets of a network that can carry its supplies.
 
-    Shapes: `known` list of bool (nodes,).
+    Shapes: `candidates` list of bool (nodes,).
     """
     network = _Contraction(num_nodes, tails, heads, capacities, supplies)
     parents, innermost = [0], np.zeros(num_nodes, dtype=np.int64)
     while network.num_terminals > 2:
-        found = _disjoint_tight_sets(network)
-        if not found:
-            found, known = _grouped(network, known), ()
-        if not found:
+        sets = _disjoint_tight_sets(network)
+        if not sets:
+            sets, candidates = _grouped(network, candidates), ()
+        if not sets:
             break
         numbers = []
-        for members in found:
+        for members in sets:
             numbers.append(len(parents))
             parents.append(0)
             for group in np.flatnonzero(members):
@@ -118,7 +118,7 @@ def tight_family(
                     parents[network.set_of_group[group]] = numbers[-1]
             inside = members[network.group_of] & (innermost == 0)
             innermost[inside] = numbers[-1]
-        network.contract(found, numbers)
+        network.contract(sets, numbers)
     return _outermost_first(np.array(parents), innermost)
 
 
@@ -129,33 +129,33 @@ def _disjoint_tight_sets(network: _Contraction) -> list[BoolArray]:
     sizes = sweep.sink_sides[:, :terminals].sum(axis=1)
     proper = (sizes > 1) & (sizes < terminals) & (sweep.deficit == 0)
     order = np.flatnonzero(proper)[np.argsort(sizes[proper], kind="stable")]
-    taken = np.zeros(network.num_groups, dtype=np.bool_)
-    found = []
+    used = np.zeros(network.num_groups, dtype=np.bool_)
+    disjoint = []
     for sink in order:
         members = sweep.sink_sides[sink]
-        if (members & taken)[:terminals].any():
+        if (members & used)[:terminals].any():
             continue
         # Sets that share only switches stay tight without them, where switches are balanced.
-        members = members & ~taken
+        members = members & ~used
         if _is_tight(members, links, network.supplies):
-            taken |= members
-            found.append(members)
-    return found
+            used |= members
+            disjoint.append(members)
+    return disjoint
 
 
 def _grouped(network: _Contraction, sets: Sequence[BoolArray]) -> list[BoolArray]:
     """Return the tight ones of some node sets, with two or more terminals, as sets of groups."""
     links, terminals = network.merged_links(), network.num_terminals
-    taken = np.zeros(network.num_groups, dtype=np.bool_)
-    found = []
+    used = np.zeros(network.num_groups, dtype=np.bool_)
+    disjoint = []
     for nodes in sets:
         members = np.zeros(network.num_groups, dtype=np.bool_)
         members[network.group_of[nodes]] = True
-        members &= ~taken
+        members &= ~used
         if 1 < members[:terminals].sum() < terminals and _is_tight(members, links, network.supplies):
-            taken |= members
-            found.append(members)
-    return found
+            used |= members
+            disjoint.append(members)
+    return disjoint
 
 
 def _is_tight(members: BoolArray, links: tuple[IntArray, IntArray, IntArray], supplies: IntArray) -> bool:
@@ -220,21 +220,21 @@ def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
     network = paired_network(graph.num_nodes, graph.tails[alive], graph.heads[alive], units)
     cuts = _all_local_cuts(network, weights)
     sizes = cuts[:, : len(supplies)].sum(axis=1)
-    taken = np.zeros(graph.num_nodes, dtype=np.bool_)
-    chosen = []
+    used = np.zeros(graph.num_nodes, dtype=np.bool_)
+    disjoint = []
     for cut in cuts[np.argsort(-sizes, kind="stable")]:
-        if 1 < cut[: len(supplies)].sum() < len(supplies) and not (cut & taken)[: len(supplies)].any():
-            chosen.append(cut & ~taken)
-            taken |= cut
-    return chosen
+        if 1 < cut[: len(supplies)].sum() < len(supplies) and not (cut & used)[: len(supplies)].any():
+            disjoint.append(cut & ~used)
+            used |= cut
+    return disjoint
 
 
 def _all_local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
     """Find, per uncovered rank, the set around it with the largest ratio of outside supply to ingress."""
-    covered, found = np.zeros(len(supplies), dtype=np.bool_), []
+    covered, blocks = np.zeros(len(supplies), dtype=np.bool_), []
     for begin, end in progress.batches(len(supplies)):
-        found.append(_local_cuts(network, supplies, begin, end, covered))
-    return np.concatenate(found)
+        blocks.append(_local_cuts(network, supplies, begin, end, covered))
+    return np.concatenate(blocks)
 
 
 def _leaf_groups(graph: RoutedGraph, num_ranks: int) -> list[BoolArray]:
@@ -243,9 +243,9 @@ def _leaf_groups(graph: RoutedGraph, num_ranks: int) -> list[BoolArray]:
     tails, heads = graph.tails[alive], graph.heads[alive]
     lowest = np.full(graph.num_nodes, graph.num_nodes)
     highest = np.full(graph.num_nodes, -1)
-    for ends, others in ((tails, heads), (heads, tails)):
-        np.minimum.at(lowest, ends, others)
-        np.maximum.at(highest, ends, others)
+    for ends, neighbors in ((tails, heads), (heads, tails)):
+        np.minimum.at(lowest, ends, neighbors)
+        np.maximum.at(highest, ends, neighbors)
     groups = []
     for switch in range(num_ranks, graph.num_nodes):
         members = (lowest == switch) & (highest == switch)
@@ -261,8 +261,8 @@ def _trim(graph: RoutedGraph, members: BoolArray, supplies: IntArray) -> bool:
     alive = graph.alive()
     tails, heads = graph.tails[alive], graph.heads[alive]
     entering, leaving = alive[~members[tails] & members[heads]], alive[members[tails] & ~members[heads]]
-    needed = int(supplies[~members[: len(supplies)]].sum())
-    excess = int(graph.units[entering].sum()) - needed
+    demand = int(supplies[~members[: len(supplies)]].sum())
+    excess = int(graph.units[entering].sum()) - demand
     if excess <= 0:
         return excess == 0
     opposite = {(int(graph.heads[link]), int(graph.tails[link])): int(link) for link in leaving}
@@ -285,10 +285,10 @@ def _trim(graph: RoutedGraph, members: BoolArray, supplies: IntArray) -> bool:
 
 def _apportion(total: int, slack: IntArray) -> IntArray:
     """Apportion `total` by `slack`, which bounds the shares, with the largest remainder method."""
-    whole = int(slack.sum())
+    total_slack = int(slack.sum())
     exact = [total * int(units) for units in slack]
-    shares = np.array([part // whole for part in exact], dtype=np.int64)
-    remainders = np.array([part % whole for part in exact], dtype=np.float64)
+    shares = np.array([part // total_slack for part in exact], dtype=np.int64)
+    remainders = np.array([part % total_slack for part in exact], dtype=np.float64)
     shares[np.argsort(-remainders, kind="stable")[: total - int(shares.sum())]] += 1
     return shares
 
@@ -300,7 +300,7 @@ def _local_cuts(network: FlowNetwork, supplies: IntArray, begin: int, end: int, 
     Shapes: `covered` bool (ranks,); returns bool (cuts, nodes).
     """
     space = workspace(len(network.first_arc))
-    found = np.zeros((end - begin, len(network.first_arc)), dtype=np.bool_)
+    cuts = np.zeros((end - begin, len(network.first_arc)), dtype=np.bool_)
     count = 0
     for sink in range(begin, end):
         if covered[sink]:
@@ -314,6 +314,6 @@ def _local_cuts(network: FlowNetwork, supplies: IntArray, begin: int, end: int, 
                 break
             cut = space.labels >= 0
         covered |= cut[: len(supplies)]
-        found[count] = cut
+        cuts[count] = cut
         count += 1
-    return found[:count].copy()
+    return cuts[:count].copy()

@@ -27,10 +27,10 @@ def _center_all(roots: IntArray, routes: SmallArray, senders: IntArray, num_rank
         parent = parents_of(routes[tree], senders)
         farthest = eccentricities(roots[tree], parent, num_ranks)
         center = roots[tree]
-        least = farthest[center] if center < num_ranks else 2 * len(farthest)
+        lowest = farthest[center] if center < num_ranks else 2 * len(farthest)
         for rank in _topological_order(roots[tree], parent):
-            if rank < num_ranks and farthest[rank] < least:
-                center, least = rank, farthest[rank]
+            if rank < num_ranks and farthest[rank] < lowest:
+                center, lowest = rank, farthest[rank]
         move_root(routes[tree], senders, center)
         roots[tree] = center
 
@@ -87,10 +87,10 @@ def eccentricities(root: int, parent: IntArray, num_ranks: int) -> IntArray:
         if above >= 0:
             step = int(vertex < num_ranks) + int(above < num_ranks)
             own = max(deepest[vertex, 0], 0) if vertex < num_ranks else deepest[vertex, 0]
-            beside = deepest[above, 1] if deepest[above, 0] == own + step else deepest[above, 0]
+            sideways = deepest[above, 1] if deepest[above, 0] == own + step else deepest[above, 0]
             if above < num_ranks:
-                beside = max(beside, 0)
-            up[vertex] = step + max(up[above], beside)
+                sideways = max(sideways, 0)
+            up[vertex] = step + max(up[above], sideways)
         farthest[vertex] = max(up[vertex], deepest[vertex, 0], 0)
     return farthest
 

@@ -34,12 +34,12 @@ class _State(NamedTuple):
     arc_starts: IntArray  # arcs[arc_starts[v]:arc_starts[v + 1]] leave node v in the residual network
     arcs: IntArray
     left: IntArray  # g
-    wanted: IntArray  # r
+    demands: IntArray  # r
     flows: IntArray  # (ranks, links)
     shipped: IntArray  # (ranks,): what the root of the batch ships in each flow
     changes: IntArray  # ring buffer of the links whose capacity was last reduced
     num_changes: IntArray  # (1,): number of reductions so far
-    seen: IntArray  # (ranks,): number of reductions that each flow has applied
+    applied: IntArray  # (ranks,): number of reductions that each flow has applied
 
 
 def pack_trees(
@@ -51,15 +51,15 @@ def pack_trees(
 
 
 def pack_roots(
-    num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray, chosen: IntArray
+    num_ranks: int, tails: IntArray, heads: IntArray, capacities: IntArray, supplies: IntArray, roots_to_pack: IntArray
 ) -> tuple[Packing, IntArray]:
     """Pack the trees of some roots so that those of all others still fit; return the capacities left, too."""
     state = _initial_state(num_ranks, tails, heads, capacities, supplies)
     roots, weights, trees = [], [], []
     packed = 0
-    with progress.task(int(supplies[chosen].sum())) as reached:
-        for root in chosen.tolist():
-            while state.wanted[root] > 0:
+    with progress.task(int(supplies[roots_to_pack].sum())) as reached:
+        for root in roots_to_pack.tolist():
+            while state.demands[root] > 0:
                 tree = np.full(num_ranks, -1, dtype=np.int32)
                 copies = _grow_batch(state, root, tree)
                 if copies <= 0:
@@ -109,9 +109,9 @@ def _first_flows(network: FlowNetwork, flows: IntArray, begin: int, end: int) ->
     for sink in range(begin, end):
         residual = network.capacities.copy()
         residual[2 * (links + sink)] = 0
-        needed = residual[2 * links :: 2].sum()
-        pushed = augment(network, residual, ranks, sink, needed, scratch)
-        if pushed < needed:
+        demand = residual[2 * links :: 2].sum()
+        pushed = augment(network, residual, ranks, sink, demand, scratch)
+        if pushed < demand:
             return sink
         flows[sink] = residual[1 : 2 * links : 2]
     return -1
@@ -123,12 +123,12 @@ def _grow_batch(state: _State, root: int, tree: SmallArray) -> int:
 
     Breadth first, and within a level by largest capacity left, which balances use and keeps trees low.
     """
-    ranks = len(state.wanted)
+    ranks = len(state.demands)
     depths = np.full(ranks, -1, dtype=np.int64)
     depths[root] = 0
     # Per link: -1 until rejected, then the largest number of copies that it may still join.
     spare = np.full(len(state.left), -1, dtype=np.int64)
-    copies: int = state.wanted[root]
+    copies: int = state.demands[root]
     state.shipped[:] = copies
     grown, level = 1, 0
     while grown < ranks:
@@ -152,7 +152,7 @@ def _grow_batch(state: _State, root: int, tree: SmallArray) -> int:
             _release_copies(state, root, tree, copies - fewer)
             copies, level = fewer, 0
             spare[:] = -1
-    state.wanted[root] -= copies
+    state.demands[root] -= copies
     return copies
 
 
@@ -162,7 +162,7 @@ def _candidates(state: _State, depths: IntArray, level: int, copies: int, spare:
 
     Links with less capacity cannot join; `_max_copies` considers them once the tree is stuck.
     """
-    found = np.empty(len(state.left), dtype=np.int64)
+    links = np.empty(len(state.left), dtype=np.int64)
     count = 0
     for rank in range(len(depths)):
         if depths[rank] == level:
@@ -170,10 +170,10 @@ def _candidates(state: _State, depths: IntArray, level: int, copies: int, spare:
                 arc = state.arcs[place]
                 link = arc >> 1
                 if arc & 1 == 0 and state.left[link] >= copies and spare[link] < 0 and depths[state.heads[link]] < 0:
-                    found[count] = link
+                    links[count] = link
                     count += 1
-    chosen = found[:count]
-    return chosen[np.argsort(-state.left[chosen], kind="mergesort")]
+    candidates = links[:count]
+    return candidates[np.argsort(-state.left[candidates], kind="mergesort")]
 
 
 @kernel
@@ -189,8 +189,8 @@ def _max_copies(state: _State, root: int, depths: IntArray, copies: int, spare: 
             else:
                 untested[count] = link
                 count += 1
-    chosen = untested[:count]
-    for link in chosen[np.argsort(-state.left[chosen], kind="mergesort")]:
+    candidates = untested[:count]
+    for link in candidates[np.argsort(-state.left[candidates], kind="mergesort")]:
         # No further link has more capacity left.
         if state.left[link] <= best:
             break
@@ -208,14 +208,14 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
     """
     sink = state.heads[link]
     flow = state.flows[sink]
-    excess = np.zeros(len(state.wanted), dtype=np.int64)
-    marks = np.empty(len(state.wanted), dtype=np.int64)
+    excess = np.zeros(len(state.demands), dtype=np.int64)
+    marks = np.empty(len(state.demands), dtype=np.int64)
     _apply_changes(state, sink, excess)
     if sink != root:
-        excess[root] += state.wanted[root] - copies - state.shipped[sink]
-        state.shipped[sink] = state.wanted[root] - copies
-    taken: int = min(copies, state.left[link])
-    state.left[link] -= taken
+        excess[root] += state.demands[root] - copies - state.shipped[sink]
+        state.shipped[sink] = state.demands[root] - copies
+    reserved: int = min(copies, state.left[link])
+    state.left[link] -= reserved
     if flow[link] > state.left[link]:
         excess[state.tails[link]] += flow[link] - state.left[link]
         flow[link] = state.left[link]
@@ -225,7 +225,7 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
     if deficit > 0:
         for other in range(len(spare)):
             if marks[state.tails[other]] != UNREACHED and marks[state.heads[other]] == UNREACHED:
-                allowed = taken - deficit
+                allowed = reserved - deficit
                 spare[other] = allowed if spare[other] < 0 else min(spare[other], allowed)
         state.left[link] += deficit
         _reroute(state, flow, excess, marks)
@@ -233,7 +233,7 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
             return -1
     excess[sink] = CAPACITY_LIMIT
     _reroute(state, flow, excess, marks)
-    allowed = taken - deficit
+    allowed = reserved - deficit
     if allowed < copies:
         state.left[link] += allowed
         spare[link] = allowed
@@ -255,16 +255,16 @@ def _total_excess(excess: IntArray) -> int:
 def _apply_changes(state: _State, sink: int, excess: IntArray) -> None:
     """Cap the flow into `sink` by the reduced capacities; the difference becomes excess and deficit."""
     flow = state.flows[sink]
-    pending = state.num_changes[0] - state.seen[sink]
+    pending = state.num_changes[0] - state.applied[sink]
     everything = pending >= len(state.changes)
     for place in range(len(flow) if everything else pending):
-        link = place if everything else state.changes[(state.seen[sink] + place) % len(state.changes)]
+        link = place if everything else state.changes[(state.applied[sink] + place) % len(state.changes)]
         over = flow[link] - state.left[link]
         if over > 0:
             flow[link] -= over
             excess[state.tails[link]] += over
             excess[state.heads[link]] -= over
-    state.seen[sink] = state.num_changes[0]
+    state.applied[sink] = state.num_changes[0]
 
 
 @kernel
@@ -302,19 +302,19 @@ def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, qu
 
     If there are both and no path connects them, `marks` holds what the search reached.
     """
-    done, found, unserved = 0, 0, False
+    done, reached, unserved = 0, 0, False
     for node in range(len(excess)):
         if excess[node] > 0:
-            queue[found] = node
-            found += 1
+            queue[reached] = node
+            reached += 1
         elif excess[node] < 0:
             unserved = True
-    if found == 0 or not unserved:
+    if reached == 0 or not unserved:
         return -1
     marks[:] = UNREACHED
-    for place in range(found):
+    for place in range(reached):
         marks[queue[place]] = START
-    while done < found:
+    while done < reached:
         node = queue[done]
         done += 1
         for place in range(state.arc_starts[node], state.arc_starts[node + 1]):
@@ -326,8 +326,8 @@ def _search(state: _State, flow: IntArray, excess: IntArray, marks: IntArray, qu
                 marks[other] = arc
                 if excess[other] < 0:
                     return other
-                queue[found] = other
-                found += 1
+                queue[reached] = other
+                reached += 1
     return -1
 
 

@@ -63,4 +63,4 @@ def test_other_objects_are_refused(change: dict[str, Any], problem: str) -> None
 def test_numbers_outside_the_limits_are_named(least: int, most: int | None, wrong: int) -> None:
     """The smallest, or the largest."""
     with pytest.raises(FileFormatError, match=f"^links has the number {wrong}; expected whole numbers"):
-        decode_integers(encode_integers([[1], [2], [3]]), (3, 1), "links", least=least, most=most)
+        decode_integers(encode_integers([[1], [2], [3]]), (3, 1), "links", low_limit=least, high_limit=most)

@@ -107,7 +107,7 @@ def test_as_bandwidth() -> None:
 
 def test_as_whole() -> None:
     """Return an int of at least `least`, and at most `most` if that is given."""
-    assert as_whole(4, "chunks", most=8) == 4
+    assert as_whole(4, "chunks", high=8) == 4
 
 
 def test_as_integers() -> None:

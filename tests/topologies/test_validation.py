@@ -219,8 +219,8 @@ def test_anything_is_shown_in_one_short_line(value: object) -> None:
 def test_integers_of_python_and_numpy_are_whole_numbers(number: int) -> None:
     """They come back as Python's own, which do not overflow."""
     assert is_whole(number)
-    assert type(as_whole(number, "chunks", least=0)) is int
-    assert as_whole(number, "chunks", least=0) == number
+    assert type(as_whole(number, "chunks", low=0)) is int
+    assert as_whole(number, "chunks", low=0) == number
 
 
 @pytest.mark.parametrize("stranger", [True, np.True_, 2.0, np.float64(2), "2", None, [2], np.array(2), Fraction(2)])
@@ -233,12 +233,12 @@ def test_what_only_looks_like_a_whole_number_is_refused(stranger: object) -> Non
 
 def test_limits_of_a_whole_number_are_included_and_named() -> None:
     """The message says both where there are two, and the error is the one asked for."""
-    assert [as_whole(number, "chunks", least=-1, most=8) for number in (-1, 8)] == [-1, 8]
+    assert [as_whole(number, "chunks", low=-1, high=8) for number in (-1, 8)] == [-1, 8]
     for beyond in (-2, 9, 10**5000):
         with pytest.raises(TopologyError, match=r"^chunks is .*; expected a whole number from -1 to 8$"):
-            as_whole(beyond, "chunks", least=-1, most=8, error=TopologyError)
+            as_whole(beyond, "chunks", low=-1, high=8, error=TopologyError)
     with pytest.raises(UnsupportedError, match=r"^chunks is 1; expected a whole number of at least 2$"):
-        as_whole(1, "chunks", least=2)
+        as_whole(1, "chunks", low=2)
 
 
 def test_networks_of_too_many_links_are_refused() -> None:

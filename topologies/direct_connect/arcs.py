@@ -17,7 +17,7 @@ Arcs = Iterable[tuple[int, int]] | IntArray
 
 def check_graph(name: str, num_nodes: int, degree: int) -> None:
     """Raise `TopologyError` for too few or too many nodes or arcs, before anything is built."""
-    as_size(num_nodes, f"the number of nodes of {name}", least=2)
+    as_size(num_nodes, f"the number of nodes of {name}", low=2)
     check_links(num_nodes * degree, name)
 
 

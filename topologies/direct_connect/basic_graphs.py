@@ -40,7 +40,7 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
     >>> ring(2, bandwidth=25).link("gpu0", "gpu1").bandwidth
     Fraction(50, 1)
     """
-    n = as_size(n, "n", least=2)
+    n = as_size(n, "n", low=2)
     both = as_flag(bidirectional, "bidirectional")
     arcs = [(node, (node + 1) % n) for node in range(n)]
     if both:
@@ -104,7 +104,7 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
     >>> [link.head for link in hypercube(3).out_links("gpu5")]
     ['gpu4', 'gpu7', 'gpu1']
     """
-    dimension = as_size(dimension, "dimension", most=15)
+    dimension = as_size(dimension, "dimension", high=15)
     size = 2**dimension
     heads = np.arange(size)[:, None] ^ (1 << np.arange(dimension))
     names = f"hypercube-{dimension}", f"Q({dimension})"
@@ -116,7 +116,7 @@ def complete(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
 
     Parameters as for `ring`, but n is at most 1024.
     """
-    n = as_size(n, "n", least=2, most=1024)
+    n = as_size(n, "n", low=2, high=1024)
     return _network(
         np.array(list(permutations(range(n), 2))), _numbered(n), f"complete-{n}", f"K({n})", bandwidth, latency
     )
@@ -193,7 +193,7 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     paper compares with the hypercube in section A.1.  Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ
     in one bit.  Parameters as for `hypercube`, but the dimension is at least 3.
     """
-    dimension = as_size(dimension, "dimension", least=3, most=15)
+    dimension = as_size(dimension, "dimension", low=3, high=15)
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
     heads[:4, 0] = 3, 2, 1, 0
     return topology_from_heads(heads, f"TwistedQ({dimension})", bandwidth, latency)
@@ -204,14 +204,14 @@ def _sizes(shape: tuple[object, ...]) -> list[int]:
     listed = (
         as_list(shape[0], "the shape of the torus") if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
     )
-    return [as_size(size, f"dimension {number} of the torus", least=2) for number, size in enumerate(listed)]
+    return [as_size(size, f"dimension {number} of the torus", low=2) for number, size in enumerate(listed)]
 
 
 def _twists(sizes: list[int], twist: int | None) -> list[list[int]]:
     if twist is not None:
         if len(sizes) != 2:
             raise TopologyError(f"twist goes with two dimensions; expected a shape of two sizes, not {shown(sizes)}")
-        return [[0, as_size(twist, "twist", least=0, most=sizes[1] - 1)], [0, 0]]
+        return [[0, as_size(twist, "twist", low=0, high=sizes[1] - 1)], [0, 0]]
     if (twists := even_twists(sizes)) is None:
         raise TopologyError(
             f"the shape of the twisted torus is {shown(sizes)}; expected sizes k and 2 k, both of them, such as "
@@ -230,7 +230,7 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
 
     Parameters as for `ring`, with the degree, the paper's d, from 1 to 724, for n.
     """
-    degree = as_size(degree, "degree", most=724)
+    degree = as_size(degree, "degree", high=724)
     sides = np.repeat([[1], [0]], degree, axis=0) * degree
     return topology_from_heads(sides + np.arange(degree), f"K({degree}, {degree})", bandwidth, latency)
 
@@ -244,7 +244,7 @@ def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact =
     Parameters as for `ring`, with the dimension, the paper's n, and the size, the paper's q, of at least 2, for n.
     There are q**n nodes of degree n (q - 1).
     """
-    dimension, size = as_size(dimension, "dimension", most=16), as_size(size, "size", least=2)
+    dimension, size = as_size(dimension, "dimension", high=16), as_size(size, "size", low=2)
     name = f"H({dimension}, {size})"
     check_graph(name, size**dimension, dimension * (size - 1))
     nodes, places = np.arange(size**dimension)[:, None], size ** np.arange(dimension)[::-1]
@@ -276,7 +276,7 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
     variant is that of `double_binary_tree_parents`.  It is not regular: nodes have up to 4 links; a link of both trees
     counts twice.  Node 0 is the root of both.  Parameters as for `ring`.
     """
-    n = as_size(n, "n", least=2)
+    n = as_size(n, "n", low=2)
     edges = [(parent, node) for parents in double_binary_tree_parents(n) for node, parent in enumerate(parents) if node]
     return topology_from_arcs(n, bidirectional_arcs(edges), f"DoubleBinaryTree({n})", bandwidth, latency)
 

@@ -49,7 +49,7 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
     >>> low_diameter_offsets(1024, 4), low_diameter_offsets(256, 6)
     ((23, 24), (1, 74, 79))
     """
-    degree, n, tries = _as_degree(degree), as_size(n, "n", least=3), as_size(tries, "tries", most=MAX_TRIES)
+    degree, n, tries = _as_degree(degree), as_size(n, "n", low=3), as_size(tries, "tries", high=MAX_TRIES)
     if n <= degree:
         raise TopologyError(
             f"n is {n}; expected at least {degree + 1} nodes, as many as differ from each other at degree {degree}"
@@ -105,7 +105,7 @@ def circulant_diameter(n: int, offsets: Sequence[int], limit: int) -> int | None
 
 
 def _as_degree(degree: object) -> int:
-    degree = as_size(degree, "degree", least=2, most=1022)
+    degree = as_size(degree, "degree", low=2, high=1022)
     if degree % 2:
         raise TopologyError(f"degree is {degree}; expected an even number, as every offset of a circulant is two links")
     return degree
@@ -223,7 +223,7 @@ def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: 
     >>> circulant(16, [3, 4]).graph, circulant(16, [3, 4]).graph.diameter
     (<DirectGraph C(16, {3, 4}): 16 nodes, 64 arcs>, 3)
     """
-    n = as_size(n, "n", least=3)
+    n = as_size(n, "n", low=3)
     steps = _connecting([_as_offset(offset, n) for offset in as_list(offsets, "the offsets")], n)
     if twice := [one for one, other in pairwise(steps) if one == other]:
         raise TopologyError(f"offset {twice[0]} is given twice; expected different ones")
@@ -259,10 +259,10 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
     >>> septagon, septagon.diameter
     (<DirectGraph DirCirc(7, {1, 2, 4}): 7 nodes, 21 arcs>, 2)
     """
-    n = as_size(n, "n", least=2)
+    n = as_size(n, "n", low=2)
     what = f"an offset of the circulant digraph of {n} nodes"
     listed = as_list(offsets, "the offsets")
-    steps = _connecting([as_size(offset, what, most=n - 1) for offset in listed], n)
+    steps = _connecting([as_size(offset, what, high=n - 1) for offset in listed], n)
     name = f"DirCirc({n}, {offset_names(steps)})"
     return cyclic_graph(n, steps, name, bandwidth, latency)
 
@@ -273,7 +273,7 @@ def directed_circulant(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     Direct-connect paper, Table 9: Moore- and bandwidth-optimal in two steps.  This is `circulant_digraph` with the
     offsets 1 to d.  Parameters as there, with the degree, the paper's d, for n and the offsets.
     """
-    degree = as_size(degree, "degree", most=MAX_DEGREE)
+    degree = as_size(degree, "degree", high=MAX_DEGREE)
     return cyclic_graph(degree + 2, range(1, degree + 1), f"DirCirc({degree})", bandwidth, latency)
 
 
@@ -283,7 +283,7 @@ def _as_offset(value: object, n: int) -> int:
             f"offset {shown(value)} is half of n = {n}, one link where other offsets have two; "
             f"expected offsets below {n // 2}, so that the degree is even"
         )
-    return as_size(value, f"an offset of the circulant graph of {n} nodes", most=(n - 1) // 2)
+    return as_size(value, f"an offset of the circulant graph of {n} nodes", high=(n - 1) // 2)
 
 
 def _connecting(offsets: Sequence[int], n: int) -> list[int]:
@@ -320,7 +320,7 @@ def unidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: E
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each of the parallel links.
     """
-    degree, n = as_size(degree, "degree"), as_size(n, "n", least=2)
+    degree, n = as_size(degree, "degree"), as_size(n, "n", low=2)
     return cyclic_graph(n, [1] * degree, f"UniRing({degree}, {n})", bandwidth, latency)
 
 
@@ -330,7 +330,7 @@ def bidirectional_ring(degree: int, n: int, *, bandwidth: Exact = 1, latency: Ex
     Direct-connect paper, section F.1 and Table 9: BiRing(d, m).  Parameters as for `unidirectional_ring`, but the
     degree is even, and n at least 3.
     """
-    degree, n = as_size(degree, "degree", least=2), as_size(n, "n", least=3)
+    degree, n = as_size(degree, "degree", low=2), as_size(n, "n", low=3)
     if degree % 2:
         raise TopologyError(
             f"degree is {degree}; expected an even number, as a bidirectional ring has equally many links in both "
@@ -360,12 +360,12 @@ def shifted_ring(n: int, *, stride: int | None = None, bandwidth: Exact = 1, lat
     >>> [link.head for link in shifted_ring(8).out_links("gpu0")]
     ['gpu1', 'gpu3', 'gpu5', 'gpu7']
     """
-    n = as_size(n, "n", least=3)
+    n = as_size(n, "n", low=3)
     if stride is None:
         stride = next(number for number in range((n - 1) // 2, 0, -1) if gcd(number, n) == 1)
         name = f"ShiftedRing({n})"
     else:
-        stride = as_size(stride, "stride", most=n - 1)
+        stride = as_size(stride, "stride", high=n - 1)
         name = f"ShiftedRing({n}, stride {stride})"
     if gcd(stride, n) > 1:
         raise TopologyError(
@@ -428,11 +428,11 @@ def metacirculant_digraph(
     >>> metacirculant_digraph(8, 2, 7, [1, 2, 7, 12]).graph.diameter
     2
     """
-    m, k = (as_size(part, f"{name} of the group", least=2, most=MAX_PART) for name, part in (("m", m), ("k", k)))
-    r, count = as_size(r, "r of the group", most=m - 1), m * k
+    m, k = (as_size(part, f"{name} of the group", low=2, high=MAX_PART) for name, part in (("m", m), ("k", k)))
+    r, count = as_size(r, "r of the group", high=m - 1), m * k
     if pow(r, k, m) != 1:
         raise TopologyError(f"r is {r}, and its power {k} is {pow(r, k, m)} modulo {m}; expected 1")
-    listed = [as_size(element, "an element", most=count - 1) for element in as_list(elements, "the elements")]
+    listed = [as_size(element, "an element", high=count - 1) for element in as_list(elements, "the elements")]
     if not listed or len(set(listed)) < len(listed):
         raise TopologyError(f"the elements are {shown(listed)}; expected one or more, all different")
     group, name = Group(m, k, r), f"MetaCirc({m}, {k}, {r})"

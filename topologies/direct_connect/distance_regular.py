@@ -131,7 +131,7 @@ def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Top
     >>> distance_regular(32).graph.diameter, DISTANCE_REGULAR[32].title
     (4, 'Incidence graph of AG(2,4) minus a parallel class')
     """
-    n = as_size(n, "n", least=2)
+    n = as_size(n, "n", low=2)
     if n not in DISTANCE_REGULAR:
         raise TopologyError(
             f"n is {n}, for which there is no distance-regular graph here; expected one of "

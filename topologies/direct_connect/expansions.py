@@ -39,7 +39,7 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     <DirectGraph L^2(K(3)): 12 nodes, 24 arcs>
     """
     as_direct_graph(graph)
-    times = as_size(times, "times", most=MAX_TIMES)
+    times = as_size(times, "times", high=MAX_TIMES)
     degree = graph.degree
     name = line_graph_name(graph.name, times)
     check_links(graph.num_nodes * degree ** (times + 1), name)
@@ -131,7 +131,7 @@ def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
     Parameters as for `line_graph`, with the number of factors, and for any graph.
     """
     as_direct_graph(graph)
-    n = as_size(n, "n", most=MAX_TIMES)
+    n = as_size(n, "n", high=MAX_TIMES)
     name = graph.name if n == 1 else f"{operand(graph.name)}^□{n}"
     check_links(n * graph.num_arcs * graph.num_nodes ** (n - 1), name)
     return cartesian_product(*[graph] * n).renamed(name)

@@ -49,8 +49,8 @@ def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     >>> kautz(2, 1).graph, kautz(4, 3).graph.diameter
     (<DirectGraph Kautz(2, 1): 6 nodes, 12 arcs>, 4)
     """
-    degree = as_size(degree, "degree", most=MAX_DEGREE)
-    length = as_size(length, "length", least=0, most=MAX_LENGTH)
+    degree = as_size(degree, "degree", high=MAX_DEGREE)
+    length = as_size(length, "length", low=0, high=MAX_LENGTH)
     name = f"Kautz({degree}, {length})"
     check_graph(name, degree**length * (degree + 1), degree)
     letters = np.arange(degree + 1)
@@ -77,8 +77,8 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
     >>> generalized_kautz(4, 1024).graph.diameter, generalized_kautz(2, 5).graph.num_self_loops
     (5, 2)
     """
-    degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
-    n = as_size(n, "n", least=degree + 1)
+    degree = as_size(degree, "degree", low=2, high=MAX_DEGREE)
+    n = as_size(n, "n", low=degree + 1)
     name = f"Π({degree}, {n})"
     check_graph(name, n, degree)
     heads = (-degree * np.arange(n)[:, None] - np.arange(1, degree + 1)) % n
@@ -92,8 +92,8 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
     of their words: node x has arcs to d x, ..., d x + d - 1 modulo d**n.  Parameters as for `kautz`, but the degree is
     at least 2, and the length at least 1; there are d**n nodes.
     """
-    degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
-    length = as_size(length, "length", most=MAX_LENGTH)
+    degree = as_size(degree, "degree", low=2, high=MAX_DEGREE)
+    length = as_size(length, "length", high=MAX_LENGTH)
     name = f"DBJ({degree}, {length})"
     check_graph(name, degree**length, degree)
     return topology_from_heads(_shifts(degree, length), name, bandwidth, latency)
@@ -108,8 +108,8 @@ def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latenc
 
     Parameters as for `de_bruijn`, where degree and length are (2, 3), (2, 4), (3, 2) or (4, 2).
     """
-    degree = as_size(degree, "degree", least=2, most=MAX_DEGREE)
-    length = as_size(length, "length", most=MAX_LENGTH)
+    degree = as_size(degree, "degree", low=2, high=MAX_DEGREE)
+    length = as_size(length, "length", high=MAX_LENGTH)
     cycle = REWIRED_CYCLES.get((degree, length))
     if cycle is None:
         raise TopologyError(

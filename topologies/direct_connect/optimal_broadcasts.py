@@ -37,7 +37,7 @@ def moore_steps(nodes: int, degree: int) -> int:
     >>> moore_steps(1024, 4), moore_steps(8, 1)
     (5, 7)
     """
-    nodes, degree = as_size(nodes, "nodes", most=MAX_NODES), as_size(degree, "degree")
+    nodes, degree = as_size(nodes, "nodes", high=MAX_NODES), as_size(degree, "degree")
     return nodes - 1 if degree == 1 else _fewest_layers(nodes, degree, degree)
 
 
@@ -47,7 +47,7 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
     Direct-connect paper, Table 8, last column: the least k with 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)) >= N.
     Parameters as for `moore_steps`.
     """
-    nodes, degree = as_size(nodes, "nodes", most=MAX_NODES), as_size(degree, "degree")
+    nodes, degree = as_size(nodes, "nodes", high=MAX_NODES), as_size(degree, "degree")
     if degree == 1 and nodes > 2:
         raise UnsupportedError(
             f"bidirectional links of degree 1 cannot connect {nodes} nodes; expected a degree of 2 or more"
@@ -68,7 +68,7 @@ def bandwidth_optimum(nodes: int) -> Fraction:
 
     Direct-connect paper, Theorem 4.
     """
-    nodes = as_size(nodes, "nodes", most=MAX_NODES)
+    nodes = as_size(nodes, "nodes", high=MAX_NODES)
     return Fraction(nodes - 1, nodes)
 
 

@@ -92,7 +92,7 @@ def compose(
 def _listed(nodes: Sequence[Box | str | os.PathLike[str]]) -> tuple[Box | str | os.PathLike[str], ...]:
     if isinstance(nodes, (str, bytes, os.PathLike, Box)):
         raise TopologyError(f"boxes is {shown(nodes)}, a single box; expected a list, such as [box, box]")
-    boxes = as_list(nodes, "the boxes", most=MAX_BOXES)
+    boxes = as_list(nodes, "the boxes", high=MAX_BOXES)
     if not boxes:
         raise TopologyError("there are no boxes to compose; give at least one")
     return boxes
@@ -130,7 +130,7 @@ def _with_nics(box: Box, nics: int | None, speed: Fraction | None) -> Box:
                 f"the NICs of box {box.name!r} are unknown; give nics and nic_bandwidth, such as nics={box.gpus} "
                 "and nic_bandwidth=50"
             )
-        count = as_size(nics, "nics", most=box.gpus)
+        count = as_size(nics, "nics", high=box.gpus)
         shared = [[gpu for gpu in range(box.gpus) if gpu * count // box.gpus == nic] for nic in range(count)]
         return replace(box, nics=tuple(Nic(tuple(f"gpu{gpu}" for gpu in gpus), speed, speed) for gpus in shared))
     return box if speed is None else replace(box, nics=with_port_bandwidth(box, speed))
@@ -265,7 +265,7 @@ def _lacks_besides_the_gpu(document: Document, format_: Format, options: BoxOpti
 
 def _lacks(box: Box, options: dict[str, Any]) -> str:
     """List the options that the network of several boxes lacks, in one sentence."""
-    if as_size(options.get("boxes", 1), "boxes", most=MAX_BOXES) == 1:
+    if as_size(options.get("boxes", 1), "boxes", high=MAX_BOXES) == 1:
         return ""
     lacks = []
     if "fabric" not in options:
@@ -278,7 +278,7 @@ def _lacks(box: Box, options: dict[str, Any]) -> str:
 
 
 def _composed(box: Box, options: dict[str, Any], document: Document) -> Topology:
-    boxes = as_size(options.get("boxes", 1), "boxes", most=MAX_BOXES)
+    boxes = as_size(options.get("boxes", 1), "boxes", high=MAX_BOXES)
     if lacks := _lacks(box, options):
         raise TopologyError(f"{document.where}: {lacks}")
     if boxes == 1 and (idle := [name for name in FABRIC_OPTIONS if name in options]):

@@ -79,8 +79,8 @@ class DirectGraph:
         name : str
             For display.
         """
-        num_nodes = as_size(num_nodes, "num_nodes", least=2)
-        listed = arcs if isinstance(arcs, np.ndarray) else as_list(arcs, "the arcs", most=MAX_LINKS)
+        num_nodes = as_size(num_nodes, "num_nodes", low=2)
+        listed = arcs if isinstance(arcs, np.ndarray) else as_list(arcs, "the arcs", high=MAX_LINKS)
         expected = "pairs (tail, head) of whole numbers"
         rows = as_integers(listed, "the arcs", expected)
         if rows.size == 0 or rows.ndim != 2 or rows.shape[1] != 2:

@@ -72,7 +72,7 @@ def _as_limits(row: object) -> SwitchLimits:
     if not isinstance(row, SwitchLimits):
         raise TopologyError(f"a switch's limits are {shown(row)}; expected SwitchLimits(switch, loopback=True, ...)")
     switch = as_name(row.switch)
-    group = None if row.group is None else as_size(row.group, f"group limit of switch {switch!r}", least=2)
+    group = None if row.group is None else as_size(row.group, f"group limit of switch {switch!r}", low=2)
     loopback = as_flag(row.loopback, f"loopback of switch {switch!r}")
     operators, types = _words(row, "operators", OPERATORS), _words(row, "types", TYPES)
     relay = as_flag(row.relay, f"relay of node {switch!r}")

@@ -101,7 +101,9 @@ def _columns(links: LinkArraysEntry, nodes: int, where: str) -> LinkColumns:
     for missing in [name for name, size in (("nodes", nodes), ("rates", len(links.rates))) if links.count and not size]:
         raise FileFormatError(f"{where}: field links has {links.count} links, but there are no {missing}")
     tails, heads, kinds = (
-        decode_integers(getattr(links, name), links.count, f"{where}: field links.{name}", least=0, most=size - 1)
+        decode_integers(
+            getattr(links, name), links.count, f"{where}: field links.{name}", low_limit=0, high_limit=size - 1
+        )
         for name, size in (("tails", nodes), ("heads", nodes), ("kinds", len(links.rates)))
     )
     unused = np.flatnonzero(np.bincount(kinds, minlength=len(links.rates)) == 0)

@@ -144,7 +144,7 @@ def stored_slice(name: str, shape: Sequence[int], *, twisted: bool = False) -> T
     if len(shape) != dimensions:
         raise TopologyError(f"the shape of {name} is {shown(list(shape))}; expected {dimensions} sizes, such as 4x4")
     limit = min(chips, links.get("longest", chips))
-    sizes = [as_size(size, f"dimension {number} of {name}", most=limit) for number, size in enumerate(shape)]
+    sizes = [as_size(size, f"dimension {number} of {name}", high=limit) for number, size in enumerate(shape)]
     label = f"{name}-{'x'.join(map(str, sizes))}"
     if not 2 <= prod(sizes) <= chips:
         raise TopologyError(f"{label} has {prod(sizes)} chips; expected 2 to {chips}")

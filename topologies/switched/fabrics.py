@@ -47,7 +47,7 @@ def leaf_spine(
     >>> fabric.link("leaf0", "spine0").bandwidth
     Fraction(50, 3)
     """
-    leaves = as_size(leaves, "leaves", least=2)
+    leaves = as_size(leaves, "leaves", low=2)
     spines = as_size(spines, "spines")
     per_leaf = as_size(hosts_per_leaf, "hosts_per_leaf")
     label = f"leaf-spine-{leaves}x{per_leaf}"
@@ -103,8 +103,8 @@ def rail(
     >>> rail(4, oversubscription=2).link("rail0", "spine").bandwidth
     Fraction(100, 1)
     """
-    boxes = as_size(boxes, "boxes", most=MAX_BOXES)
-    gpus = as_size(gpus_per_box, "gpus_per_box", least=2)
+    boxes = as_size(boxes, "boxes", high=MAX_BOXES)
+    gpus = as_size(gpus_per_box, "gpus_per_box", low=2)
     nic = as_bandwidth(nic_bandwidth, "every NIC")
     nvswitch = as_bandwidth(nvswitch_bandwidth, "every NVSwitch port")
     nvls = stored_box("dgx-h100").limits if as_flag(sharp, "sharp") else ()
@@ -153,7 +153,7 @@ def fat_tree(
     >>> fat_tree(4)
     <Topology 'fat-tree-4': 16 ranks, 20 switches, 96 links>
     """
-    k = as_size(k, "k", least=2, most=2**16)
+    k = as_size(k, "k", low=2, high=2**16)
     if k % 2:
         raise TopologyError(f"k is {k}; expected an even number, half of the ports of a switch go up and half down")
     check_links(3 * k**3 // 2, f"fat-tree-{k}", MAX_SWITCHED_LINKS)
@@ -215,7 +215,7 @@ def dragonfly(
     routers = as_size(routers_per_group, "routers_per_group")
     hosts = as_size(hosts_per_router, "hosts_per_router")
     ports = routers * as_size(global_links_per_router, "global_links_per_router")
-    groups = ports + 1 if groups is None else as_size(groups, "groups", least=2, most=ports + 1)
+    groups = ports + 1 if groups is None else as_size(groups, "groups", low=2, high=ports + 1)
     label = f"dragonfly-{routers}-{hosts}-{ports // routers}"
     check_links(groups * (routers * (routers - 1 + 2 * hosts) + ports), label, MAX_SWITCHED_LINKS)
     local = as_bandwidth(bandwidth, "every router port")

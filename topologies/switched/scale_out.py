@@ -102,7 +102,7 @@ class Box:
 
 def repeat_box(box: Box, boxes: int, *, fabrics: Sequence[str] = ("ib",), backbone: Sequence[Link] = ()) -> Topology:
     """Repeat `box` and join the copies through their NICs."""
-    boxes = as_size(boxes, "boxes", most=MAX_BOXES)
+    boxes = as_size(boxes, "boxes", high=MAX_BOXES)
     name = box.name if boxes == 1 else f"{box.name}-{boxes}boxes"
     return join_boxes([box] * boxes, name, fabric_switch=lambda _, nic: fabrics[nic % len(fabrics)], backbone=backbone)
 
