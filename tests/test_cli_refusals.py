@@ -164,7 +164,7 @@ plan net.json allgather --traffic traffic.csv            -> traffic
 bound net.json all_to_all --traffic traffic.csv          -> traffic
 plan net.json all_to_allv                                -> all_to_allv traffic
 sensitivity net.json all_to_allv                         -> all_to_allv traffic
-plan net.json allgather --chunks 2                       -> 'auto' 'chunks'
+plan net.json allgather --chunks 2                        -> 'chunks' bfb
 plan net.json allgather --planner bfb --trees-per-root 2 -> 'bfb' 'trees_per_root'
 plan net.json allgather --planner bfb --chunks 0         -> chunks 0
 plan net.json broadcast --root 0 --planner bfb           -> 'bfb' broadcast
@@ -423,7 +423,7 @@ def test_names_are_refused_before_a_file_is_read(cli: Cli, words: str) -> None:
         ("COLLECTIVE", "all_reduce", "did you mean allreduce?"),
         ("COLLECTIVE", "scan", "allgather, reduce_scatter, allreduce, broadcast, reduce, all_to_all, all_to_allv"),
         ("PLANNER", "forest_coll", "did you mean forestcoll?"),
-        ("PLANNER", "oracle", "auto, forestcoll, "),
+        ("PLANNER", "oracle", "auto, "),
     ):
         if place in words:
             line = words

@@ -1,4 +1,4 @@
-"""Kernels of vector clocks: those of all events, and the waits of one rank that nothing else implies."""
+"""Kernels of vector clocks, for all events, and of the transitive reduction of one rank's waits."""
 
 import numpy as np
 
@@ -27,20 +27,20 @@ def write_clocks(
 
 @kernel_with(lambda _processes, steps, *_: 15 * len(steps))
 def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before: IntArray, width: int) -> BoolArray:
-    """Which waits of events for earlier ones the others leave to be done (transitive reduction), (waits,).
+    """Mark the waits that no other wait implies (transitive reduction), (waits,).
 
     Shapes: as in `EventGraph`, `width`: number of processes; an event waits for `before`, at most one of each process,
     and for the event before it of its own process.
     """
     is_needed = np.zeros(len(before), dtype=np.bool_)
-    # A clock changes only at events that wait, so there is one for each of these, and one that knows of nothing.
+    # A clock changes only at events that wait, so each of these has one; row 0 knows nothing.
     clocks = np.empty((len(steps) + 1, width), dtype=np.int32)
     clocks[0] = -1
     current, clock_of, used = np.zeros(width, dtype=np.int64), np.zeros(len(steps), dtype=np.int64), 1
     for event in range(len(steps)):
         process = processes[event]
         clock, joined, missing = clocks[current[process]], clocks[used], False
-        # What the process knows already, it need not wait for.
+        # Leave out steps that the process knows already.
         for place in range(starts[event], starts[event + 1]):
             other = before[place]
             is_needed[place] = processes[other] != process and clock[processes[other]] < steps[other]
@@ -50,7 +50,7 @@ def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before:
                 missing = True
                 joined[:] = np.maximum(joined, clocks[clock_of[other]])
         if missing:
-            # Nor for what comes before others that it waits for.
+            # Leave out steps that come before other awaited ones.
             for place in range(starts[event], starts[event + 1]):
                 other = before[place]
                 is_needed[place] = is_needed[place] and joined[processes[other]] < steps[other]

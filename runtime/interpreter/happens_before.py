@@ -68,7 +68,7 @@ class Steps(NamedTuple):
         return cls(order, np.array(processes, dtype=np.int64), np.array(steps, dtype=np.int64))
 
     def events(self, numbers: Sequence[int]) -> EventGraph:
-        """Return some steps, in an order; what happens because of others is left out."""
+        """Return some steps in an order, without what other steps imply."""
         order = self.order
         event_of = np.full(len(order.sites), -1, dtype=np.int64)
         event_of[numbers] = np.arange(len(numbers))
@@ -100,7 +100,7 @@ class Accesses(NamedTuple):
         numbers = np.repeat(np.arange(len(begins)), lengths)
         segments = first[numbers] + np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         is_write = writes.astype(np.bool_)
-        # What is read and written at a time is read first.
+        # An access that reads and writes reads first.
         rows = np.lexsort((is_write[numbers], times[numbers], segments))
         numbers, segments = numbers[rows], segments[rows]
         return cls(segments, borders[segments], numbers, is_write[numbers])

@@ -22,7 +22,7 @@ class Race(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """An access by a process to an element of a GPU's memory, which need not be over when its kernel ends."""
+    """An access by a process to an element of a GPU, whose kernel may end before it."""
 
     rank: int
     process: int
@@ -107,7 +107,7 @@ def _accesses(code: Code, turns: SmallArray) -> tuple[IntArray, IntArray, BoolAr
     lengths = np.where(works, ends - begins, 2 * copies)
     of_turn = np.repeat(np.arange(len(turns)), lengths)
     at = np.arange(len(of_turn)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    # Of a request, a proxy reads the place of the thread, and writes its other one.
+    # A proxy reads one place of the requesting thread, and writes the other.
     copied = threads[of_turn] + np.where(at == 0, begins[of_turn], splits[of_turn])
     arguments = np.where(works[of_turn], begins[of_turn] + at, copied)
     places, writes = code.arguments[arguments], arguments >= splits[of_turn]

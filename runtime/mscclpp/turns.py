@@ -1,7 +1,7 @@
 """Kernels that run execution plans: turns of thread blocks and proxies, the data that these move, and their events.
 
-A turn is a row (process, operation, slice, thread): of a thread block, whose thread is -1, the next operation; of the
-proxy of a port channel, the next request to it, which the thread of a block has made.
+A turn is a row (process, operation, slice, thread).  A thread block runs its next operation, with -1 for the thread.
+The proxy of a port channel serves its next request, and the thread is the one that made it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def pop(queues: Queues, number: int) -> int:
 
 
 class Run(NamedTuple):
-    """State of a run: turns so far, and where each process is.
+    """State of a run: the turns so far, and the position of each process.
 
     Shapes: `turns` (turns, 4); `at`, `slices` and `sleeping`, the next block that sleeps for the same (blocks,);
     `runnable` (processes,); `signals` and `sleepers`, the first block that sleeps for each (resources,); `counts` (3,).
@@ -293,11 +293,11 @@ def write_events(code: Code, turns: SmallArray, initial: IntArray, events: Event
         counts[process] += 1
         events.steps_of_turns[turn] = counts[process]
         if process < blocks:
-            # All threads do a share of the work, so it knows what all of them know, and not what the first one does.
+            # All threads share the work, so it only knows what all of them know.
             events.of_turns[turn] = events.knowledge[process, -1]
             _block_events(code, events, process, operation, counts[process], resources)
             continue
-        # A proxy knows what the thread does that has requested this, and its own turns.
+        # A proxy knows what the requesting thread knows, and its own turns.
         _after(events, pop(events.tokens, resources + process - blocks))
         events.of_turns[turn] = _event(events, process, counts[process])
         if operation[SIGNALS]:
@@ -346,7 +346,7 @@ def _take(code: Code, events: Events, block: int, operation: IntArray) -> None:
 
 @kernel
 def _event(events: Events, process: int, step: int) -> int:
-    """Return the number of a new event, which comes after what `_after` was called with since the last one."""
+    """Close an event, which comes after those added by `_after` since the last one, and return its number."""
     event = events.used[0]
     events.processes[event], events.steps[event], events.starts[event + 1] = process, step, events.used[1]
     events.used[0] += 1
@@ -361,7 +361,7 @@ def _after(events: Events, event: int) -> None:
 
 @kernel
 def _meet(events: Events, block: int, step: int) -> None:
-    """Let all threads of a block know what each of them knows, and what they have done up to a turn."""
+    """Synchronize the threads of a block: all know what each of them knows, and their turns up to a step."""
     row = events.knowledge[block]
     _after(events, row[-1])
     for thread in range(len(row) - 1):

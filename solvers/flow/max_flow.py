@@ -44,17 +44,6 @@ def check_capacities(*totals: int) -> None:
             )
 
 
-def check_column(name: str, column: IntArray, *, length: int | None = None, low: int = 0) -> None:
-    """Raise `SolverError` unless a column is of int64 and of a length, with no number below `low`."""
-    smallest = column.min(initial=low)
-    if column.ndim != 1 or column.dtype != np.int64 or smallest < low or length not in (None, len(column)):
-        of = "in one row" if length is None else f"of shape ({length},)"
-        raise SolverError(
-            f"{name} have shape {column.shape}, type {column.dtype} and minimum {smallest}; expected int64, {of}, none "
-            f"below {low}"
-        )
-
-
 def flow_network(
     num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, reverse: IntArray | None = None
 ) -> FlowNetwork:

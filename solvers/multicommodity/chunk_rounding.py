@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import SolverError
 from ...support.arrays import FloatArray, IntArray, RandomArray
 from ...support.kernels import kernel, kernel_with
-from ..flow.max_flow import CAPACITY_LIMIT, check_capacities, check_column
+from ..flow.max_flow import CAPACITY_LIMIT, check_capacities
 from .path_decomposition import Paths, path_loads
 
 MAX_SHARPNESS, SHARPNESS = 25.0, (1.5, 1.0, 0.7)
@@ -41,14 +40,11 @@ def rounded(
 
     Shapes: `pairs` int64 (paths,); `amounts` int64 (pairs,); returns int64 (paths,).
     """
-    _check_arrays(paths, pairs, amounts, capacities)
+    check_capacities(sum(amounts.tolist()), int(np.bincount(pairs, paths.weights.astype(np.float64)).max(initial=0)))
     members = np.argsort(pairs, kind="stable")
     starts = np.searchsorted(pairs[members], np.arange(len(amounts) + 1))
     totals = np.zeros(len(amounts), dtype=np.int64)
     np.add.at(totals, pairs, paths.weights)
-    if ((amounts > 0) & (totals == 0)).any():
-        pair = int(((amounts > 0) & (totals == 0)).argmax())
-        raise SolverError(f"pair {pair} has {amounts[pair]} chunks to send and no path; expected at least one")
     chunks, remainders = _shares(paths, pairs, amounts, totals)
     if not remainders.any():
         return chunks
@@ -81,24 +77,6 @@ class _Search(NamedTuple):
     steps: FloatArray  # what one chunk adds to the time of each link, relative to the slowest
     costs: FloatArray  # of one more chunk on each link
     random: RandomArray
-
-
-def _check_arrays(paths: Paths, pairs: IntArray, amounts: IntArray, capacities: IntArray) -> None:
-    check_column("weights", paths.weights, low=1)
-    check_column("pairs", pairs)
-    check_column("amounts", amounts)
-    check_column("capacities", capacities, low=1)
-    if len(pairs) != len(paths.weights) or len(paths.starts) != len(pairs) + 1:
-        raise SolverError(
-            f"there are {len(paths.weights)} weights, {len(pairs)} pairs and {len(paths.starts)} starts of paths; "
-            "expected as many weights as pairs, and one more start"
-        )
-    if pairs.max(initial=-1) >= len(amounts) or paths.links.max(initial=-1) >= len(capacities):
-        raise SolverError(
-            f"the last pair is {pairs.max(initial=-1)} and the last link {paths.links.max(initial=-1)}; "
-            f"expected less than {len(amounts)} amounts and {len(capacities)} capacities"
-        )
-    check_capacities(sum(amounts.tolist()), int(np.bincount(pairs, paths.weights.astype(np.float64)).max(initial=0)))
 
 
 def _shares(paths: Paths, pairs: IntArray, amounts: IntArray, totals: IntArray) -> tuple[IntArray, IntArray]:

@@ -21,7 +21,7 @@ from ...support import progress
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import LinearProgram
 from ...topologies.symmetry.automorphisms import LinkOrbits, link_orbits, trivial_link_orbits
-from ..flow.max_flow import check_capacities, check_column
+from ..flow.max_flow import check_capacities
 from ..highs.options import Algorithm, HighsOptions
 from ..highs.session import solve
 from ..highs.solution import PrimalStatus
@@ -295,7 +295,7 @@ def concurrent_flow(
         raise UnsupportedError(
             f"the gap is {gap} and max_rounds is {max_rounds}; expected a gap between 0 and 1, and at least one round"
         )
-    _check_arrays(num_nodes, tails, heads, capacities, demands)
+    check_capacities(sum(capacities.tolist()))
     orbits = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
     game = MultiplicativeWeights(scaled_instance(num_nodes, tails, heads, capacities, demands, orbits), max_rounds)
     with progress.status() as report:
@@ -348,23 +348,3 @@ def _orbits(
         return link_orbits(tails, heads, capacities, demands, automorphisms)
     except UnsupportedError as error:
         raise SolverError(str(error)) from None
-
-
-def _check_arrays(num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray) -> None:
-    if not len(tails):
-        raise SolverError("there are no links; expected at least one")
-    for name, column, low in (("tails", tails, 0), ("heads", heads, 0), ("capacities", capacities, 1)):
-        check_column(name, column, length=len(tails), low=low)
-    if (last := max(int(tails.max()), int(heads.max()))) >= num_nodes:
-        raise SolverError(f"the last node of the links is {last}; expected nodes from 0 to {num_nodes - 1}")
-    check_capacities(sum(capacities.tolist()))
-    if demands.ndim != 2 or demands.shape[0] != demands.shape[1] or not 2 <= len(demands) <= num_nodes:
-        raise SolverError(
-            f"demands have shape {demands.shape}; expected a row and a column for each of 2 to {num_nodes} ranks"
-        )
-    if demands.dtype != np.int64 or demands.min() < 0:
-        raise SolverError(
-            f"demands have type {demands.dtype} and least value {demands.min()}; expected int64 from 0 on"
-        )
-    if np.count_nonzero(demands) == np.count_nonzero(np.diagonal(demands)):
-        raise SolverError("all demands are 0; expected some rank to have something for another one")

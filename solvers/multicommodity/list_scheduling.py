@@ -7,11 +7,10 @@ schedules of the reversed paths give the next priorities; see docs/explanation/a
 
 import numpy as np
 
-from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, RandomArray
 from ...support.kernels import kernel, kernel_with
-from ..flow.max_flow import check_capacities, check_column
+from ..flow.max_flow import check_capacities
 from .chunk_rounding import next_random
 from .path_decomposition import Paths, path_loads
 
@@ -23,31 +22,9 @@ SEED = 20_250_611
 def list_schedule(paths: Paths, capacities: IntArray, *, batch: int = 1, effort: int = 10**7) -> IntArray:
     """Find the step, int64 (total hops,), in which each chunk crosses each link; randomized with a fixed seed."""
     quotas = step_quotas(paths, capacities, batch)
-    _check_rows(paths, quotas)
+    check_capacities(int(paths.weights.max(initial=0)) * len(paths.links))
     lower_bound = min_steps(paths, quotas)
     return _best_schedule(paths, quotas, path_loads(paths, paths.weights, len(quotas)), lower_bound, effort)
-
-
-def _check_rows(paths: Paths, quotas: IntArray) -> None:
-    hops = np.diff(paths.starts)
-    if len(hops) != len(paths.weights) or paths.starts[0] != 0 or paths.starts[-1] != len(paths.links):
-        raise SolverError(
-            f"{len(paths.weights)} paths of {len(paths.links)} hops have {len(hops) + 1} starts from "
-            f"{paths.starts[0]} to {paths.starts[-1]}; expected one more than paths, from 0 to the number of hops"
-        )
-    if hops.min(initial=1) < 1 or paths.weights.min(initial=1) < 1:
-        path = int((np.minimum(hops, paths.weights) < 1).argmax())
-        raise SolverError(
-            f"path {path} has {hops[path]} hops and {paths.weights[path]} chunks; expected at least one of each"
-        )
-    wide = np.repeat(paths.weights, hops) > quotas[paths.links]
-    if wide.any():
-        path = int(np.searchsorted(paths.starts, wide.argmax(), side="right")) - 1
-        raise SolverError(
-            f"the {paths.weights[path]} chunks of path {path} are more than its links carry in a step; split it into "
-            "rows of fewer chunks, or raise the batch"
-        )
-    check_capacities(int(paths.weights.max(initial=0)) * len(paths.links))
 
 
 def _best_schedule(paths: Paths, quotas: IntArray, loads: IntArray, lower_bound: int, effort: int) -> IntArray:
@@ -193,11 +170,6 @@ def _pop(waiting: IntArray, urgency: IntArray, first: int, sizes: IntArray, link
 
 def split(paths: Paths, limit: int) -> tuple[Paths, IntArray]:
     """Split paths into rows of at most `limit` chunks; return them and the path of each row, int64 (rows,)."""
-    if limit < 1 or paths.weights.min(initial=0) < 0:
-        raise SolverError(
-            f"rows have at most {limit} chunks and paths at least {paths.weights.min(initial=0)}; expected at least 1 "
-            "and 0"
-        )
     counts = -(-paths.weights // limit)
     numbers = np.repeat(np.arange(len(counts)), counts)
     weights = np.full(len(numbers), limit, dtype=np.int64)
@@ -212,14 +184,6 @@ def split(paths: Paths, limit: int) -> tuple[Paths, IntArray]:
 
 def step_quotas(paths: Paths, capacities: IntArray, batch: int = 1) -> IntArray:
     """Return the number of chunks that each link may carry per step. Shapes: returns int64 (links,)."""
-    check_column("capacities", capacities, low=1)
-    if batch < 1:
-        raise SolverError(f"the batch is {batch}; expected at least 1")
-    if paths.links.min(initial=0) < 0 or paths.links.max(initial=-1) >= len(capacities):
-        raise SolverError(
-            f"links go from {paths.links.min(initial=0)} to {paths.links.max(initial=-1)}; "
-            f"expected numbers from 0 to {len(capacities) - 1}"
-        )
     check_capacities(batch * int(capacities.max(initial=1)))
     used = capacities[np.bincount(paths.links, minlength=len(capacities)) > 0]
     quotas: IntArray = capacities * batch // used.min(initial=2**62)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CapacityOverflowError, SolverError
+from ...errors import CapacityOverflowError
 from ...support.arrays import IntArray
 from ...support.kernels import kernel_with
 from ...support.validation import shown
@@ -46,14 +46,15 @@ def lift_flows(
     Memory is O(ranks * links), time O(ranks * links * generators).  Shapes: `symmetries` int64 (generators, nodes);
     `sources` int64 (sources,); `flows` int64 (sources, links).
     """
-    _check(num_ranks, tails, symmetries, sources, flows)
+    if num_ranks * len(tails) > MAX_PAIRS:
+        raise CapacityOverflowError(
+            f"there are {num_ranks} ranks and {len(tails)} links; expected at most {MAX_PAIRS} pairs of them"
+        )
     images = link_images(tails, heads, capacities, symmetries)
     labels = np.full((num_ranks, len(tails)), -1, dtype=np.int32)
     queue = np.empty(labels.size, dtype=np.int64)
     shares: list[Fraction] = []
     for source, flow in zip(sources.tolist(), flows, strict=True):
-        if (labels[source] >= 0).any():
-            raise SolverError(f"source {source} is in the orbit of one before it; expected one source of each orbit")
         before = len(shares)
         _label(source, symmetries, images, labels, queue, before)
         shares += _averages(flow, labels[source] - before)
@@ -104,35 +105,3 @@ def _overflow(scale: int) -> CapacityOverflowError:
         f"equal parts of the flows are whole numbers only {shown(scale)} times as large, which overflows int64; "
         "state the flows in larger units"
     )
-
-
-def _check(
-    num_ranks: int,
-    tails: IntArray,
-    symmetries: IntArray,
-    sources: IntArray,
-    flows: npt.NDArray[np.int64] | npt.NDArray[np.object_],
-) -> None:
-    if symmetries.ndim != 2 or symmetries.dtype != np.int64 or symmetries.shape[1] < num_ranks:
-        raise SolverError(
-            f"the symmetries have shape {symmetries.shape} and type {symmetries.dtype}; "
-            f"expected int64, rows of {num_ranks} ranks and all switches"
-        )
-    if (symmetries[:, :num_ranks] >= num_ranks).any():
-        raise SolverError("the symmetries take a rank to a switch; expected ranks to go to ranks")
-    if sources.ndim != 1 or not len(sources) or sources.min() < 0 or sources.max() >= num_ranks:
-        raise SolverError(f"the sources are {shown(sources)}; expected ranks from 0 to {num_ranks - 1}, at least one")
-    if (
-        flows.shape != (len(sources), len(tails))
-        or not len(tails)
-        or flows.dtype not in (np.int64, np.object_)
-        or (flows < 0).any()
-    ):
-        raise SolverError(
-            f"the flows have shape {flows.shape} and type {flows.dtype}; expected int64 or Fractions of at least 0, "
-            f"for each of {len(sources)} sources and {len(tails)} links, at least one"
-        )
-    if num_ranks * len(tails) > MAX_PAIRS:
-        raise CapacityOverflowError(
-            f"there are {num_ranks} ranks and {len(tails)} links; expected at most {MAX_PAIRS} pairs of them"
-        )

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import SolverError
 from ...support.arrays import IntArray
 from ...support.kernels import kernel
-from ..flow.max_flow import check_capacities, check_column
+from ..flow.max_flow import check_capacities
 from .soft_shortest_paths import Adjacency, adjacency
 
 
@@ -33,7 +33,7 @@ def source_paths(
 
     Shapes: `flow` int64 (links,); `demands` int64 (nodes,).
     """
-    _check_arrays(num_nodes, tails, heads, flow, source, demands)
+    check_capacities(len(flow) * int(flow.max(initial=0)))
     kept = np.zeros(num_nodes, dtype=np.int64)
     np.add.at(kept, heads, flow)
     np.subtract.at(kept, tails, flow)
@@ -63,20 +63,6 @@ def path_loads(paths: Paths, weights: IntArray, num_links: int) -> IntArray:
     loads = np.zeros(num_links, dtype=np.int64)
     np.add.at(loads, paths.links, np.repeat(weights, np.diff(paths.starts)))
     return loads
-
-
-def _check_arrays(
-    num_nodes: int, tails: IntArray, heads: IntArray, flow: IntArray, source: int, demands: IntArray
-) -> None:
-    for name, column in (("tails", tails), ("heads", heads), ("flow", flow)):
-        check_column(name, column, length=len(tails))
-    check_column("demands", demands, length=num_nodes)
-    last = max(int(tails.max(initial=0)), int(heads.max(initial=0)), source)
-    if not 0 <= source <= last < num_nodes:
-        raise SolverError(f"the source is {source} and the last node {last}; expected nodes from 0 to {num_nodes - 1}")
-    if demands[source]:
-        raise SolverError(f"node {source} has a demand of {demands[source]} for itself; expected 0")
-    check_capacities(len(flow) * int(flow.max(initial=0)))
 
 
 @kernel

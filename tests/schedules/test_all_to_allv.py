@@ -45,7 +45,7 @@ def executed(schedule: AllToAllvSchedule) -> IntArray:
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 4), st.sampled_from([3, 50, 10**7]))
 @settings(max_examples=examples(60))
 def test_every_byte_arrives_once(seed: int, n: int, m: int, most: int) -> None:
-    """By the check, and by following the pieces."""
+    """The verification and a walk along the pieces agree that every byte arrives."""
     schedule = random_schedule(seed, n, m, most)
     schedule.verify()
     server = np.arange(n * m) // m
@@ -112,7 +112,7 @@ def test_a_change_of_traffic_between_servers_is_found() -> None:
 
 
 def test_wrong_arrays_are_found() -> None:
-    """Other shapes and types, stages in another order, two servers that send to the same one."""
+    """Other shapes and types, reordered stages, and two senders to one server are refused."""
     schedule = random_schedule(1)
     for change, problem in (
         ({"segments": schedule.segments[:, :3]}, "shape"),
@@ -127,13 +127,21 @@ def test_wrong_arrays_are_found() -> None:
     partners[0, 0] = partners[0, 1] if partners[0, 1] > 0 else partners[0, 2]
     with pytest.raises(CertificateError):
         replace(schedule, partners=partners).verify()
+    stages = np.bincount(np.nonzero(schedule.partners != -1)[0])
+    stage = int(np.flatnonzero(stages > 1)[0])
+    first, second = np.flatnonzero(schedule.partners[stage] != -1)[:2]
+    both = schedule.partners.copy()
+    both[stage, first] = next(server for server in range(4) if server not in (first, second))
+    both[stage, second] = both[stage, first]
+    with pytest.raises(CertificateError, match=f"in stage {stage} two servers send to the same one"):
+        replace(schedule, partners=both).verify()
     partners[0, 0] = schedule.servers
     with pytest.raises(CertificateError, match="a partner is not another server"):
         replace(schedule, partners=partners).verify()
 
 
 def test_negative_traffic_inside_a_server_is_found() -> None:
-    """Though no stream carries it."""
+    """Negative traffic is refused even where no stream carries it."""
     schedule = random_schedule(5, n=3, m=2, most=20)
     traffic = schedule.traffic.copy()
     traffic[0, 1] = -1
@@ -174,7 +182,7 @@ def test_streams_that_stages_do_not_finish_are_named() -> None:
 
 
 def test_schedules_are_read_only_and_survive_pickling() -> None:
-    """So that what was checked stays true; the user's matrix stays theirs."""
+    """A verified schedule cannot change, and the user's matrix stays theirs."""
     traffic = np.arange(16).reshape(4, 4)
     schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=2)
     traffic[:] = 0
@@ -284,7 +292,7 @@ def test_models_read_and_refuse_numbers() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1)])
 def test_one_server_and_one_gpu_per_server_have_times_and_frames(shape: tuple[int, int]) -> None:
-    """With and without traffic."""
+    """The smallest shapes have times and frames, with and without traffic."""
     n, m = shape
     for most in (1, 10**6):
         schedule = random_schedule(7, n, m, most)

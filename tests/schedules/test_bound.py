@@ -130,7 +130,7 @@ def test_wrong_weights_and_cuts_around_ranks_are_refused(changes: dict[str, obje
     ],
 )
 def test_nothing_is_stated_that_would_be_refused(collective: str, weights: tuple[int, ...], message: str) -> None:
-    """What a witness proves is stated only where it proves something."""
+    """A witness that proves nothing makes no bound."""
     with pytest.raises(CertificateError, match=message):
         Bound.from_witness(ONE_WAY, collective, Cut(frozenset("acs")), weights)
     stated = Bound.from_witness(ONE_WAY, "allgather", Cut(frozenset("acs")), (3, 0, 1))
@@ -139,7 +139,7 @@ def test_nothing_is_stated_that_would_be_refused(collective: str, weights: tuple
 
 
 def test_bus_bandwidth_counts_what_a_rank_sends() -> None:
-    """As nccl-tests does."""
+    """The bus bandwidth is that of nccl-tests."""
     factors = {str(collective): collective.bus_factor(4) for collective in TREE_COLLECTIVES}
     assert factors == {
         "allgather": Fraction(3, 4),
@@ -159,7 +159,7 @@ def test_a_cut_that_nothing_leaves_is_refused() -> None:
 
 @given(st.one_of(eulerian_topologies(), switch_free_topologies()), st.data())
 def test_any_cut_is_accepted_exactly_with_its_own_ratio(topology: Topology, data: st.DataObject) -> None:
-    """Also cuts that are no bottleneck: they are weaker bounds, and true ones."""
+    """A cut that is no bottleneck is a weaker bound, and a true one."""
     nodes = data.draw(st.sets(st.sampled_from(topology.nodes)))
     rates = [Fraction(shards, room) for shards in range(1, 4) for room in range(1, 12)]
     claimed = Bound(topology, "allgather", data.draw(st.sampled_from(rates)), Cut(frozenset(nodes)))
@@ -233,7 +233,7 @@ def test_a_node_named_twice_counts_once() -> None:
     ({"weights": tuple(np.full(3, 2**62))}, "weights are .*; expected a tuple of integers"),
 ])  # fmt: skip
 def test_what_is_not_of_the_form_proves_nothing(changes: dict[str, Any], message: str) -> None:
-    """Whatever stands where a witness, a figure, or weights belong."""
+    """A value of another type in place of a witness, a figure or weights is refused."""
     stated = bound_of("a", rate=Fraction(1, 4))
     stated.verify()
     with pytest.raises(CertificateError, match=message) as caught:

@@ -32,7 +32,7 @@ def widened(topology: Topology, tail: str, head: str, extra: Fraction) -> Topolo
     number=st.integers(0, 100),
 )
 def test_a_wider_link_gains_no_more_than_its_price(topology: Topology, collective: str, number: int) -> None:
-    """And a witness re-evaluated on the wider network gives exactly that figure."""
+    """The witness on the wider network gives exactly the figure of its price."""
     bound = collopt.bound(topology, collective)
     prices = {(tail, head): price for tail, head, price in link_values(bound)}
     link = topology.links[number % len(topology.links)]
@@ -71,7 +71,7 @@ def test_every_widest_cut_around_a_rank_counts() -> None:
 
 
 def test_refuses_witnesses_that_it_does_not_know() -> None:
-    """Other packages may have their own."""
+    """A witness that is no `Witness` has no dual values."""
 
     @dataclass(frozen=True)
     class Promise(Cut):

@@ -57,7 +57,7 @@ def test_the_table_of_collectives() -> None:
 
 
 def test_names_of_other_libraries() -> None:
-    """As in nccl-tests, NCCL's tuner plugin and MSCCL++."""
+    """Names are those of nccl-tests, NCCL's tuner plugin and MSCCL++."""
     assert " ".join(collective.nccl_name for collective in COLLECTIVES.values()) == (
         "allgather reducescatter allreduce broadcast reduce alltoall alltoallv"
     )
@@ -86,7 +86,7 @@ def test_transposed_partners() -> None:
 
 
 def test_bus_factors_of_nccl_tests() -> None:
-    """As its PERFORMANCE.md has them for 4 ranks; of 1 rank, only rooted ones move data."""
+    """Factors are those of its PERFORMANCE.md for 4 ranks; of 1 rank, only rooted ones move data."""
     four = {name: each.bus_factor(4) for name, each in COLLECTIVES.items()}
     assert four == dict.fromkeys(COLLECTIVES, Fraction(3, 4)) | {
         "allreduce": Fraction(3, 2), "broadcast": 1, "reduce": 1
@@ -133,7 +133,7 @@ def test_what_is_no_name_is_left_to_later_checks() -> None:
 
 
 def test_copies_are_the_same_object() -> None:
-    """Also in another process, so that `is` compares; a collective of one's own keeps its contents."""
+    """A copy from another process is the same object, so that `is` compares; an unregistered one keeps its contents."""
     for each in COLLECTIVES.values():
         assert copy.deepcopy(each) is each
         assert pickle.loads(pickle.dumps(each)) is each
@@ -145,7 +145,7 @@ def test_copies_are_the_same_object() -> None:
 
 
 def test_a_registered_collective_is_found_like_the_others() -> None:
-    """By its name and as itself, among all and among those of pairs, until it is taken back."""
+    """Its name and record are found among all and among those of pairs, until it is removed."""
     with registered(SCATTER, SHIFT):
         assert as_collective("scatter") is as_collective(SCATTER) is SCATTER
         assert tuple(PAIR_COLLECTIVES) == (ALL_TO_ALL, ALL_TO_ALLV, SCATTER, SHIFT)
@@ -193,7 +193,7 @@ def test_what_cannot_be_registered(record: Collective, problem: str) -> None:
 
 
 def test_traffic_comes_in_lowest_terms() -> None:
-    """Whatever the unit and the type of the function's matrix; of an all-to-all, all is 1."""
+    """The unit and type of the function's matrix do not matter; of an all-to-all, all is 1."""
     assert GATHER.pair_traffic(3, 1).tolist() == [[0, 1, 0]] * 3
     assert HALO.pair_traffic(4).tolist() == [[3, 1, 0, 2], [2, 3, 1, 0], [0, 2, 3, 1], [1, 0, 2, 3]]
     assert ALL_TO_ALL.pair_traffic(2).tolist() == [[1, 1], [1, 1]]
@@ -207,7 +207,7 @@ def test_traffic_comes_in_lowest_terms() -> None:
 
 
 def test_exceptions_of_a_traffic_function_are_told_as_its_own() -> None:
-    """By name, wherever the traffic is needed; without ranks for which it works, there is no reverse."""
+    """The error names the collective; a function that fails for the compared ranks has no reverse."""
 
     def refuses(ranks: int) -> object:
         raise ValueError("no")
@@ -243,7 +243,7 @@ def test_the_traffic_of_no_root_is_refused() -> None:
 
 
 def test_another_record_of_a_registered_name_is_told_apart() -> None:
-    """Such as one that was made again: the message does not list its name among those that there are."""
+    """The message about a second record of a name does not list this name among the choices."""
     again = replace(SCATTER, traffic=lambda ranks, root: to_next(ranks))
     with registered(again):
         for error in (UnsupportedError, CertificateError):
@@ -258,7 +258,7 @@ def test_another_record_of_a_registered_name_is_told_apart() -> None:
 
 
 def test_the_root_follows_from_the_traffic() -> None:
-    """Of every root, and of no traffic that is another one's, or in another unit."""
+    """Every root is found, and traffic of another collective or unit has none."""
     for root in range(5):
         assert SCATTER.root_of(SCATTER.pair_traffic(5, root)) == root
         assert GATHER.root_of(GATHER.pair_traffic(5, root)) == root
@@ -271,7 +271,7 @@ def test_the_root_follows_from_the_traffic() -> None:
 
 
 def test_registered_partners_are_each_others_reverse() -> None:
-    """By their traffic: a shift has none, as long as nobody registers the shift back."""
+    """Traffic decides: a shift has no reverse until the shift back is registered."""
     back = replace(SHIFT, name="shift_back", traffic=lambda ranks: to_next(ranks).T)
     both = replace(SHIFT, name="both_ways", traffic=lambda ranks: to_next(ranks) + to_next(ranks).T)
     with registered(SCATTER, GATHER, SHIFT, both):
@@ -284,14 +284,14 @@ def test_registered_partners_are_each_others_reverse() -> None:
 
 
 def test_bus_bandwidth_is_that_of_the_busiest_rank() -> None:
-    """As in nccl-tests, for which a scatter's size is what the root has: (n - 1) / n of it, n times the average."""
+    """A scatter's size in nccl-tests is the root's data: (n - 1) / n of it, n times the average."""
     assert SCATTER.bus_factor(4, 0) == GATHER.bus_factor(4, 3) == Fraction(3, 4) * 4
     assert (SHIFT.bus_factor(4), HALO.bus_factor(4)) == (1, Fraction(1, 2))
     assert SCATTER.bus_factor(1) == SHIFT.bus_factor(1) == 0
 
 
 def test_bus_factors_are_those_of_the_root() -> None:
-    """Which is needed where traffic is the collective's own, as it may depend on the root."""
+    """Traffic of a collective's own may depend on the root, which is then required."""
 
     def more_from_root(ranks: int, root: int) -> object:
         traffic = np.roll(np.eye(ranks, dtype=int), 1, axis=1)
@@ -316,7 +316,7 @@ def test_bus_factors_are_those_of_the_root() -> None:
 
 
 def test_copies_of_a_registered_collective_are_the_same_object() -> None:
-    """As long as it is registered; then a copy has the same contents."""
+    """A copy is the same object while the collective is registered; later it has the same contents."""
     with registered(SCATTER):
         assert copy.deepcopy(SCATTER) is pickle.loads(pickle.dumps(SCATTER)) is SCATTER
         stored = pickle.dumps(SCATTER)

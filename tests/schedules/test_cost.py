@@ -45,7 +45,7 @@ def test_sizes_are_read_as_nccl_tests_reads_them(size: int | str, expected: int)
     "0x10", "inf", "nan", "1.", ".5K", "1\n2", "١", "1.0000000001K", -(10**5000), "1" + " " * 10**6 + "2",
 ], ids=lambda size: type(size).__name__)  # fmt: skip
 def test_other_sizes_are_refused(size: object) -> None:
-    """In one line that shows the size, cut short, and what would do."""
+    """One line shows the size, cut short, and the expected form."""
     with pytest.raises(
         UnsupportedError, match=r"is not understood; expected bytes such as 4096, '64K', '1M' or '2\.5G'$"
     ) as caught:
@@ -60,20 +60,20 @@ def test_other_sizes_are_refused(size: object) -> None:
     ids=lambda size: type(size).__name__,
 )
 def test_sizes_that_are_too_large_are_refused_with_the_limit(size: int | str) -> None:
-    """However they are written."""
+    """Numbers and texts beyond the limit are refused alike."""
     with pytest.raises(UnsupportedError, match=r" is too large; expected less than 10\^18 bytes$") as caught:
         as_bytes(size)
     assert len(str(caught.value)) < 250
 
 
 def test_sizes_below_the_limit_are_read() -> None:
-    """To the last byte, with zeros before them that count for nothing."""
+    """Sizes are exact to the last byte, and leading zeros count for nothing."""
     assert as_bytes(10**18 - 1) == as_bytes("9" * 18) == as_bytes("0" * 30 + "9" * 18) == 10**18 - 1
     assert as_bytes(f"{10**18 // 2**40}T") == 10**18 // 2**40 * 2**40
 
 
 def test_latency_is_that_of_the_slowest_way_from_a_root() -> None:
-    """From rank 1 over 1, 1/3 and 2 µs; from rank 2 over 1/3, 2 and 1/2; and so on."""
+    """The latency is the largest of the four sums around the ring."""
     assert chains().latency(RING) == max(
         Fraction(1) + Fraction(1, 3) + 2, Fraction(1, 3) + 2 + Fraction(1, 2), 2 + Fraction(1, 2) + 1
     )

@@ -87,7 +87,7 @@ def test_a_bound_is_verified_by_its_duals() -> None:
 
 
 def test_both_ways_of_an_allreduce_share_the_links() -> None:
-    """On a line, the first link carries what its rank roots outwards, and the rank's part of everything else."""
+    """On a line, the first link carries the data that its rank roots, and the rank's part of all other data."""
     line = Topology.from_links([("a", "b", 10), ("b", "c", 10)], compute="abc", bidirectional=True)
     first = (LinkValue("a", "b", Fraction(1)),)
     duals = CutDual(first, ((), first, ()), (first, (), ()))
@@ -112,7 +112,7 @@ def test_hops_past_switches_are_worth_their_cheapest_way() -> None:
 
 
 def test_a_rank_out_of_reach_has_no_bound() -> None:
-    """What has no path has no dual; a rank without data does not matter."""
+    """A rank without a path has no dual; a rank without data does not matter."""
     line = Topology.from_links([("a", "b", 10), ("b", "c", 10)], compute="abc")
     duals = CutDual(tuple(LinkValue(*link[:2], Fraction(1)) for link in line.links), ((), (), ()), ((), (), ()))
     with pytest.raises(CertificateError, match="rank 'b' is not connected with every other"):
@@ -161,7 +161,7 @@ def test_refuses_duals_that_do_not_add_up(spoil: Callable[[CutDual], CutDual], m
 
 @pytest.mark.parametrize("ability", ["multicast", "aggregation"])
 def test_refuses_hops_past_switches_that_can_do_more(ability: str) -> None:
-    """What copies or adds up has to be a relay."""
+    """A switch that copies or adds up has to be a relay."""
     rows = [(rank, "s", 30) for rank in "abc"]
     abilities: dict[str, Any] = {ability: ["s"]}
     star = Topology.from_links(rows, compute="abc", switches="s", bidirectional=True, **abilities)
@@ -178,7 +178,7 @@ def test_duals_are_written_and_read() -> None:
 
 
 def test_refuses_what_the_duals_are_not_about() -> None:
-    """Other collectives, and the kind of data that has no duals."""
+    """Other collectives, and the kind of data without duals, are refused."""
     with pytest.raises(CertificateError, match="dual values of trees do not bound 'all_to_all'"):
         incoming().crossing(ONE_WAY, "all_to_all")
     for collective in ("reduce_scatter", "reduce", "allreduce"):
@@ -215,7 +215,7 @@ def test_what_are_no_duals_is_refused(fields: dict[str, Any], message: str) -> N
 
 
 def test_lists_and_whole_numbers_make_the_same_duals() -> None:
-    """As tuples and fractions do."""
+    """Lists and integers stand for tuples and fractions."""
     rows = [(dual.tail, dual.head, 1) for dual in incoming().links]
     into = [[row for row in rows if row[1] == rank] for rank in ONE_WAY.compute_nodes]
     assert CutDual(rows, into) == incoming()  # type: ignore[arg-type]

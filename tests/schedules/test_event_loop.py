@@ -35,7 +35,7 @@ def test_pieces_of_a_link_follow_each_other() -> None:
 
 
 def test_waiting_transfers_start_piece_by_piece() -> None:
-    """What waits for a transfer starts with each piece of it that has come."""
+    """Each arrived piece of a transfer starts the piece that waits for it."""
     run = run_events(network([(0, 5, 1)], [(1, 5, 1)], waits=((0, 1),)), 2)
     assert run.starts.tolist() == [[0, 5], [6, 11]]
     assert run.finish == 17
@@ -54,7 +54,7 @@ def test_pieces_are_passed_on_while_they_come_in(first: int, second: int, start:
 
 
 def test_a_busy_link_holds_pieces_back_that_are_passed_on() -> None:
-    """What comes while a link is busy goes when it is idle."""
+    """A piece that comes while a link is busy goes when the link is idle."""
     run = run_events(network([(0, 4, 0), (1, 4, 0)], [(1, 9, 0)]), 1)
     assert run.starts.tolist() == [[0], [9], [0]]
     run = run_events(network([(1, 9, 0)], [(0, 4, 0), (1, 4, 0)]), 1)
@@ -62,7 +62,7 @@ def test_a_busy_link_holds_pieces_back_that_are_passed_on() -> None:
 
 
 def test_the_piece_goes_first_that_a_pipeline_would_take_first() -> None:
-    """Of waiting pieces the one with the least sum of number and level goes, then that of the first hop."""
+    """The waiting piece with the least sum of number and level goes, then that of the first hop."""
     run = run_events(network([(0, 1, 0)], [(0, 1, 0)], levels=[1, 0]), 2)
     # Rounds: transfer 0 has 1 and 2, transfer 1 has 0 and 1.
     assert run.starts.tolist() == [[1, 3], [0, 2]]

@@ -68,7 +68,7 @@ def test_time_is_that_of_the_longest_path_and_the_busiest_link() -> None:
 
 
 def test_traffic_counts_what_ranks_keep_for_the_algorithm_bandwidth_only() -> None:
-    """As nccl-tests count the whole buffer."""
+    """The diagonal counts for the algorithm bandwidth, as nccl-tests count the whole buffer."""
     traffic = ONES + 4 * np.eye(3, dtype=np.int64)
     assert flow(traffic=traffic).total_weight == 7
     assert verified_loads(flow(traffic=traffic), RING).tolist() == [3, 3, 3]
@@ -78,7 +78,7 @@ def test_traffic_counts_what_ranks_keep_for_the_algorithm_bandwidth_only() -> No
 
 
 def test_paths_come_back_as_they_were_given() -> None:
-    """By pickle, by JSON, one by one and in a table."""
+    """Pickle, JSON, iteration and tables return the same paths."""
     schedule = flow()
     assert list(schedule.paths()) == [FlowPath(*row) for row in NEAR + FAR]
     decoded = schedule_from_json(schedule_to_json(schedule), "here")
@@ -148,21 +148,21 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_the_check_names_what_is_wrong(name: str) -> None:
-    """Whatever it is."""
+    """Each fault of a flow is refused by a message that names it."""
     make, message = WRONG[name]
     with pytest.raises(CertificateError, match=message):
         verified_loads(make(), RING)
 
 
 def test_what_is_no_topology_is_refused() -> None:
-    """By name, for flows in stages too, instead of by whatever fails first."""
+    """The verification of both kinds of flows refuses a topology that is none."""
     for schedule in (flow(), StagedFlow.of(flow(), np.zeros(3, dtype=np.int64))):
         with pytest.raises(CertificateError, match="the topology is None; expected a Topology"):
             verified_loads(schedule, None)  # type: ignore[arg-type]
 
 
 def test_steps_change_at_ranks_and_not_at_switches() -> None:
-    """What a switch passes on does not wait there."""
+    """Data does not wait at switches."""
     paths = [(1, (s, 3, d), (0, int(s == 0))) for s in range(3) for d in range(3) if s != d]
     with pytest.raises(CertificateError, match="steps of path 0 do not stay the same at a switch"):
         verified_loads(flow(paths=paths), STAR)
@@ -174,7 +174,7 @@ def test_steps_change_at_ranks_and_not_at_switches() -> None:
 @given(st.data())
 @settings(max_examples=examples(60))
 def test_loads_are_those_of_plain_loops(data: st.DataObject) -> None:
-    """On random simple paths of a two-way ring, with traffic to match."""
+    """Random simple paths of a two-way ring have the loads of a slow count."""
     size = data.draw(st.integers(3, 7))
     network = ring(size, bandwidth=10)
     paths, traffic = [], np.zeros((size, size), dtype=np.int64)

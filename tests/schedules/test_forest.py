@@ -42,7 +42,7 @@ def chain_and_star() -> Forest:
 
 
 def test_equal_paths_are_stored_once() -> None:
-    """In the order in which they are first used."""
+    """Paths are numbered in the order of their first use."""
     forest = chain_and_star()
     paths = [forest.path(number) for number in range(len(forest.path_starts) - 1)]
     assert paths == [(0, 1), (1, 4, 2), (2, 4, 3), (0, 4, 1), (0, 4, 2), (0, 4, 3), (3, 4, 0)]
@@ -50,7 +50,7 @@ def test_equal_paths_are_stored_once() -> None:
 
 
 def test_parents_are_the_first_nodes_of_routes() -> None:
-    """And -1 at the root."""
+    """The root's parent is -1."""
     assert chain_and_star().parents.tolist() == [[-1, 0, 1, 2], [-1, 0, 0, 0], [3, 0, -1, 2]]
 
 
@@ -68,7 +68,7 @@ def test_ranks_on_a_cycle_have_no_depth() -> None:
 
 
 def test_edges_come_after_the_ones_that_feed_them() -> None:
-    """By depth, then by rank."""
+    """Edges are sorted by depth, then by rank."""
     forest = chain_and_star()
     assert list(forest.edges(2)) == [TreeEdge(2, 3, (2, 4, 3)), TreeEdge(3, 0, (3, 4, 0)), TreeEdge(0, 1, (0, 1))]
     assert [edge.head for edge in forest.edges(1)] == [1, 2, 3]
@@ -166,7 +166,7 @@ def walked_depths(forest: Forest) -> list[list[int]]:
 
 @given(st.data(), st.integers(1, 9), st.integers(1, 30))
 def test_depths_are_those_of_a_walk_to_the_root(data: st.DataObject, ranks: int, block: int) -> None:
-    """In any array of senders, in cycles too, and however trees fall into blocks."""
+    """Any array of senders, cycles included, has the depths of a walk, however trees fall into blocks."""
     routes = data.draw(st.lists(st.lists(st.integers(-1, ranks), min_size=ranks, max_size=ranks), max_size=6))
     roots = data.draw(st.lists(st.integers(0, ranks - 1), min_size=len(routes), max_size=len(routes)))
     forest = Forest(

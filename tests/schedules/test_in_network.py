@@ -42,7 +42,7 @@ def saving(before: Forest, after: Forest, topology: Topology) -> Fraction:
 def test_everyone_still_gets_everything_once_and_no_link_becomes_a_bottleneck(
     data: st.DataObject, topology: Topology, collective: str
 ) -> None:
-    """Whichever switches are able, and whether they loop copies back or join few neighbors."""
+    """Any abilities, loopback and group limits of switches keep the forest correct and its rate."""
     able = frozenset(data.draw(st.sets(st.sampled_from(topology.switch_nodes))) if topology.switch_nodes else ())
     limits = tuple(
         SwitchLimits(switch, data.draw(st.booleans()), data.draw(st.sampled_from([None, 3, 4])))

@@ -26,7 +26,7 @@ LENGTHS = st.sampled_from([Fraction(0), Fraction(1), Fraction(1, 3), Fraction(5,
 @given(st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies()), st.data())
 @settings(max_examples=examples(60))
 def test_distances_are_those_of_networkx(topology: Topology, data: st.DataObject) -> None:
-    """In fractions, links of length 0 included, for equal parts and for others."""
+    """Fractional lengths, 0 included, give its distances for equal and unequal parts."""
     lengths = [data.draw(LENGTHS) for _ in topology.links]
     size = topology.num_ranks
     weights = tuple(data.draw(st.lists(st.integers(0, 3), min_size=size**2, max_size=size**2)))
@@ -50,7 +50,7 @@ def test_distances_are_those_of_networkx(topology: Topology, data: st.DataObject
 @given(st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies()), st.data())
 @settings(max_examples=examples(40))
 def test_no_witness_proves_more_than_the_linear_program_reaches(topology: Topology, data: st.DataObject) -> None:
-    """Whatever the lengths, and any cut; the program's own prices prove just as much."""
+    """No lengths and no cut prove more; the program's own prices prove as much."""
     best = solve(all_to_all.build(topology)).exact
     lengths = [data.draw(LENGTHS) for _ in topology.links]
     inside = data.draw(st.sets(st.sampled_from(topology.nodes)))
@@ -76,7 +76,7 @@ def test_a_cut_counts_pairs_on_both_sides() -> None:
 
 
 def test_prices_say_what_more_bandwidth_is_worth() -> None:
-    """In algorithm bandwidth: three units over an amount of nine."""
+    """A price is in algorithm bandwidth: three units over an amount of nine."""
     bound = Bound.from_witness(ONE_WAY, "all_to_all", ALIKE)
     assert bound.algbw == 10
     assert bound.busbw == Fraction(20, 3)
@@ -99,14 +99,14 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_proves_nothing_is_refused(name: str) -> None:
-    """By the certificate, with the reason."""
+    """The verification names the reason."""
     witness, message = WRONG[name]
     with pytest.raises(CertificateError, match=message):
         Bound.from_witness(ONE_WAY, "all_to_all", witness)
 
 
 def test_lengths_are_about_pairs_only() -> None:
-    """What spreads can share links."""
+    """Broadcast data can share links, so lengths do not bound it."""
     with pytest.raises(CertificateError, match="do not bound 'allgather'"):
         Bound.from_witness(ONE_WAY, "allgather", ALIKE)
     alone = Topology.from_links([("a", "b", 1)], compute="ab")

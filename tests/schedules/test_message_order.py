@@ -41,7 +41,7 @@ def test_rounds_are_permutations_on_every_level(network: collopt.Topology) -> No
 
 
 def test_ranks_of_a_group_send_to_different_groups() -> None:
-    """On a dragonfly, whose groups have one link to each other, no link has two messages of a round."""
+    """No link between groups of a dragonfly has two messages of a round."""
     network = dragonfly(4, 2, 2)
     groups = rank_groups(network)
     senders, receivers = np.nonzero(~np.eye(network.num_ranks, dtype=np.bool_))
@@ -90,7 +90,7 @@ def test_turns_of_uneven_traffic_are_times_at_which_links_are_free(network: coll
 
 
 def test_turns_of_uneven_traffic_beat_rounds() -> None:
-    """On one switch, in the mean of ten matrices: within 3 % of the bound where ports serve what comes first."""
+    """On one switch, the mean of ten matrices is within 3 % of the bound with ports in order of arrival."""
     network, ratios = star(8), []
     for seed in range(10):
         plan = uneven_plan(network, seed)

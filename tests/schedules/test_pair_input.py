@@ -22,13 +22,13 @@ ENDLESS.append(ENDLESS)
 
 @pytest.mark.parametrize("entry", [float(LONG), np.float64(LONG), LONG, f"{LONG}e0", Decimal(LONG), Fraction(LONG)])
 def test_many_digits_are_read_whatever_they_are_written_in(entry: Any) -> None:
-    """As measured amounts have them, in a list, a table or a text file."""
+    """Measured amounts in a list, a table or a text file keep their digits."""
     assert as_pair_traffic([[0, entry], [1, 0]], "ab").tolist() == [[0, 5666666666666667], [10**15, 0]]
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.longdouble])
 def test_lists_may_hold_numbers_of_numpy(kind: type[np.floating[Any]]) -> None:
-    """Of any precision."""
+    """Numbers of any precision are read."""
     assert as_pair_traffic([[kind(0), kind(1.5)], [kind(3), 0]], "ab").tolist() == [[0, 1], [2, 0]]
 
 
@@ -63,14 +63,14 @@ def test_tables_need_no_index() -> None:
     ([[Decimal("-1.5"), 1], [1, 1]], "from rank 0 to rank 0 is Decimal"),
 ])  # fmt: skip
 def test_other_traffic_is_refused_in_one_line(traffic: Any, message: str) -> None:
-    """With what would be taken instead."""
+    """The line names the expected form."""
     with pytest.raises(UnsupportedError, match=message) as refused:
         as_pair_traffic(traffic, "ab")
     assert "\n" not in str(refused.value)
 
 
 def test_measured_amounts_are_rounded_and_none_to_nothing() -> None:
-    """To 2^40 units in all, by floats only."""
+    """Only floats are rounded, to 2^40 units in all, and none becomes 0."""
     measured = np.random.default_rng(5).random((3, 3))
     measured[0, 1] = 1e-20
     units = as_pair_traffic(measured, "abc")
@@ -82,7 +82,7 @@ def test_measured_amounts_are_rounded_and_none_to_nothing() -> None:
 
 
 def test_tables_that_name_ranks_are_read_by_name() -> None:
-    """In any order; other labels only have to agree."""
+    """Rows and columns may be in any order; other labels only have to agree."""
     frame = pd.DataFrame([[0, 1], [2, 0]], index=["b", "a"], columns=["b", "a"])
     assert as_pair_traffic(frame, ["a", "b"]).tolist() == [[0, 2], [1, 0]]
     assert as_pair_traffic(frame, ["x", "y"]).tolist() == [[0, 1], [2, 0]]

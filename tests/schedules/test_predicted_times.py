@@ -15,7 +15,7 @@ BOXES, MESH = dgx_h100(boxes=2), torus(4, 4, bandwidth=25, latency="0.5")
 @pytest.mark.parametrize("costs", [FUSED, LINKS_ONLY], ids=lambda costs: costs.label)
 @pytest.mark.parametrize(("network", "planner"), [(MESH, "forestcoll"), (MESH, "ring"), (BOXES, "forestcoll")])
 def test_a_part_of_the_slices_tells_the_time_of_all(network: Topology, planner: str, costs: RuntimeCosts) -> None:
-    """Where links are busy most of the time, and also where latency decides or links never are busy."""
+    """Few slices predict the time, also where latency decides or no link is ever busy."""
     for collective in ("allgather", "allreduce"):
         schedule = collopt.plan(network, collective, planner=planner).schedule
         timed = TimedSchedule(schedule, network, Rules(costs))
@@ -26,7 +26,7 @@ def test_a_part_of_the_slices_tells_the_time_of_all(network: Topology, planner: 
 
 @pytest.mark.parametrize("costs", [FUSED, LINKS_ONLY], ids=lambda costs: costs.label)
 def test_families_take_no_less_than_their_links_and_messages(costs: RuntimeCosts) -> None:
-    """So that none is left out that could be faster than those that were run; the phases of an allreduce overlap."""
+    """The lower bound excludes no family that could be faster; phases of an allreduce overlap."""
     for family in (found for name in ("allgather", "allreduce") for found in families(dgx_a100(boxes=2), name)):
         for size in (2**10, 2**20, 2**28):
             time = Predictor(family.schedule, dgx_a100(boxes=2), costs).time(size)

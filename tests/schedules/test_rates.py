@@ -16,7 +16,7 @@ TWO_SPEEDS = Topology.from_links([("a", "b", "5/2"), ("b", "c", 4), ("c", "a", "
 
 
 def test_the_most_loaded_for_its_speed_decides() -> None:
-    """Not the most loaded: 4 copies on 2.5 GB/s take longer than 6 on 4 GB/s."""
+    """4 copies on 2.5 GB/s take longer than 6 on 4 GB/s."""
     assert congestion(np.array([4, 6, 3, 5]), 2, TWO_SPEEDS) == Fraction(4, 2) / Fraction(5, 2)
     assert busiest_links(np.array([4, 6, 3, 5]), TWO_SPEEDS).tolist() == [0]
 

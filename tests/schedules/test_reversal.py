@@ -32,7 +32,7 @@ def columns(schedule: StepSchedule) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("graph", BASES, ids=lambda graph: graph.name)
 def test_an_allgather_makes_a_reduce_scatter_and_an_allreduce(graph: DirectGraph) -> None:
-    """On the same graph if it is isomorphic to its transpose, at the same cost; refused otherwise."""
+    """A graph isomorphic to its transpose gets both at the same cost; others are refused."""
     schedule = first_neighbor_schedule(graph)
     if not is_reverse_symmetric(graph):
         for make in (reduce_scatter_schedule, allreduce_schedule):
@@ -76,7 +76,7 @@ REPEATS = [
 
 
 def test_of_repeated_arrivals_the_first_is_kept() -> None:
-    """Of one step, the one listed first; a step that is left with nothing goes."""
+    """The first listed of one step stays, and a step without sends goes."""
     schedule = StepSchedule.from_sends(3, 6, REPEATS)
     verified_loads(schedule, Topology.from_graph(RING))
     kept = without_repeats(schedule)
@@ -91,7 +91,7 @@ def test_of_repeated_arrivals_the_first_is_kept() -> None:
 
 
 def test_a_send_may_be_cut_into_several() -> None:
-    """Where its middle has arrived before."""
+    """A send whose middle has arrived before is cut."""
     rows = [(0, 0, 2, 3, (0, 1)), (0, 1, 0, 6, (1, 0)), (1, 0, 0, 6, (0, 1))]
     kept = without_repeats(StepSchedule.from_sends(2, 6, rows))
     assert [tuple(send) for send in kept.sends()] == [*rows[:2], (1, 0, 0, 2, (0, 1)), (1, 0, 3, 6, (0, 1))]

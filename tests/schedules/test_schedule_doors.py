@@ -152,7 +152,7 @@ NUMBERS = st.integers(0, 2**63 - 1)
 )
 @settings(max_examples=examples(60))
 def test_steps_come_back_from_files_as_they_were(sends: list[Send], count: int, direction: Any) -> None:
-    """Whatever numbers they hold."""
+    """Any numbers survive JSON text."""
     made = StepSchedule.from_sends(count, count, sends, direction)
     again = schedule_from_json(json.loads(json.dumps(schedule_to_json(made))), "text")
     assert isinstance(again, StepSchedule)
@@ -245,7 +245,7 @@ CALLS: list[tuple[type[ColloptError], str, list[Call]]] = [
     ("error", "argument", "calls"), CALLS, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_wrong_arguments_are_refused(error: type[ColloptError], argument: str, calls: list[Call]) -> None:
-    """In one short line that names the argument."""
+    """One short line names the argument."""
     for call in calls:
         with pytest.raises(error, match=argument) as caught:
             call()

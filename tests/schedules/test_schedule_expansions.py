@@ -255,7 +255,7 @@ def test_a_power_of_three_shifts_dimensions_as_defined() -> None:
 
 
 def test_parallel_arcs_share_every_send_equally() -> None:
-    """In the line graph of a ring of double arcs, each second node carries half of what the old link carried."""
+    """In the line graph of a ring of double arcs, each second node carries half of the old link's load."""
     graph = unidirectional_ring(2, 4).direct_graph()
     expanded = line_graph_schedule(graph, first_neighbor_schedule(graph))
     assert expanded.chunks_per_shard == 2
@@ -332,7 +332,7 @@ def test_expanding_the_best_breadth_first_schedule_gives_the_best_where_that_is_
 
 @pytest.mark.parametrize("graph", [graph for graph in BASES if graph.degree > 1], ids=lambda graph: graph.name)
 def test_bidirectional_bases_expand_by_exactly_the_bound(graph: DirectGraph) -> None:
-    """Where all arcs have opposites and lead to several nodes, the condition holds."""
+    """The condition holds if all arcs have opposites and lead to several nodes."""
     several = graph.num_nodes > 2 and not graph.has_parallel_links
     if graph.is_bidirectional and several:
         assert is_line_graph_cost_exact(graph)
@@ -370,7 +370,7 @@ EXPANSIONS: dict[str, Callable[[DirectGraph, Any], object]] = {
 
 @pytest.mark.parametrize("expand", EXPANSIONS.values(), ids=EXPANSIONS.keys())
 def test_schedules_for_something_else_are_refused(expand: Callable[[DirectGraph, Any], object]) -> None:
-    """Other ranks, other links, the other direction, a path through a third rank, no schedule."""
+    """Other ranks, links or directions, a path through a third rank, and no schedule are refused."""
     ring = unidirectional_ring(1, 4).direct_graph()
     schedule = first_neighbor_schedule(ring)
     larger = first_neighbor_schedule(unidirectional_ring(1, 5).direct_graph())

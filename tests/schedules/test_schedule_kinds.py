@@ -38,6 +38,7 @@ from collopt.schedules import (
     schedule_to_json,
     verified_loads,
 )
+from collopt.schedules.steps.verify import check_steps
 from collopt.support.arrays import read_only
 from collopt.topologies import Topology, ring
 from sample_sizes import examples
@@ -135,7 +136,7 @@ def test_transfers_carry_the_loads(name: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @KINDS
 def test_copies_are_equal_and_read_only(name: str, way: str) -> None:
-    """However a schedule came about, through JSON text too."""
+    """Copies, pickles and files return an equal schedule with read-only arrays."""
     _, schedule, network, expected = ANY[name]
     again = WAYS[way](schedule)
     assert type(again) is type(schedule)
@@ -192,7 +193,7 @@ class BoastfulForest(Forest):
 
 
 def test_a_subclass_is_verified_like_its_kind() -> None:
-    """Whatever it says of itself, its loads are those of the arrays, and wrong arrays are refused."""
+    """A subclass cannot override its verification: loads are those of the arrays, and wrong arrays are refused."""
     parts = {name: getattr(FOREST, name) for name in ("roots", "weights", "routes", "path_starts", "path_nodes")}
     boastful = BoastfulForest(2, 1, **parts)
     assert verified_loads(boastful, PAIR).tolist() == [1, 1]
@@ -295,6 +296,19 @@ def test_symmetric_forests_are_never_expanded_where_it_is_not_needed(monkeypatch
             schedule.transfers(network)
 
 
+def test_symmetric_trees_that_could_overflow_are_refused() -> None:
+    """The load of all images together counts, not only that of the trees that are written down."""
+    base = replace(SYMMETRIC.base, trees_per_root=2**60, weights=np.array([2**60]))
+    assert verified_loads(base, EVEN).sum() == 2**60
+    with pytest.raises(CertificateError, match="could overflow the 64-bit sums of this check"):
+        verified_loads(replace(SYMMETRIC, base=base), EVEN)
+
+
+def test_one_rank_needs_no_steps() -> None:
+    """Steps of one rank pass the verification without a topology."""
+    check_steps([StepSchedule.from_sends(1, 1, [])])
+
+
 def test_sizes_state_both_parts_where_they_differ() -> None:
     """The size of an allreduce in steps names chunks once if both parts are cut alike."""
     assert ANY["allreduce in steps"][1].size_text == "1 step, 1 chunk per shard, then 2 steps, 4 chunks per shard"
@@ -320,7 +334,7 @@ def in_steps(forest: Forest, topology: Topology, left_out: int | None = None) ->
 @given(eulerian_topologies())
 @settings(max_examples=examples(30))
 def test_both_verifiers_agree_on_forests(topology: Topology) -> None:
-    """As trees and as steps, the same loads are verified in both directions; without one hop, neither is complete."""
+    """Trees and the same trees in steps verify to the same loads, and neither verifies without one hop."""
     forest = plan(topology, "allgather").schedule
     assert isinstance(forest, Forest)
     steps = in_steps(forest, topology)

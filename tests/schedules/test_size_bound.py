@@ -112,7 +112,7 @@ def test_cuts_that_do_not_fit_are_refused(cut: TimedCut, message: str) -> None:
 
 
 def test_copies_reach_several_sinks_at_once() -> None:
-    """So only data between pairs counts several sinks."""
+    """Only data between pairs counts several sinks."""
     names = NETWORK.compute_nodes
     cut = TimedCut(frozenset(names[:2]), frozenset(names[2:]), (Fraction(1), Fraction(1), Fraction(0), Fraction(0)))
     assert cut.least_time(request(NETWORK, "all_to_all")) == 1
@@ -121,7 +121,7 @@ def test_copies_reach_several_sinks_at_once() -> None:
 
 
 def test_amounts_by_collective() -> None:
-    """Of 4 MB in all on 4 ranks, 3 kB of them in each of 1000 units."""
+    """Ranks have 3 kB in each of 1000 units of 4 MB on 4 ranks."""
     sources, sink = frozenset(["gpu1", "gpu2"]), frozenset(["gpu0"])
     amounts = {
         name: request(NETWORK, name, 4000).amount(sources, sink)
@@ -145,7 +145,7 @@ def test_no_data_no_bound() -> None:
 
 
 def test_alpha_counts_where_links_leave_ranks() -> None:
-    """Not where they leave switches; what is reduced passes links turned around."""
+    """Links that leave switches have no alpha, and reduced data passes links turned around."""
     star = Topology.from_links(
         [(rank, "sw", 10, 1) for rank in "abc"], compute="abc", switches=["sw"], bidirectional=True
     )
@@ -309,7 +309,7 @@ def two_stars(**abilities: Any) -> Topology:
 
 @pytest.mark.parametrize("ability", ["multicast", "aggregation"])
 def test_groups_are_whoever_a_switch_can_serve(ability: str) -> None:
-    """Through other switches, in either direction, but not through ranks."""
+    """A switch serves ranks through other switches in either direction, but not through ranks."""
     assert copying_groups(two_stars(**{ability: "far"})) == {**dict.fromkeys("abcdef", "a"), "g": "g"}
     assert set(copying_groups(two_stars()).values()) == set("abcdefg")
     chain = Topology.from_links(
@@ -341,7 +341,7 @@ def test_larger_groups_save_more_messages() -> None:
 
 
 def test_parts_of_nothing_need_no_message() -> None:
-    """Of an all_to_allv only pairs with traffic count, those of the rank itself."""
+    """Only pairs with traffic of an all_to_allv count, those of the rank itself included."""
     costs = RuntimeCosts(send=10)
     traffic = [[5, 1, 0, 1], [1, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]]
     asked = TimedRequest(collopt.bound(NETWORK, "all_to_allv", traffic=traffic), 1000, costs)
@@ -354,7 +354,7 @@ def test_parts_of_nothing_need_no_message() -> None:
 
 
 def test_the_shortest_link_counts_beside_the_rate() -> None:
-    """Which link is the busiest is not known."""
+    """The busiest link is unknown, so the least latency is added."""
     links = [("a", "b", 10, 1), ("b", "c", 10, 4), ("c", "a", 10, 2)]
     network = Topology.from_links(links, compute="abc", bidirectional=True)
     asked = request(network, "allgather", 3000)

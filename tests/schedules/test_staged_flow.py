@@ -23,7 +23,7 @@ STAGED = StagedFlow.of(FlowSchedule.from_paths(TRAFFIC, 1, PATHS), np.array([0, 
 
 
 def test_steps_wait_for_each_other() -> None:
-    """So each has loads of its own, and the time is that of all."""
+    """Each step has loads of its own, and the time is that of all."""
     loads = verified_loads(STAGED, FOUR)
     assert loads.tolist() == STAGED.link_loads(FOUR).tolist()
     assert loads.sum(axis=1).tolist() == [1, 4, 2, 2]
@@ -36,7 +36,7 @@ def test_steps_wait_for_each_other() -> None:
 
 
 def test_what_goes_to_one_rank_in_one_step_is_one_message() -> None:
-    """Whatever path it is on."""
+    """All paths to one rank in one step are one message."""
     paths = [(1, (0, 1, 3), (0, 1)), (1, (0, 1, 2), (0, 2))]
     traffic = np.zeros((4, 4), dtype=np.int64)
     traffic[0, 2:] = 1
@@ -57,7 +57,7 @@ WRONG: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_tampered_stages_are_refused(case: str) -> None:
-    """With the first thing that is wrong."""
+    """The message names the first fault."""
     change, message = WRONG[case]
     with pytest.raises(CertificateError, match=message):
         verified_loads(replace(STAGED, **change(STAGED)), FOUR)
@@ -65,7 +65,7 @@ def test_tampered_stages_are_refused(case: str) -> None:
 
 @pytest.mark.parametrize("does", ["sends to", "receives from"])
 def test_two_partners_at_a_time_are_refused(does: str) -> None:
-    """Of other servers; in one box a rank may have several."""
+    """A rank has one partner in other servers, and may have several in its own."""
     traffic = np.zeros((4, 4), dtype=np.int64)
     ends = [(1, 2), (1, 3)] if does == "sends to" else [(2, 1), (3, 1)]
     for end in ends:
@@ -81,7 +81,7 @@ def test_two_partners_at_a_time_are_refused(does: str) -> None:
 
 
 def test_programs_are_of_checked_stages() -> None:
-    """What is wrong is found before, and servers need not be numbered from 0."""
+    """Lowering refuses wrong stages, and servers need not be numbered from 0."""
     with pytest.raises((CertificateError, ProgramError), match="several ranks of other servers"):
         lower(replace(STAGED, servers=np.arange(4)), "all_to_allv")
     renamed = replace(STAGED, servers=np.array([7, 7, 2**40, 2**40]))

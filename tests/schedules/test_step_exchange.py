@@ -70,7 +70,7 @@ def generated(topology: Topology) -> list[StepExchange]:
 @settings(max_examples=examples(100))
 @given(st.randoms(use_true_random=False), st.integers(0, 3), st.sampled_from(["complete", "cube", "boxes"]))
 def test_the_check_agrees_with_counting(rng: random.Random, changes: int, kind: str) -> None:
-    """On generated schedules, and on such with sends left out, doubled, moved, or of the other kind."""
+    """Generated schedules, and such with sends removed, doubled, moved or changed, are judged as by a slow count."""
     topology = KINDS[kind]
     schedule = rng.choice(generated(topology))
     columns = (schedule.steps, schedule.adds, schedule.lower, schedule.upper)
@@ -163,7 +163,7 @@ def test_other_collectives_are_refused() -> None:
 
 
 def test_switches_are_passed() -> None:
-    """Through a switch, which no path may begin or end at."""
+    """A path passes a switch, and neither begins nor ends at one."""
     star = Topology.from_links(
         [("a", "s", 10), ("b", "s", 10)], compute=["a", "b"], switches=["s"], bidirectional=True, name="star"
     )

@@ -35,7 +35,7 @@ def made(**changes: object) -> StepSchedule:
 
 
 def test_sends_come_back_as_they_were_given() -> None:
-    """And equal paths are stored once."""
+    """Sends are returned in order, and equal paths are stored once."""
     assert list(made().sends()) == SENDS
     assert made().routes.tolist() == [0, 1, 2, 2]
     assert [made().path(route) for route in range(3)] == [(0, 1), (0, 3, 1), (1, 3, 2)]
@@ -59,7 +59,7 @@ def test_loads_are_counted_in_each_step_on_each_link_of_a_path() -> None:
 
 
 def test_the_slowest_link_of_each_step_counts() -> None:
-    """By load over bandwidth: in the first step the slow link, in the second the one into the switch."""
+    """The slow link decides the first step, the link into the switch the second."""
     assert made().inverse_rate(STAR) == Fraction(3, 4) / DIRECT + Fraction(8, 4) / IN
 
 
@@ -89,7 +89,7 @@ def test_a_reduction_loads_the_opposite_links() -> None:
 
 
 def test_a_path_without_a_link_has_no_load() -> None:
-    """Which one it is, the check tells."""
+    """Loads and rates are refused if a link is missing."""
     for change in ({"direction": "reduce"}, {"path_nodes": made().path_nodes + 4}):
         for ask in (made(**change).link_loads, made(**change).inverse_rate):
             with pytest.raises(CertificateError, match="a link that the topology does not have"):
@@ -97,7 +97,7 @@ def test_a_path_without_a_link_has_no_load() -> None:
 
 
 def test_numpy_integers_make_the_same_schedule() -> None:
-    """As planners that compute in arrays have them."""
+    """Planners may pass arrays and integers of numpy."""
     sends = [(*map(np.int32, send[:4]), np.array(send.path)) for send in SENDS]
     schedule = StepSchedule.from_sends(np.int64(3), np.int64(4), sends)  # type: ignore[arg-type]
     assert list(schedule.sends()) == SENDS
@@ -118,7 +118,7 @@ def test_an_allreduce_adds_up_both_halves() -> None:
 
 
 def test_the_repr_is_one_short_line() -> None:
-    """With the direction in words."""
+    """The line names the collective and the size."""
     assert repr(made()) == "<StepSchedule: allgather of 3 ranks, 2 steps, 4 chunks per shard, 4 sends>"
     one = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1))], "reduce")
     assert repr(one) == "<StepSchedule: reduce-scatter of 2 ranks, 1 step, 1 chunk per shard, 1 send>"

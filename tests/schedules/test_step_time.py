@@ -57,7 +57,7 @@ def hops(path: tuple[int, ...], schedule: StepSchedule, topology: Topology) -> l
 
 
 def test_a_step_takes_as_long_as_its_slowest_link() -> None:
-    """Of 10 kB, the slow link makes 2 µs and 7 µs of latency; the shortcut of 100 µs is not used and not paid."""
+    """10 kB take 2 µs and 7 µs of latency on the slow link; an unused link costs nothing."""
     assert schedule_time(AROUND, MIXED, BYTES) == 2 * (7 + 2)
     assert schedule_time(AROUND, MIXED, 3) == 2 * (7 + Fraction(1, 5000))
 
@@ -105,7 +105,7 @@ def test_an_allreduce_takes_both_parts_one_after_the_other() -> None:
 
 
 def test_nothing_sent_takes_no_time() -> None:
-    """Not even latency."""
+    """A schedule without sends has no latency."""
     assert schedule_time(StepSchedule.from_sends(3, 1, []), MIXED, BYTES) == 0
 
 
@@ -119,7 +119,7 @@ def test_slices_are_refused(schedule: StepSchedule | StepAllreduce) -> None:
 
 
 def test_links_that_are_not_there_are_refused() -> None:
-    """As by the loads."""
+    """A path over a missing link has no time."""
     with pytest.raises(CertificateError, match="a path uses a link that the topology does not have"):
         schedule_time(StepSchedule.from_sends(3, 1, [(0, 1, 0, 1, (1, 0))]), MIXED, BYTES)
 

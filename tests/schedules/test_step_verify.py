@@ -161,7 +161,7 @@ def test_a_broken_schedule_is_refused_for_what_is_wrong(case: str) -> None:
 
 
 def test_an_allgather_may_bring_a_chunk_twice() -> None:
-    """What came first counts, even if it comes again in a later step, or back to its source."""
+    """A later arrival of the same chunk, or at its source, does no harm."""
     again = with_more(Send(2, 2, 0, 4, (0, 3, 1)), Send(2, 0, 1, 3, (1, 3, 0)), Send(0, 2, 1, 3, (2, 3, 0)))
     assert verified_loads(again, TOPOLOGY).tolist() == step_loads_of(again, TOPOLOGY)
 
@@ -181,7 +181,7 @@ def test_a_reduce_scatter_adds_no_chunk_twice() -> None:
 
 
 def test_a_reduce_scatter_needs_links_against_its_paths() -> None:
-    """On a one-way ring an allgather cannot be turned around."""
+    """An allgather on a one-way ring cannot be reversed there."""
     topology = ring(3, bidirectional=False)
     sends = [(hop, rank, 0, 1, ((rank + hop) % 3, (rank + hop + 1) % 3)) for rank in range(3) for hop in range(2)]
     assert verified_loads(StepSchedule.from_sends(3, 1, sends), topology).tolist() == [[1, 1, 1]] * 2
@@ -313,7 +313,7 @@ def test_sources_are_looked_at_one_by_one_or_together_with_the_same_answer(
 
 
 def test_the_first_fault_is_named_wherever_its_block_comes() -> None:
-    """By step for what is sent too early, by source for what is missing or comes twice; the first kind goes first."""
+    """Early sends are sorted by step, missing and repeated chunks by source; early sends come first."""
     early = with_more(Send(1, 0, 2, 4, (2, 3, 1)), Send(0, 2, 0, 1, (1, 3, 0)))
     missing = StepSchedule.from_sends(3, 4, [*SENDS[:4], *SENDS[5:9], Send(2, 2, 0, 1, (1, 3, 2))])
     again = with_more(Send(2, 2, 1, 3, (0, 3, 1)), Send(1, 0, 3, 4, (1, 3, 0)))
@@ -326,7 +326,7 @@ def test_the_first_fault_is_named_wherever_its_block_comes() -> None:
 
 
 def test_a_source_that_sends_nothing_is_missed() -> None:
-    """Though there is nothing to look at in its block."""
+    """A block without sends still lacks its shards."""
     silent = StepSchedule.from_sends(3, 4, [send for send in SENDS if send.source != 2] + SENDS[:1])
     expected = "rank 0 never gets chunk 0 of the shard of rank 2"
     assert answer(silent, TOPOLOGY) == expected == answer(silent, TOPOLOGY, block=1)
@@ -340,7 +340,7 @@ def test_places_fit_64_bits_up_to_the_largest_number_of_chunks() -> None:
 
 
 def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
-    """By name, instead of by whatever fails first."""
+    """The verification refuses values of other types by name."""
     for made, network, message in (
         (schedule(), None, "the topology is None; expected a Topology"),
         (None, TOPOLOGY, "the schedule is None; expected trees, steps or a flow"),

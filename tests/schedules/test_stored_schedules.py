@@ -39,7 +39,7 @@ def test_allgathers_are_bandwidth_optimal(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_reduce_scatters_on_the_same_graph_cost_the_same(name: str) -> None:
-    """Though most of these graphs are not isomorphic to their transposes."""
+    """Graphs that are not isomorphic to their transposes have one of the same cost."""
     graph, schedule = graph_of(name), base_reduce_scatter(name)
     loads = verified_loads(schedule, Topology.from_graph(graph))
     assert np.array_equal(loads.min(axis=1), loads.max(axis=1))
@@ -58,7 +58,7 @@ def test_both_make_an_allreduce_at_twice_the_cost(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Kautz(2, 1)", "DBJMod(2, 3)^T", None])
 def test_other_graphs_are_refused(name: object) -> None:
-    """By both functions, with the names that there are."""
+    """Both functions list the stored names."""
     for function in (base_schedule, base_reduce_scatter):
         with pytest.raises(UnsupportedError, match=r"there is no stored schedule of .*; expected one of Diamond, "):
             function(name)  # type: ignore[arg-type]

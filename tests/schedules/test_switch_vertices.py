@@ -41,7 +41,7 @@ def test_the_switch_copies_and_adds() -> None:
 
 
 def test_an_allreduce_in_one_switch_reaches_the_link() -> None:
-    """As 4 units of data cross every link once in 4 / 10 of a second per unit, it runs at the bandwidth of a link."""
+    """4 units cross every link once in 4 / 10 of a second per unit, which is the bandwidth of a link."""
     schedule = Allreduce(star_forest(direction="reduce"), star_forest())
     assert schedule.total_weight / schedule.inverse_rate(star()) == 10
     loop = star(limits=[SwitchLimits("s", loopback=True)])
@@ -57,7 +57,7 @@ def test_a_switch_with_one_child_loops_nothing_back() -> None:
 
 
 def test_tidy_trees_pass_switches_that_do_not_branch() -> None:
-    """In the first tree the switch has one child, in the second none."""
+    """A switch with one child or none becomes part of a path."""
     trees = [(0, 1, [(0, 3), (3, 1), (1, 3, 2)]), (0, 1, [(0, 3, 1), (1, 3, 2), (0, 3)])]
     forest = Forest.from_paths(3, 2, trees, root_weights=[1, 0, 0], switches=[3])
     tidy = forest.tidied()
@@ -67,7 +67,7 @@ def test_tidy_trees_pass_switches_that_do_not_branch() -> None:
 
 
 def test_tidy_trees_stay_as_they_are() -> None:
-    """And lose those that lead nowhere, but not one in front of another switch that branches."""
+    """Tidying removes branches without ranks, but no switch in front of another one that branches."""
     assert [*star_forest().tidied().edges(2)] == [*star_forest().edges(2)]
     network = Topology.from_links(
         [("a", "s", 1), ("s", "t", 1), ("t", "b", 1), ("t", "c", 1), ("s", "u", 1), ("u", "v", 1)],
@@ -105,7 +105,7 @@ def test_a_switch_in_front_of_another_one_loops_back() -> None:
 
 
 def test_the_same_trees_run_from_rank_to_rank() -> None:
-    """Through the switch, on every path from the root."""
+    """Without branching, every path from the root passes the switch."""
     unicast = star_forest().unicast
     assert verified_loads(unicast, star()).tolist() == [3] * 8
     assert sorted(unicast.path(path) for path in range(12)) == sorted(
@@ -139,7 +139,7 @@ def test_trees_may_leave_switches_out() -> None:
 
 
 def test_files_keep_switches() -> None:
-    """And forests without them look as before."""
+    """Files of forests without branching switches have no such field."""
     data = json.loads(json.dumps(schedule_to_json(star_forest())))
     again = schedule_from_json(data, "here")
     assert again.switches.tolist() == [4]
@@ -190,13 +190,13 @@ ROOTED = {"root_weights": [1, 0, 0]}
     ],
 )
 def test_wrong_trees_are_refused(network: Topology, forest: Forest, message: str) -> None:
-    """By the check that every plan rests on."""
+    """The verification names the fault of a branching tree."""
     with pytest.raises(CertificateError, match=message):
         verified_loads(forest, network)
 
 
 def test_a_loop_needs_the_way_back() -> None:
-    """Where the copy of a rank cannot come back, its switch cannot work as it says."""
+    """A switch with loopback needs links back to the rank above."""
     network = Topology.from_links(
         [("a", "s", 1), ("s", "b", 1), ("s", "c", 1), ("b", "a", 1), ("c", "a", 1)],
         compute="abc",

@@ -54,7 +54,7 @@ def test_costs_are_those_of_the_cheapest_of_all_trees(topology: Topology, data: 
 @given(able_topologies(max_ranks=3, max_switches=2), st.data())
 @settings(max_examples=examples(30), deadline=None)
 def test_no_dual_values_prove_more_than_trees_reach(topology: Topology, data: st.DataObject) -> None:
-    """Whatever they are: a mutant is refused, or a true bound."""
+    """Changed dual values are refused, or a true bound."""
     witness = priced(topology, [data.draw(DUALS) for _ in topology.links])
     try:
         bound = Bound.from_witness(topology, "allreduce", witness)
@@ -76,7 +76,7 @@ def test_a_tree_pays_for_what_comes_back() -> None:
 
 
 def test_each_direction_has_switches_of_its_own() -> None:
-    """Where the switch only multicasts, sums go past it: twice into one rank, or into two; and the other way round."""
+    """Where the switch only multicasts, sums pass it, and the other way round."""
     copying, adding = replace(STAR, aggregation=[], limits=()), replace(STAR, multicast=[], limits=())
     for network, amounts in ((copying, (3 * 3, 3 * 4)), (adding, (3 * 4, 3 * 3))):
         found = tuple(ALIKE.crossing(network, collective).amount for collective in ("allgather", "reduce_scatter"))
@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_proves_nothing_is_refused(name: str) -> None:
-    """With the reason."""
+    """The verification names the reason."""
     witness, message = WRONG[name]
     with pytest.raises(CertificateError, match=message):
         Bound.from_witness(STAR, "allreduce", witness)

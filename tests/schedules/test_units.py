@@ -25,7 +25,7 @@ def test_bandwidths_have_a_unit_that_suits_them(value: float | Fraction, text: s
 
 @given(exponent=st.integers(-9, 6), digits=st.integers(100, 999))
 def test_three_digits_survive(exponent: int, digits: int) -> None:
-    """What has three digits is written exactly, whatever its size."""
+    """A figure of three digits is written exactly at any size."""
     value = digits * Fraction(10) ** (exponent - 2)
     number, unit = bandwidth_text(value).split()
     assert Fraction(number) * FACTORS[unit] == value

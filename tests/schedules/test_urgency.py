@@ -20,7 +20,7 @@ def row(length: int) -> collopt.Topology:
 
 
 def test_transfers_ahead_are_those_of_the_longest_branch() -> None:
-    """From rank 1 of a row of four: to rank 0, and to ranks 2 and 3."""
+    """Rank 1 of a row of four counts its way to ranks 2 and 3, not to rank 0."""
     forest = Forest.from_paths(4, 1, [(1, 1, [(1, 0), (1, 2), (2, 3)])], root_weights=[0, 1, 0, 0])
     transfers = forest.transfers(row(4))
     ahead = dict(zip(transfers.receivers.tolist(), transfers_ahead(transfers).tolist(), strict=True))
@@ -28,7 +28,7 @@ def test_transfers_ahead_are_those_of_the_longest_branch() -> None:
 
 
 def test_sums_go_on_at_the_root() -> None:
-    """In a row of three with the root in the middle, one transfer is ahead of each that adds; the turn is none."""
+    """With the root in the middle of three, one transfer is ahead of each that adds, and the turn is none."""
     star = Forest.from_paths(3, 1, [(1, 1, [(1, 0), (1, 2)])], root_weights=[0, 1, 0])
     inwards = Forest.from_paths(3, 1, [(1, 1, [(1, 0), (1, 2)])], root_weights=[0, 1, 0], direction="reduce")
     transfers = Allreduce(inwards, star).transfers(row(3))
@@ -48,7 +48,7 @@ def test_links_of_a_ring_are_never_idle(collective: str, slices: int) -> None:
 
 
 def test_sums_take_as_long_as_what_they_are_the_reversal_of() -> None:
-    """On a torus and in boxes, where a reduce-scatter used to wait for its longest branches in the end."""
+    """A reduce-scatter on a torus and in boxes takes as long as its allgather."""
     for topology in (torus(4, 4, bandwidth=50, latency="0.5"), dgx_a100(boxes=2)):
         gather, scatter = (collopt.plan(topology, name) for name in ("allgather", "reduce_scatter"))
         for size in ("1M", "256M"):

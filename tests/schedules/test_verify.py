@@ -206,7 +206,7 @@ def test_reducing_trees_load_the_opposite_links() -> None:
 
 
 def test_ranks_without_a_shard_root_no_tree() -> None:
-    """As in a broadcast."""
+    """A broadcast has trees of one root only."""
     one = Forest.from_paths(3, 3, [(1, 3, [(1, 0), (1, 3, 2)])])
     made = replace(one, root_weights=np.array([0, 1, 0]))
     assert verified_loads(made, TOPOLOGY).sum() == 9
@@ -256,7 +256,7 @@ def test_long_chains_span(ranks: int) -> None:
 
 
 def test_large_numbers_of_trees_are_added_up_exactly() -> None:
-    """Just below what could overflow."""
+    """Weights just below the limit do not overflow."""
     many = 2**57
     loads = verified_loads(forest(trees_per_root=2 * many, weights=forest().weights * many), TOPOLOGY)
     assert loads.tolist() == [load * many for load in forest().link_loads(TOPOLOGY).tolist()]
@@ -284,7 +284,7 @@ def damaged_forests(draw: st.DrawFn) -> tuple[Forest, Topology]:
 @given(damaged_forests())
 @settings(max_examples=examples(300), suppress_health_check=COMPILING)
 def test_forests_are_accepted_exactly_if_a_slow_checker_accepts_them(damaged: tuple[Forest, Topology]) -> None:
-    """And then their loads are what a slow count says."""
+    """Both accept the same damaged forests, and with the same loads."""
     made, topology = damaged
     if forest_holds(made, topology):
         assert verified_loads(made, topology).tolist() == loads_of(made, topology)
@@ -301,7 +301,7 @@ def test_a_topology_of_as_many_ranks_is_not_enough() -> None:
 
 
 def test_what_is_no_schedule_or_no_topology_is_refused() -> None:
-    """By name, instead of by whatever fails first."""
+    """The verification refuses values of other types by name."""
     forest = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
     for made, network, message in (
         (forest, None, "the topology is None; expected a Topology"),

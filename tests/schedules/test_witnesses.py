@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 
 from collopt import plan
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.schedules import Bound, Crossing, Cut, LengthDual, Partition, RankCuts, TreeDual, TreePartition, Witness
+from collopt.schedules import (
+    ALL_TO_ALL,
+    Bound,
+    Crossing,
+    Cut,
+    LengthDual,
+    Partition,
+    RankCuts,
+    TreeDual,
+    TreePartition,
+    Witness,
+)
 from collopt.schedules.bounds.bound import WITNESS_KINDS, witness_from_json, witness_to_json
 from collopt.schedules.bounds.length_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
@@ -87,7 +98,7 @@ def test_partitions_add_up_as_a_slow_count_does(topology: Topology, data: st.Dat
 @settings(max_examples=examples(60))
 @given(st.one_of(eulerian_topologies(max_ranks=5), switch_free_topologies(max_ranks=5)), st.data())
 def test_no_allreduce_is_faster_than_any_partition_allows(topology: Topology, data: st.DataObject) -> None:
-    """Whatever the parts: a bound that some plan beat would be no bound."""
+    """No plan beats the bound of any partition."""
     made = plan(topology, "allreduce")
     assert made.algbw <= Bound.from_witness(topology, "allreduce", data.draw(partitions(topology))).algbw
 
@@ -234,7 +245,7 @@ WITNESSES: dict[str, Witness] = {
 
 @pytest.mark.parametrize("field", tuple(WITNESS_KINDS))
 def test_witnesses_come_back_as_they_were(field: str) -> None:
-    """As one field of lists in a fixed order."""
+    """JSON has one field of lists in a fixed order."""
     witness = WITNESSES[field]
     written = witness_to_json(witness)
     assert list(written) == [field]
@@ -249,7 +260,7 @@ def test_every_kind_of_witness_has_a_test_above() -> None:
 
 @pytest.mark.parametrize("kind", ["cut", "rank_cuts", "partition"])
 def test_reasons_are_one_line_with_the_bandwidth(kind: str) -> None:
-    """Which is what is counted."""
+    """The reason states the counted bandwidth."""
     witness = WITNESSES[kind]
     reason = witness.reason(STAR, "allreduce")
     assert "\n" not in reason
@@ -274,7 +285,7 @@ def test_a_witness_without_a_form_is_not_written() -> None:
     (lambda: Partition([None]), "partition is None; expected a collection of names"),
 ])  # fmt: skip
 def test_what_is_no_witness_is_refused(make: Callable[[], Witness], message: str) -> None:
-    """With an error of ours, before anything is added up."""
+    """Values of other types raise `CertificateError` before anything is added up."""
     with pytest.raises(CertificateError, match=message):
         make().check(STAR)
 
@@ -287,7 +298,7 @@ def test_collections_of_any_kind_make_the_same_witness() -> None:
 
 
 def test_names_of_strangers_are_shown_in_short() -> None:
-    """In one line, however long they are."""
+    """A long unknown name is cut to one line."""
     with pytest.raises(CertificateError, match="names 'x") as caught:
         Cut(frozenset({"a", "x\n" * 1000})).check(STAR)
     assert "\n" not in str(caught.value)
@@ -309,3 +320,12 @@ def test_cuts_and_partitions_show_their_nodes_in_order() -> None:
     assert repr(cut) == "<Cut around 5 nodes: box0/gpu9..11, box1/gpu0, ib>"
     parts = Partition((frozenset({"b"}), frozenset({"a1", "a0"})))
     assert repr(parts) == "<Partition into 2 parts: b; a0..1>"
+
+
+def test_views_of_duals_have_all_links_with_a_dual_value() -> None:
+    """Small dual values count as well, and 0 does not."""
+    network = ring(3, bandwidth=10)
+    duals = LengthDual((LinkValue("gpu0", "gpu1", Fraction(1, 2)), LinkValue("gpu1", "gpu2", Fraction(0))))
+    view = duals.view(network, ALL_TO_ALL)
+    assert view.links == {("gpu0", "gpu1")}
+    assert view.words == "link with a dual length in the bound"

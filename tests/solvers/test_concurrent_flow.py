@@ -262,14 +262,6 @@ def test_ranks_out_of_reach_are_told() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tails": np.array([0, 1, 3])}, "last node of the links is 3"),
-        ({"heads": np.array([1, 2])}, "heads have shape"),
-        ({"heads": np.array([1.0, 2.0, 0.0])}, "float64"),
-        ({"capacities": np.array([1, 0, 1])}, "capacities .* minimum 0"),
-        ({"demands": np.ones((3, 2), dtype=np.int64)}, "demands have shape"),
-        ({"demands": np.ones((4, 4), dtype=np.int64)}, "demands have shape"),
-        ({"demands": np.full((3, 3), -1)}, "least value -1"),
-        ({"demands": np.eye(3, dtype=np.int64)}, "all demands are 0"),
         ({"automorphisms": np.array([[1, 0]])}, "expected rows of 3 nodes"),
         ({"automorphisms": np.array([[0, 0, 1]])}, "no permutation"),
         ({"automorphisms": np.array([[1, 0, 2]])}, "does not take every link"),
@@ -281,7 +273,7 @@ def test_ranks_out_of_reach_are_told() -> None:
         ({"automorphisms": np.array([[1, 2, 0]]), "demands": np.ones((2, 2), dtype=np.int64)}, "a rank to a switch"),
     ],
 )
-def test_arrays_of_another_form_are_refused(change: dict[str, np.ndarray], message: str) -> None:
+def test_other_symmetries_are_refused(change: dict[str, np.ndarray], message: str) -> None:
     """Before anything is worked out."""
     _, tails, heads, capacities, demands = ring([1, 1, 1], [[1] * 3] * 3)
     given_arrays = {"tails": tails, "heads": heads, "capacities": capacities, "demands": demands} | change

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CapacityOverflowError, SolverError
+from collopt.errors import CapacityOverflowError
 from collopt.solvers.multicommodity.list_scheduling import list_schedule, min_steps, split, step_quotas
 from collopt.solvers.multicommodity.path_decomposition import Paths
 from collopt.topologies import Topology, complete, hypercube, ring, torus
@@ -187,33 +187,6 @@ def test_no_paths_take_no_steps() -> None:
     for capacities in (np.empty(0, dtype=np.int64), np.ones(3, dtype=np.int64)):
         assert list_schedule(paths_of([], []), capacities).shape == (0,)
         assert min_steps(paths_of([], []), capacities) == 0
-
-
-@pytest.mark.parametrize(
-    ("paths", "capacities", "batch", "message"),
-    [
-        (paths_of([[0], [0, 1]], [1, 2]), [1, 1], 1, "the 2 chunks of path 1 are more than its links carry"),
-        (paths_of([[0]], [1]), [0], 1, "minimum 0"),
-        (paths_of([[0]], [1]), [1.0], 1, "type float64"),
-        (paths_of([[0]], [1]), [1], 0, "the batch is 0"),
-        (paths_of([[0, 2]], [1]), [1, 1], 1, "links go from 0 to 2"),
-        (paths_of([[0], []], [1, 1]), [1], 1, "path 1 has 0 hops and 1 chunks"),
-        (paths_of([[0], [0]], [1, 0]), [1], 1, "path 1 has 1 hops and 0 chunks"),
-        (paths_of([[0], [0]], [1]), [1], 1, "1 paths of 2 hops have 3 starts"),
-    ],
-)
-def test_other_arrays_are_refused(paths: Paths, capacities: list[float], batch: int, message: str) -> None:
-    """With one sentence each."""
-    with pytest.raises(SolverError, match=message):
-        list_schedule(paths, np.array(capacities), batch=batch)
-
-
-def test_rows_of_no_chunks_are_refused() -> None:
-    """Nor can a path have less than none."""
-    with pytest.raises(SolverError, match="rows have at most 0 chunks"):
-        split(paths_of([[0]], [1]), 0)
-    with pytest.raises(SolverError, match="paths at least -1"):
-        split(paths_of([[0]], [-1]), 1)
 
 
 def test_capacities_beyond_64_bits_are_refused() -> None:

@@ -168,31 +168,6 @@ def test_joined_paths_keep_their_links() -> None:
     assert path_loads(whole, whole.weights, 4).tolist() == [2, 3, 3, 3]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"flow": np.array([1, 1, -1, 1])}, "flow have .* minimum -1"),
-        ({"flow": np.ones(4)}, "type float64"),
-        ({"demands": np.zeros(3, dtype=np.int64)}, r"expected int64, of shape \(4,\)"),
-        ({"source": 4}, "the source is 4"),
-        ({"source": -1}, "the source is -1"),
-        ({"heads": np.array([1, 2, 3, 4])}, "the last node 4"),
-        ({"demands": np.array([1, 0, 0, 0])}, "node 0 has a demand of 1 for itself"),
-    ],
-)
-def test_other_arrays_are_refused(changes: dict[str, object], message: str) -> None:
-    """With one sentence each."""
-    arrays = {
-        "tails": DIAMOND[0],
-        "heads": DIAMOND[1],
-        "flow": np.ones(4, dtype=np.int64),
-        "source": 0,
-        "demands": np.zeros(4, dtype=np.int64),
-    }
-    with pytest.raises(SolverError, match=message):
-        source_paths(4, **{**arrays, **changes})  # type: ignore[arg-type]
-
-
 def test_flows_beyond_64_bits_are_refused() -> None:
     """Rather than added up wrongly."""
     with pytest.raises(CapacityOverflowError):
