@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAGE := out/package
+, := ,
 LAYERS := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
 MODULES := $(wildcard *.py) $(foreach layer,$(LAYERS),$(shell find $(layer) -name '*.py'))
 
@@ -22,19 +23,22 @@ help: ## list the targets
 
 env: $(VENV)/.ready ## make the virtual environment .venv with everything that the other targets need
 
+# $(call install,EXTRAS) makes the environment, or adds to it; Python translates modules when they are imported first.
+define install
+@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make env PYTHON=/path/to/python" >&2; exit 1; }
+@echo "installing into $(VENV), which takes a minute or two"
+"$(PYTHON)" -m venv $(VENV)
+$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[$(1)]'
+@touch $@
+endef
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(call install,torch$(,)jax$(,)plot$(,)report$(,)explore$(,)dev)
+
 $(VENV)/.demo: pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with ensurepip found; name one: make env PYTHON=/path/to/python" >&2; exit 1; }
-	@echo "installing into $(VENV), which takes about a minute"
-	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[torch]'
-	@touch $@
+	$(call install,torch)
 
-$(VENV)/.ready: $(VENV)/.demo
-	@echo "installing what tests and checks need, too, which takes a minute or two"
-	$(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[torch,jax,plot,report,explore,dev]'
-	@touch $@
-
-demo: $(VENV)/.demo ## plan, prove and run an allgather; leaves its files in out/demo
+demo: $(if $(wildcard $(VENV)/.ready),env,$(VENV)/.demo) ## plan, prove and run an allgather; leaves its files in out/demo
 	$(BIN)/python examples/demo.py --output out/demo
 
 test: env ## run the tests, doctests and documentation; TESTFLAGS= includes the slow ones and draws all examples

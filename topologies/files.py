@@ -103,14 +103,14 @@ def refuse_options(verb: Callable[..., object], network: object, options: Mappin
     """Raise `UnsupportedError` for the first of these options, which a function that takes a network does not have."""
     refuse_network_options(verb, network, options)
     for option in options:
-        known = inspect.signature(verb).parameters
-        raise UnsupportedError(f"{verb.__name__} has no option {shown(option)}{hint(option, known)}")
+        parameters = inspect.signature(verb).parameters
+        raise UnsupportedError(f"{verb.__name__} has no option {shown(option)}{hint(option, parameters)}")
 
 
 def refuse_network_options(verb: Callable[..., object], network: object, options: Mapping[str, object]) -> None:
     """Raise `UnsupportedError` for an option of networks, which is `topology`'s and not the function's."""
     for option, value in options.items():
-        of_names = any(option == each.name for entry in catalogue() for each in entry.parameters)
+        of_names = any(option == parameter.name for entry in catalogue() for parameter in entry.parameters)
         if of_names or option in ImportOptions.__annotations__:
             name = network if isinstance(network, str) else "dgx-a100"
             raise UnsupportedError(

@@ -29,7 +29,7 @@ from ...errors import BoundError, UnsupportedError
 from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, as_bytes, schedule_time
 from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.arrays import IntArray
-from ...support.validation import as_kind, as_whole, shown
+from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
 from ..bounds.from_schedule import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
@@ -392,7 +392,6 @@ def demands_of(topology: Topology, direction: Direction) -> tuple[BfbProblem, li
     """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
     from ...solvers.bfb.link_masks import groups_at, max_in_degree
 
-    as_kind(topology, Topology, "the topology", hint=" without switches")
     problem = read_network(topology, direction)
     network = problem.intake
     if max_in_degree(network) > MAX_LINKS:

@@ -368,7 +368,6 @@ def bad(value: Any) -> Any:
         (lambda: timed_bfb(dgx_a100(), 1000, 1), "has switches"),
         (lambda: bfb_schedule(bad("ring")), "the network is 'ring'; expected a DirectGraph or a Topology"),
         (lambda: bfb_cost(bad(None)), "the topology is None; expected a Topology"),
-        (lambda: timed_bfb(bad(None), 1, 1), "the topology is None; expected a Topology"),
         (lambda: plan_bfb(bad(None), "allgather"), "the topology is None; expected a Topology"),
         (lambda: plan_bfb(ring(4), "broadcast"), "does not implement the collective 'broadcast'; expected one of all"),
         (lambda: bfb_schedule(ring(4), chunks=0), r"chunks is 0; expected a whole number from 1 to 1048576"),
