@@ -60,7 +60,7 @@ def one_way(rng: random.Random, ranks: int) -> Topology:
     return Topology.from_links(links, compute=names, name=f"one-way links of {ranks}")
 
 
-def boxes(rng: random.Random, ranks: int, able: float = 0) -> Topology:
+def boxes(rng: random.Random, ranks: int, adding_share: float = 0) -> Topology:
     """Boxes of up to 8 ranks on a switch each, their NICs on one more; some switches multicast and aggregate."""
     sizes: list[int] = []
     while sum(sizes) < ranks:
@@ -79,8 +79,8 @@ def boxes(rng: random.Random, ranks: int, able: float = 0) -> Topology:
                 links.append((f"box{box}/gpu{gpu - 1}", name, 25, "0.5"))
     nodes = dict.fromkeys(end for link in links for end in link[:2])
     switches = [name for name in nodes if "/gpu" not in name]
-    adding = [name for name in switches if rng.random() < able]
-    name = f"boxes of {ranks}{' that add' if able else ''}"
+    adding = [name for name in switches if rng.random() < adding_share]
+    name = f"boxes of {ranks}{' that add' if adding_share else ''}"
     return Topology.from_links(
         links,
         compute=[name for name in nodes if "/gpu" in name],
@@ -115,7 +115,7 @@ def cases(count: int, seed: int, most_ranks: int = RANKS[-1]) -> Iterator[tuple[
             if kind == 1
             else boxes(rng, ranks)
             if kind == 2
-            else boxes(rng, ranks, able=0.7)
+            else boxes(rng, ranks, adding_share=0.7)
             if kind == 3
             else regular(rng, ranks)
         )
@@ -158,17 +158,17 @@ def losses(count: int, seed: int, efforts: Sequence[str], most_ranks: int = RANK
         for effort, size in product(efforts, best):
             start = time.process_time()
             plan = collopt.plan(network, collective, size=size, effort=effort, **problem)
-            taken = time.process_time() - start
+            seconds = time.process_time() - start
             predicted = float(plan.provenance["predicted_us"])
-            least, name = best[size]
+            best_time, name = best[size]
             yield {
                 "benchmark": f"portfolio, effort {effort}",
                 "case": f"{number}: {network.name}, {collective}, {size}",
                 "engine": plan.planner,
                 "peer": name,
-                "cpu_s": taken,
+                "cpu_s": seconds,
                 "predicted_us": predicted,
-                "loss": predicted / least - 1,
+                "loss": predicted / best_time - 1,
             }
 
 

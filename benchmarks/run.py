@@ -135,9 +135,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHMARKS):
         parser.error(f"there is no benchmark {min(unknown)!r}")
-    os.environ["COLLOPT_KERNELS"] = (
-        "compiled"  # in processes of benchmarks, too: what is compared is how algorithms scale
-    )
+    # Also in the processes that benchmarks start: algorithms are compared, and how they scale.
+    os.environ["COLLOPT_KERNELS"] = "compiled"
     with kernels_in("compiled"):
         rows = [row for name in arguments.names or BENCHMARKS for row in BENCHMARKS[name]()]
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)

@@ -71,7 +71,7 @@ def as_effort(value: object) -> Effort:
     if isinstance(value, str) and value in EFFORTS:
         return EFFORTS[value]
     with suppress(UnsupportedError, TopologyError, OverflowError):
-        seconds = float(as_amount(value))  # type: ignore[arg-type]
+        seconds = float(as_amount(value))
         if seconds > 0:
             return Effort(seconds, seconds)
     raise UnsupportedError(

@@ -118,6 +118,7 @@ def groups_at(network: Intake, rank: int, distance: int) -> Groups:
     masks = np.zeros((end - begin, words), dtype=np.int64)
     group_of = np.empty(end - begin, dtype=np.int64)
     counts = np.zeros(end - begin + 1, dtype=np.int64)
+    # A hash table of masks, at most half full.
     size = 2
     while size < 2 * (end - begin):
         size *= 2
@@ -136,6 +137,7 @@ def groups_at(network: Intake, rank: int, distance: int) -> Groups:
             groups += 1
         group_of[place] = table[slot]
         counts[table[slot] + 1] += 1
+    # Sort the sources by group.
     starts = np.cumsum(counts[: groups + 1])
     members = np.empty(end - begin, dtype=np.int64)
     filled = starts[:-1].copy()

@@ -105,6 +105,7 @@ def balance(groups: Groups, units: int, capacities: IntArray) -> tuple[IntArray,
     for mask in groups.masks:
         for link in range(degree):
             offers += mask[link // WORD] >> (link % WORD) & 1
+    # A flow network from groups over links that can bring them, to a sink.
     source, sink = count + degree, count + degree + 1
     nodes = count + degree + 2
     heads = np.empty(2 * (count + degree + offers), dtype=np.int64)
@@ -120,6 +121,7 @@ def balance(groups: Groups, units: int, capacities: IntArray) -> tuple[IntArray,
         for link in range(degree):
             if groups.masks[group, link // WORD] >> (link % WORD) & 1:
                 arc = _add_arc(network, arc, group, count + link, supply)
+    # The shares are what a maximum flow sends; without one, its cut is the set of links.
     scratch = np.empty((4, nodes), dtype=np.int64)
     pushed = augment(network, residual, source, sink, total, scratch)
     shares = np.zeros((count, degree), dtype=np.int64)

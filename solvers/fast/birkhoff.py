@@ -152,6 +152,7 @@ def max_matchings(n: int) -> int:
 def embed(matrix: IntArray, residual: IntArray) -> int:
     """Embed `matrix` into `residual` of equal row and column sums, and return that sum."""
     n = len(matrix)
+    # Sums of rows and columns; their maximum is the sum that all get.
     rows, columns = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     for row in range(n):
         for column in range(n):
@@ -162,6 +163,7 @@ def embed(matrix: IntArray, residual: IntArray) -> int:
     bound = 0
     for node in range(n):
         bound = max(bound, rows[node], columns[node])
+    # Fill the deficits from the north-west corner on.
     row, column = 0, 0
     while row < n and column < n:
         # The deficits of rows and columns have equal totals, so both run out at the same time.
@@ -181,6 +183,7 @@ def plain_matchings(residual: IntArray, bound: int, permutations: ShortArray, we
     """Subtract matchings until nothing is left; return their number.  `residual` is overwritten."""
     n = len(residual)
     words = (n + 63) // 64
+    # Bit masks of positive entries by row, and of free columns.
     positive = np.zeros((n, words), dtype=np.uint64)
     free = np.zeros(words, dtype=np.uint64)
     for row in range(n):
@@ -195,6 +198,7 @@ def plain_matchings(residual: IntArray, bound: int, permutations: ShortArray, we
     visited = np.empty(words, dtype=np.uint64)
     count = 0
     while bound > 0:
+        # Unmatch entries that are used up.
         for row in range(n):
             if left[row] == 0 and match[row] >= 0:
                 column = match[row]
@@ -202,11 +206,13 @@ def plain_matchings(residual: IntArray, bound: int, permutations: ShortArray, we
                 residual[row, column] = 0
                 free[column >> 6] |= _bit(column)
                 positive[row, column >> 6] &= ~_bit(column)
+        # Match their rows again, along shortest augmenting paths.
         for row in range(n):
             if match[row] < 0:
                 end = shortest_path(row, positive, free, owner, parent, queue, visited)
                 free[end >> 6] &= ~_bit(end)
                 _flip(row, end, residual, left, match, owner, parent)
+        # Subtract the matching as often as its smallest entry allows.
         weight = bound
         for row in range(n):
             weight = min(weight, left[row])
@@ -257,14 +263,17 @@ def wide_matchings(matrix: IntArray, bound: int, permutations: ShortArray, weigh
     while bound > 0:
         if count == len(weights):
             return -1
+        # Unmatch entries that are narrower than the width so far.
         for row in range(n):
             column = match[row]
             if column >= 0 and left[row, column] + min(rows[row], columns[column]) < width:
                 match[row], owner[column] = -1, -1
+        # Match their rows again, along widest augmenting paths.
         for row in range(n):
             if match[row] < 0:
                 end, width = widest_path(row, width, left, rows, columns, owner, parent, reach)
                 flip(row, end, match, owner, parent)
+        # Subtract the matching; where an entry is too small, the deficits of row and column make up for it.
         for row in range(n):
             column = match[row]
             permutations[count, row] = column

@@ -278,6 +278,7 @@ def ordered_stages(
 ) -> Stages:
     """Split matchings into stages of at most `cap` bytes, sorted by size, and assign each stream's bytes in order."""
     servers, runs = len(longest), 0
+    # Runs of stages of equal size, at most two for each matching.
     lengths, counts = np.empty(2 * len(weights), dtype=np.int64), np.empty(2 * len(weights), dtype=np.int64)
     origin = np.empty(2 * len(weights), dtype=np.int64)
     for number, weight in enumerate(weights):
@@ -287,6 +288,7 @@ def ordered_stages(
             if count:
                 lengths[runs], counts[runs], origin[runs] = size, count, number
                 runs += 1
+    # Stages ascend in size, and take the next bytes of each stream.
     sizes = np.empty(pieces, dtype=np.int64)
     partners = np.empty((pieces, servers), dtype=np.int64)
     begins, ends = np.empty((pieces, servers), dtype=np.int64), np.empty((pieces, servers), dtype=np.int64)

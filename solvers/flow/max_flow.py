@@ -136,9 +136,11 @@ def augment(network: FlowNetwork, residual: IntArray, source: int, sink: int, li
         distances_to_sink(network, residual, sink, source, levels, queue)
         if levels[source] < 0:
             break
+        # A blocking flow in the network of shortest distances, by depth-first search.
         cursor[:] = first_arc
         node, depth = source, 0
         while True:
+            # Augment along the path, and go back to its first saturated arc.
             if node == sink:
                 amount = limit - total
                 for step in range(depth):
@@ -155,6 +157,7 @@ def augment(network: FlowNetwork, residual: IntArray, source: int, sink: int, li
                 depth = saturated
                 node = heads[path[depth] ^ 1]
                 continue
+            # Advance to the next node that is nearer to the sink.
             arc = cursor[node]
             while arc >= 0 and (residual[arc] == 0 or levels[heads[arc]] != levels[node] - 1):
                 arc = next_arc[arc]

@@ -45,18 +45,21 @@ def unmet_demand(network: FlowNetwork, residual: IntArray, supplies: IntArray, s
     # Local names: numba counts references whenever a field of a tuple is looked up.
     first_arc, next_arc, heads, _ = network
     labels, _, excess, cursor, buckets, next_in_bucket = space
+    # All supplies start as excess of their nodes.
     excess[:] = 0
     excess[: len(supplies)] = supplies
     total = supplies.sum()
     _push_from_neighbors(network, residual, sink, excess)
     highest = 0 if excess[sink] == total else _global_relabel(network, residual, sink, space)
     scanned = 0
+    # Discharge the active node of highest label until none is left that reaches the sink.
     while highest > 0:
         node = buckets[highest]
         if node < 0:
             highest -= 1
             continue
         buckets[highest] = next_in_bucket[node]
+        # Push along admissible arcs.
         left, below, arc = excess[node], highest - 1, cursor[node]
         while arc >= 0:
             other = heads[arc]
@@ -73,6 +76,7 @@ def unmet_demand(network: FlowNetwork, residual: IntArray, supplies: IntArray, s
                     break
             arc = next_arc[arc]
         excess[node], cursor[node] = left, arc
+        # Relabel a node that still has excess.
         if left > 0:
             lowest, degree = _min_residual_label(first_arc[node], next_arc, heads, residual, labels)
             labels[node], cursor[node] = lowest + 1, first_arc[node]
@@ -84,6 +88,7 @@ def unmet_demand(network: FlowNetwork, residual: IntArray, supplies: IntArray, s
         if scanned > len(heads) // RELABEL_INTERVAL:
             highest = _global_relabel(network, residual, sink, space)
             scanned = 0
+    # The minimum cut: nodes that reach the sink in the residual network.
     if excess[sink] < total:
         distances_to_sink(network, residual, sink, -1, labels, space.queue)
     deficit: int = total - excess[sink]

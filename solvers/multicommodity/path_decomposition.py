@@ -114,6 +114,7 @@ def _cancel_cycles(graph: Adjacency, heads: IntArray, flow: IntArray, source: in
             state[head], depths[head], entered[size], stack[size] = 1, size, link, head
             size += 1
             continue
+        # A cycle: cancel it, and resume at its first empty link.
         narrowest = flow[link]
         for place in range(depths[head] + 1, size):
             narrowest = min(narrowest, flow[entered[place]])

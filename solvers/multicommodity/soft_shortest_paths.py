@@ -59,6 +59,7 @@ def _shortest_distances(
         places[order[place]] = place
         distances[order[place]] = UNREACHABLE
     distances[source] = 0
+    # Relax links in the order of the last call, from the first node again that is out of order.
     first = 0
     while first < size:
         again = size
@@ -74,6 +75,7 @@ def _shortest_distances(
                     if places[head] < place:
                         again = min(again, places[head])
         first = again
+    # Insertion sort, which is linear where little changed.
     for place in range(1, size):
         node = order[place]
         here = distances[node]

@@ -155,10 +155,12 @@ def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
     improved = True
     while improved and effort > 0:
         improved = False
+        # Tallest trees first.
         heights = np.empty(count, dtype=np.int64)
         for tree in range(count):
             heights[tree] = forest.depths[tree].max()
         for tree in np.argsort(-heights, kind="mergesort"):
+            # Try the deepest rank and those above it, up to the root.
             rank = int(np.argmax(forest.depths[tree]))
             while rank != forest.roots[tree] and effort > 0:
                 split = forest.depths[tree].max() > goal and count + 2 <= len(forest.roots)
@@ -167,6 +169,7 @@ def _exchange(forest: _Forest, count: int, goal: int, effort: int) -> int:
                 if other < 0:
                     rank = forest.tails[forest.links[tree, rank]]
                     continue
+                # Exchange the links on which both trees reach the rank.
                 effort -= MOVE_COST * ranks
                 count = _equalize_copies(forest, count, tree, other)
                 mine = forest.links[tree, rank]

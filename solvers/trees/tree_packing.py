@@ -131,6 +131,7 @@ def _grow_batch(state: _State, root: int, tree: SmallArray) -> int:
     copies: int = state.demands[root]
     state.shipped[:] = copies
     grown, level = 1, 0
+    # Add links level by level.
     while grown < ranks:
         candidates = _candidates(state, depths, level, copies, spare)
         for link in candidates:
@@ -145,6 +146,7 @@ def _grow_batch(state: _State, root: int, tree: SmallArray) -> int:
                 tree[head] = link
                 grown += 1
         level += 1
+        # Stuck: continue with the most copies that some link out of the tree can join.
         if grown < ranks and not (depths == level).any():
             fewer = _max_copies(state, root, depths, copies, spare)
             if fewer <= 0:
@@ -210,6 +212,7 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
     flow = state.flows[sink]
     excess = np.zeros(len(state.demands), dtype=np.int64)
     marks = np.empty(len(state.demands), dtype=np.int64)
+    # Bring the kept flow into the head of the link up to date.
     _apply_changes(state, sink, excess)
     if sink != root:
         excess[root] += state.demands[root] - copies - state.shipped[sink]
@@ -219,9 +222,11 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
     if flow[link] > state.left[link]:
         excess[state.tails[link]] += flow[link] - state.left[link]
         flow[link] = state.left[link]
+    # Reroute what the link can no longer carry.
     excess[sink] = -CAPACITY_LIMIT
     _reroute(state, flow, excess, marks)
     deficit: int = _total_excess(excess)
+    # What cannot be rerouted limits the copies; the cut limits all links across it.
     if deficit > 0:
         for other in range(len(spare)):
             if marks[state.tails[other]] != UNREACHED and marks[state.heads[other]] == UNREACHED:
@@ -231,6 +236,7 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
         _reroute(state, flow, excess, marks)
         if _total_excess(excess) > 0:
             return -1
+    # The copies that join need the link no more.
     excess[sink] = CAPACITY_LIMIT
     _reroute(state, flow, excess, marks)
     allowed = reserved - deficit

@@ -40,13 +40,13 @@ def network(*links: tuple[str, str, Any], both: bool = False, switches: str = ""
 def star(ranks: int, group: int | None = None) -> Topology:
     """Ranks around one switch that can do everything."""
     names = [f"r{rank}" for rank in range(ranks)]
-    able: dict[str, Any] = {"switches": "s", "multicast": "s", "aggregation": "s"}
+    abilities: dict[str, Any] = {"switches": "s", "multicast": "s", "aggregation": "s"}
     return Topology.from_links(
         [(name, "s", 10) for name in names],
         compute=names,
         bidirectional=True,
         limits=[SwitchLimits("s", group=group)],
-        **able,
+        **abilities,
     )
 
 
@@ -175,9 +175,9 @@ def test_planners_of_pairs_name_what_they_refuse(
 
 def test_pairs_out_of_reach_and_chunks_beyond_64_bits_are_refused() -> None:
     """Pairs without traffic need no path."""
-    apart = Topology.from_links([("a", "b", 1), ("c", "b", 1)], compute="abc")
-    refuses(lambda: collopt.plan(apart, "all_to_all"), BoundError, "'a' to rank 'c'")
-    assert collopt.plan(apart, "all_to_allv", traffic=[[0, 1, 0], [0, 0, 0], [0, 2, 0]]).gap == 0
+    disconnected = Topology.from_links([("a", "b", 1), ("c", "b", 1)], compute="abc")
+    refuses(lambda: collopt.plan(disconnected, "all_to_all"), BoundError, "'a' to rank 'c'")
+    assert collopt.plan(disconnected, "all_to_allv", traffic=[[0, 1, 0], [0, 0, 0], [0, 2, 0]]).gap == 0
     traffic = [[0, 2**50, 1], [0, 0, 3], [1, 0, 0]]
     refuses(
         lambda: collopt.plan(ring(3), "all_to_allv", traffic=traffic, chunks=2**20), CapacityOverflowError, "chunks"

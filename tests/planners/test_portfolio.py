@@ -36,11 +36,11 @@ def test_small_data_takes_few_messages(network: collopt.Topology, sends: int, ga
     plan.verify()
     assert plan.schedule.messages.max() <= sends
     today = simulate(collopt.plan(network, "allgather"), size, costs=COSTS).time
-    found = simulate(plan, size).time
-    assert float(found) == plan.provenance["predicted_us"]
-    assert today > gain * found
+    time = simulate(plan, size).time
+    assert float(time) == plan.provenance["predicted_us"]
+    assert today > gain * time
     limit = collopt.bound(network, "allgather", size=size, costs=COSTS)
-    assert limit.time <= found <= Fraction(3, 2) * limit.time
+    assert limit.time <= time <= Fraction(3, 2) * limit.time
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_small_allreduces_pay_latencies_once(network: collopt.Topology, ratios: 
         plan = collopt.plan(network, "allreduce", planner="few-steps", size=size, costs=COSTS)
         assert isinstance(plan.schedule, StepExchange)
         assert plan.num_steps <= 2
-        least = collopt.bound(network, "allreduce", size=size, costs=COSTS).time
-        assert 1 <= simulate(plan, size).time / least <= ratio
+        bound = collopt.bound(network, "allreduce", size=size, costs=COSTS).time
+        assert 1 <= simulate(plan, size).time / bound <= ratio
 
 
 @pytest.mark.parametrize(("network", "ratio"), [(dgx_a100(boxes=2), "1.01"), (mi250(boxes=2), "1.065")])
@@ -66,8 +66,8 @@ def test_a_few_trees_per_root_beat_one_and_many(network: collopt.Topology, ratio
     for count in (1, None):
         other = collopt.plan(network, "allgather", planner="forestcoll", trees_per_root=count, costs=COSTS)
         assert simulate(plan, "256M").time < simulate(other, "256M").time
-    least = collopt.bound(network, "allgather", size="256M", costs=COSTS).time
-    assert least <= simulate(plan, "256M").time <= Fraction(ratio) * least
+    bound = collopt.bound(network, "allgather", size="256M", costs=COSTS).time
+    assert bound <= simulate(plan, "256M").time <= Fraction(ratio) * bound
 
 
 def test_costs_go_with_the_plan(tmp_path: Path) -> None:
@@ -122,21 +122,21 @@ def test_plans_take_no_less_than_their_hops_and_their_busiest_link(
     """So a plan is not left out unless it is slower; steps that overlap and heights of both phases count once."""
     collective = data.draw(st.sampled_from(["allgather", "reduce_scatter", "allreduce"]))
     try:
-        made = collopt.plan(network, collective, planner=name)
+        plan = collopt.plan(network, collective, planner=name)
     except (UnsupportedError, BoundError):
         return
     alone = RuntimeCosts(alpha=1000)
-    assert Predictor(made.schedule, network, alone).time(1) >= 1000 * made.schedule.least_hops
-    rate = least_rate(made)
-    assert Predictor(made.schedule, network, RuntimeCosts()).time(10**6) >= Fraction(10**6, 1000) / rate
+    assert Predictor(plan.schedule, network, alone).time(1) >= 1000 * plan.schedule.least_hops
+    rate = least_rate(plan)
+    assert Predictor(plan.schedule, network, RuntimeCosts()).time(10**6) >= Fraction(10**6, 1000) / rate
 
 
 def test_trees_that_branch_at_few_switches_are_tried() -> None:
     """They are 10 % faster than other planners where some ranks have links beside a switch that copies and adds."""
     ranks = [f"gpu{number}" for number in range(5)]
     links = [(rank, "switch", 100) for rank in ranks] + [(rank, after, 25) for rank, after in pairwise(ranks[:4])]
-    able: dict[str, Any] = {"switches": ["switch"], "multicast": ["switch"], "aggregation": ["switch"]}
-    network = collopt.Topology.from_links(links, compute=ranks, bidirectional=True, **able)
+    abilities: dict[str, Any] = {"switches": ["switch"], "multicast": ["switch"], "aggregation": ["switch"]}
+    network = collopt.Topology.from_links(links, compute=ranks, bidirectional=True, **abilities)
     plan = collopt.plan(network, "allreduce", size="1M", costs=COSTS)
     assert plan.planner == "steiner"
     for name in ("forestcoll", "strength", "allreduce-lp", "blink"):
@@ -151,10 +151,10 @@ def test_plans_only_what_may_be_the_fastest(monkeypatch: pytest.MonkeyPatch) -> 
     counts: list[int] = []
     planned = Planner.__call__
 
-    def count(planner: Planner, *given: Any, **options: Any) -> collopt.Plan:
+    def count(planner: Planner, *arguments: Any, **options: Any) -> collopt.Plan:
         if planner.name == "forestcoll":
             counts.append(options.get("trees_per_root", 0))
-        return planned(planner, *given, **options)
+        return planned(planner, *arguments, **options)
 
     monkeypatch.setattr(Planner, "__call__", count)
     collopt.plan(dgx_a100(boxes=2), "allgather", size="1K", costs=COSTS)
@@ -209,8 +209,8 @@ def test_each_kind_of_network_gets_a_plan_that_suits_it(
     plan = collopt.plan(network, collective, size=size, costs=COSTS, **root)
     plan.verify()
     assert plan.planner in planners
-    least = collopt.bound(network, collective, size=size, costs=COSTS, **root).time
-    assert least <= simulate(plan, size).time <= Fraction(ratio) * least
+    bound = collopt.bound(network, collective, size=size, costs=COSTS, **root).time
+    assert bound <= simulate(plan, size).time <= Fraction(ratio) * bound
 
 
 @given(eulerian_topologies(max_ranks=6, max_switches=2), st.sampled_from(SINGLE_PLANNERS), st.data())
@@ -252,7 +252,7 @@ def test_more_effort_runs_more_planners_and_is_no_slower() -> None:
 
 def test_symmetric_trees_stand_in_for_exact_ones_beyond_the_effort() -> None:
     """Where they reach the bound; elsewhere the exact planner is run whatever it costs."""
-    torus_plan, ring_plan = (collopt.plan(each, "allgather", effort=1e-9) for each in (torus(4, 4), IRREGULAR))
+    torus_plan, ring_plan = (collopt.plan(network, "allgather", effort=1e-9) for network in (torus(4, 4), IRREGULAR))
     assert (torus_plan.planner, torus_plan.gap) == ("symmetric", 0)
     assert torus_plan.provenance["left_out"] == "beyond the effort: forestcoll"
     assert (ring_plan.planner, ring_plan.gap) == ("forestcoll", 0)

@@ -87,12 +87,7 @@ CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
     "loads of something": (
         lambda: verified_loads("trees", RING),
         CertificateError,
-        "the schedule is 'trees'; expected a Forest or an Allreduce",
-    ),
-    "loads of a forest of something": (
-        lambda: verified_loads("trees", RING),
-        CertificateError,
-        "the schedule is 'trees'; expected a Forest",
+        "the schedule is 'trees'; expected trees",
     ),
     "in_network, no forest": (lambda: in_network("trees", RING), UnsupportedError, "the forest is 'trees'"),
     "trees that are a number": (lambda: Forest.from_paths(3, 1, 3), UnsupportedError, "the trees 3 are not"),

@@ -94,6 +94,11 @@ def test_one_change_decides_what_becomes_of_a_file(
         ("<gpu", '<gpu id="3"><tb/></gpu><gpu', "there is a gpu element with id 3, which none of the 3 ranks reads"),
         ('inplace="0"', 'inplace="2"', "inplace is 2 and read as 1; expected 0 or 1"),
         ("<gpu", "<!-- a comment --><gpu", ""),
+        (
+            "</tb>",
+            f'<step s="2" type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0" {WAIT}/></tb>',
+            "ends with a nop",
+        ),
         ('name="allgather"', 'name="caf\xe9 &amp;"', ""),
     ],
 )

@@ -61,6 +61,15 @@ def test_a_signal_needs_another_end(kind: str, number: int) -> None:
         run_execution_plan(plan_of("allreduce", *gpus), interleavings=1)
 
 
+def test_a_signal_that_nobody_waits_for_is_found() -> None:
+    """The next call would take it for its own."""
+    signal, nop = Operation("signal", "memory", (0,)), Operation("nop")
+    blocks = (((signal,),), ((nop,),))
+    gpus = (Gpu(1, 1, 0, {"memory": (1 - rank,), "port": ()}, (), own) for rank, own in enumerate(blocks))
+    with pytest.raises(ProgramError, match="rank 1 ends with 1 signals on memory channel 0"):
+        run_execution_plan(plan_of("allreduce", *gpus), interleavings=1)
+
+
 def test_clocks_of_some_processes_at_a_time_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many to hold them all are worked out for the first ones, then for the next ones."""
     document = small_document("allreduce", boxes=TWO_BOXES, slice_bytes=None)

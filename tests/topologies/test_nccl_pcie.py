@@ -128,7 +128,7 @@ GIVEN = system(cpu(below(alone(0), alone(1), card(port(0)), speed="2.5 GT/s PCIe
 MACHINES: dict[str, tuple[str, dict[str, Any], dict[tuple[str, str], object], list[tuple[object, ...]], str]] = {
     "an implausible bridge counts with the speed of the devices below it": (
         bridges(speed="2.5 GT/s PCIe", width=1), NCCL, {("pcie0", "cpu0"): 24, ("gpu0", "pcie0"): 24}, [],
-        "2 PCIe links ignored"),
+        " 2 PCIe links ignored"),
     "a bridge that is eight times slower is believed": (
         bridges(speed="8 GT/s", width=4), NCCL, {("pcie0", "cpu0"): 3}, [], ""),
     "a chain of bridges counts with its slowest link": (
@@ -217,7 +217,7 @@ def test_links_and_cards_are_those_computed_by_hand(case: str) -> None:
     assert len(box.nics) == len(nics)
     for found, expected in zip(box.nics, nics, strict=True):
         assert all(value in (..., field) for value, field in zip(expected, found[:3], strict=True))
-    assert any(note in line for line in box.notes)
+    assert any(note in f" {line}" for line in box.notes)
     assert any("implausible" in line for line in box.notes) == ("implausible" in case + note)
 
 
@@ -285,6 +285,12 @@ def test_cpus_of_a_host_are_joined_by_nccls_figures(attributes: dict[str, object
     box = box_of(system(cpu(alone(0), numaid=0, **attributes), cpu(alone(1), numaid=1, **attributes)))
     assert bandwidths(box)["cpu0", "cpu1"] == speed
     assert any("links between CPUs" in note for note in box.notes)
+
+
+def test_unlike_cpus_of_a_host_are_joined_at_the_slower_figure() -> None:
+    """In whichever order they are listed."""
+    slow, fast = cpu(alone(0), numaid=0, arch="arm64"), cpu(alone(1), numaid=1, arch="ppc64")
+    assert [bandwidths(box_of(system(*order)))["cpu0", "cpu1"] for order in ((slow, fast), (fast, slow))] == [6, 6]
 
 
 @pytest.mark.parametrize("speed", ["12.5", 50, 100])

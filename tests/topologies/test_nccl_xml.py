@@ -223,6 +223,11 @@ def hosts(*ranks: int, linked: bool) -> str:
         (amd(""), {"gpu": "h100"}, "the GPUs of this file are AMD's"),
         (pair(sm=75), {}, "has GPUs that are not in the table of links (75)"),
         (system(cpu(gpu(0, link(slot(1)), sm=80), gpu(1, link(slot(0))))), {}, "the GPUs are of different kinds"),
+        (
+            system(cpu(gpu(0, link(slot(1)), sm=80), gpu(1, link(slot(0)), sm=80), gpu(2, sm=90))),
+            {},
+            "the GPUs are of different kinds",
+        ),
         (system(cpu(gpu(0, link("nowhere", kind="")), gpu(1))), {}, "target 'nowhere' is no GPU of this file"),
         (system(cpu(gpu(0, link("0000:f0:00.0", kind=SWITCH, name="xgmi")), gpu(1))), {}, "is no GPU of this file"),
         (bare(4), {"gpu": "h100"}, "the wiring of 4 h100 is unknown"),

@@ -160,6 +160,13 @@ def test_networks_of_te_ccl_are_known_by_name(
     assert network.egress(network.compute_nodes[0]) == bandwidth
 
 
+def test_every_gpu_of_te_ccls_amd_has_seven_links(file: Path) -> None:
+    """Each link has 50 GB/s; a card has 25 to each of its two GPUs and to the switch."""
+    network = read_topology(teccl(file, name="AMD", chassis=2))
+    assert {network.egress(gpu) for gpu in network.compute_nodes} == {7 * 50 + 25}
+    assert {network.egress(node) for node in network.switch_nodes} == {3 * 25, 16 * 25}
+
+
 def test_a_network_of_te_ccl_can_be_planned_on(file: Path) -> None:
     """A plan on it meets its bound."""
     assert plan(read_topology(teccl(file, chassis=3)), "allgather").gap == 0

@@ -167,9 +167,15 @@ def test_output_that_makes_no_sense_is_refused(reader: str, row: int) -> None:
     assert message in str(caught.value)
 
 
+def test_output_without_the_table_that_its_reader_needs_is_refused() -> None:
+    """As where a file is read as a format that it is not of."""
+    with pytest.raises(FileFormatError, match="no table of bandwidths between GPUs; expected `rocm-smi --shownodesbw`"):
+        READERS["bandwidths"].read(Document("output.txt", "GPU0"), BoxOptions.of())
+
+
 OTHER = {
     "nvidia_smi": ["", "GPU0 GPU1", "GPU0 GPU1\nGPU0 0 15\nGPU1 15 0", "<system/>", '{"GPU0": "X"}', "GPU0 X NV1",
-                   "\0GPU0 X", "GPU" * 100_000, "GPU0 " * 100_000],
+                   "GPU0\tX", "\0GPU0 X", "GPU" * 100_000, "GPU0 " * 100_000],
     "link_counts": ["", "00", "00 01\n01 00 00\n", "00 01\n", "00 0x\n0x 00", "zz zz\nzz zz", "0 1\n1 0"],
     "amd_smi": ["", "TABLE:", "[1, 2]", '{"link_type": 1}', "NUMA TABLE", "[" * 1000],
 }  # fmt: skip
