@@ -20,10 +20,8 @@ import numpy as np
 from ...errors import FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import Bound
 from ...schedules.collective import as_collective
-from ...support.array_text import decode_integers, encode_integers
-from ...support.arrays import IntArray
-from ...support.json_files import read_json
-from ...support.reading import name_of
+from ...support.arrays import IntArray, decode_integers, encode_integers
+from ...support.json_files import name_of, read_json
 from ...support.validation import as_path, shown
 from ...support.writing import write_whole
 from ...topologies import Topology, read_topology, write_topology

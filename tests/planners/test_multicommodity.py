@@ -23,8 +23,8 @@ from collopt.planners import plan_of_schedule
 from collopt.planners.all_to_all import flows as pair_flows_module
 from collopt.planners.all_to_all.multicommodity import lengths_bound
 from collopt.schedules import ALL_TO_ALL, Cut, FlowSchedule, LengthDual
-from collopt.solvers.highs.solution import Solution
 from collopt.solvers.lp.exact_optimum import ExactAnswer
+from collopt.solvers.lp.solution import Solution
 from collopt.topologies import (
     Topology,
     complete,
