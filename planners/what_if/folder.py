@@ -141,7 +141,7 @@ class PlanFolder:
             folder = cls(path)
             if (folder.topology.digest, dict(folder.options)) != (topology.digest, dict(options)):
                 request = ", ".join(f"{name} {value}" for name, value in folder.options.items())
-                raise UnsupportedError(f"{folder.path} has plans for {folder.topology}, {request}; give another one")
+                raise UnsupportedError(f"{folder.path} has plans for {folder.topology}, {request}; give another folder")
             return folder
         new_folder = cls.__new__(cls)
         new_folder.topology = topology
