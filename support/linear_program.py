@@ -35,7 +35,7 @@ class LinearProgram(NamedTuple):
     matrix: Any  # A `scipy.sparse.csc_array`, rows by columns
     row_bounds: tuple[FloatArray, FloatArray]  # Lower and upper
     column_bounds: tuple[FloatArray, FloatArray]
-    whole: BoolArray  # Which columns must be integers
+    integral: BoolArray  # Which columns must be integers
     variables: Mapping[str, Labels]  # Columns by name of their block
     constraints: Mapping[str, Labels]  # Rows by name of their block
 

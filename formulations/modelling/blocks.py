@@ -150,10 +150,10 @@ class Blocks:
         self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
         self._costs: tuple[IntArray, FloatArray] = (np.empty(0, dtype=np.int64), np.empty(0))
         self._maximize = False
-        self._whole = [np.empty(0, dtype=np.int64)]
+        self._integral = [np.empty(0, dtype=np.int64)]
 
     def variables(
-        self, name: str, shape: Shape, *, lower: Numbers = 0.0, upper: Numbers = np.inf, whole: bool = False
+        self, name: str, shape: Shape, *, lower: Numbers = 0.0, upper: Numbers = np.inf, integral: bool = False
     ) -> IntArray:
         """Add a block of variables, and return their column numbers in the block's shape: what terms refer to.
 
@@ -165,12 +165,12 @@ class Blocks:
             Of the block, at most 10^8 entries; ``()`` for a single variable.
         lower, upper : array_like
             Bounds that broadcast to the shape.
-        whole : bool
+        integral : bool
             Whether they can only be integers.
         """
         columns = self._columns.add(name, shape, lower, upper)
-        if whole:
-            self._whole.append(columns.ravel())
+        if integral:
+            self._integral.append(columns.ravel())
         return columns
 
     def constraint(
@@ -234,7 +234,7 @@ class Blocks:
         rows, columns, numbers = _joined(self._entries)
         matrix = coo_array((numbers, (rows, columns)), shape=(self._rows.size, self._columns.size)).tocsc()
         integral = np.zeros(self._columns.size, dtype=np.bool_)
-        integral[np.concatenate(self._whole)] = True
+        integral[np.concatenate(self._integral)] = True
         costs = np.bincount(self._costs[0], weights=self._costs[1], minlength=self._columns.size).astype(np.float64)
         blocks = dict(self._columns.blocks), dict(self._rows.blocks)
         bounds = self._rows.bounds(), self._columns.bounds()

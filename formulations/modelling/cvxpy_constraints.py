@@ -106,7 +106,7 @@ def restate(model: Any) -> ConvexProgram:
     if not callable(getattr(model, "linear_program", None)):
         raise UnsupportedError(f"cannot restate a {type(model).__name__}; expected a model of collopt.formulations")
     program = model.linear_program()
-    if program.whole.any():
+    if program.integral.any():
         raise UnsupportedError(f"{program.name} has whole variables; only continuous models can be restated")
     columns = cvxpy.Variable(len(program.costs))
     variables = {name: _arranged(labels, columns) for name, labels in program.variables.items()}

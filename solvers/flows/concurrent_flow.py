@@ -245,7 +245,7 @@ def best_mixture(loads: FloatArray) -> FloatArray:
         matrix=csc_array(matrix),
         row_bounds=(np.append(np.full(links, -np.inf), 1.0), limits),
         column_bounds=(np.zeros(flows + 1), np.full(flows + 1, np.inf)),
-        whole=np.zeros(flows + 1, dtype=np.bool_),
+        integral=np.zeros(flows + 1, dtype=np.bool_),
         variables={},
         constraints={},
     )

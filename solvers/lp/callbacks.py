@@ -46,7 +46,7 @@ class Watch:
     """Reports the progress of one solve to a listener, and keeps an error that the listener raises."""
 
     def __init__(self, highs: Any, listener: Listener | None, sign: float, *, integral: bool) -> None:
-        self._highs, self._listener, self._sign, self._whole = highs, listener, sign, integral
+        self._highs, self._listener, self._sign, self._integral = highs, listener, sign, integral
         self._start = self._last = time.monotonic()
         self._report: Callable[[str], None] = lambda _: None
         self._stopped = False
@@ -96,8 +96,8 @@ class Watch:
             now = time.monotonic()
             if not self._stopped and now - self._last >= SECONDS_BETWEEN_CALLS:
                 self._last, progress = now, self._progress(now, info)
-                done = f"{progress.iterations:,} {'nodes' if self._whole else 'iterations'}"
-                figures = (("best", progress.best), ("bound", progress.bound)) if self._whole else ()
+                done = f"{progress.iterations:,} {'nodes' if self._integral else 'iterations'}"
+                figures = (("best", progress.best), ("bound", progress.bound)) if self._integral else ()
                 self._report(
                     ", ".join([done, *(f"{name} {value:.6g}" for name, value in figures if value is not None)])
                 )

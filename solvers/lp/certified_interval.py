@@ -49,7 +49,7 @@ def _rounded_points(rational: ExactProgram, values: FloatArray) -> Iterator[Exac
     if not len(values):
         return
     rounded = _simplified(values)
-    integral = rational.program.whole
+    integral = rational.program.integral
     rounded[integral] = exact([Fraction(round(value)) for value in values[integral].tolist()])
     lower, upper = rational.columns
     yield np.minimum(np.maximum(rounded, lower), upper)
@@ -57,7 +57,7 @@ def _rounded_points(rational: ExactProgram, values: FloatArray) -> Iterator[Exac
 
 def _repaired_duals(rational: ExactProgram, duals: FloatArray) -> Iterator[ExactArray]:
     """Round dual values, and repair reduced costs of the wrong sign in rows with few entries, in several rounds."""
-    if not len(duals) or rational.program.whole.any():
+    if not len(duals) or rational.program.integral.any():
         return
     repaired = _simplified(duals)
     repaired[rational.wrong_signs(repaired, rational.rows)] = Fraction(0)

@@ -179,7 +179,7 @@ def message(attempt: Attempt, termination: Termination, ray: FloatArray | None) 
         return f"{name} is unbounded: its objective improves without end{cause}"
     if termination is Termination.TIME_LIMIT:
         limit = f"time_limit={attempt.options.time_limit:g}"
-        remedy = "raise it" if attempt.program.whole.any() else "raise it or choose another algorithm"
+        remedy = "raise it" if attempt.program.integral.any() else "raise it or choose another algorithm"
         return f"{name} was not solved within {limit} seconds; {remedy}"
     if termination is Termination.INTERRUPTED:
         return f"{name} was not solved, since the callback in HighsOptions.progress stopped it"
@@ -207,7 +207,7 @@ def _conflict(program: LinearProgram, ray: FloatArray | None) -> str:
         return f"{impossible} {have} no variables, and {their} bounds exclude 0; change them"
     if ray is not None and (rows := named(program.constraints, np.flatnonzero(ray))):
         return f"{rows} cannot hold together{_with_bounds(program, ray)}; relax one"
-    together = " with whole values of its variables" if program.whole.any() else ""
+    together = " with whole values of its variables" if program.integral.any() else ""
     return f"its constraints cannot hold together{together}; relax one"
 
 

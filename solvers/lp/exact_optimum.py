@@ -191,7 +191,7 @@ class ExactProgram:
         self._check_within("variable", values, self.columns)
         self._check_within("constraint", self.activities(values), self.rows)
         fractional = exact([value.denominator > 1 for value in values]).astype(np.bool_)
-        if len(broken := np.flatnonzero(self.program.whole & fractional)):
+        if len(broken := np.flatnonzero(self.program.integral & fractional)):
             raise CertificateError(f"{self._name('variable', broken)} of {self.program.name} is not whole")
         return _total(self.costs, values) + self.offset
 
@@ -276,7 +276,7 @@ class ExactAnswer:
 
 def exact_answer(program: LinearProgram, basis: Basis | None) -> ExactAnswer:
     """Solve a linear program exactly from an optimal basis."""
-    if program.whole.any():
+    if program.integral.any():
         raise NoAnswerError(
             f"{program.name} has whole variables, and branch and bound proves nothing exactly; Solution.interval has "
             "the exact value of its answer"

@@ -45,7 +45,7 @@ def equitable_classes(program: LinearProgram) -> tuple[IntArray, IntArray]:
     matrix = program.matrix.copy()
     matrix.data = hashed(matrix.data)
     rows = _classes(*program.row_bounds)
-    columns = _classes(program.costs, *program.column_bounds, program.whole)
+    columns = _classes(program.costs, *program.column_bounds, program.integral)
     while True:
         before = rows.max(initial=0) + columns.max(initial=0)
         # Sums modulo 2^64, in which the order of terms does not count.
@@ -74,7 +74,7 @@ def _folded(program: LinearProgram, rows: IntArray, columns: IntArray) -> Linear
         matrix=(program.matrix.tocsr()[first_rows] @ csc_array(ones)).tocsc(),
         row_bounds=(program.row_bounds[0][first_rows], program.row_bounds[1][first_rows]),
         column_bounds=(program.column_bounds[0][first_columns], program.column_bounds[1][first_columns]),
-        whole=program.whole[first_columns],
+        integral=program.integral[first_columns],
         variables={},
         constraints={},
     )

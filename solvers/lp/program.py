@@ -146,7 +146,7 @@ def changes_between(old: LinearProgram, new: LinearProgram) -> Changes | None:
     return Changes(
         np.flatnonzero(old.costs != (-1.0 if flipped else 1.0) * new.costs[:columns]),
         _differing(old.column_bounds, new.column_bounds, columns),
-        np.flatnonzero(old.whole != new.whole[:columns]),
+        np.flatnonzero(old.integral != new.integral[:columns]),
         _differing(old.row_bounds, new.row_bounds, rows),
         (*places, values),
     )

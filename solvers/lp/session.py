@@ -124,7 +124,7 @@ class Session:
             handle, start = _Handle(program, self._options), start or self._last
         else:
             handle.change(changes, program)
-            start = start or (self._last if program.whole.any() else None)
+            start = start or (self._last if program.integral.any() else None)
         if start is not None:
             handle.start(start)
         self._last, self._handle = handle.solution(), handle
@@ -164,21 +164,21 @@ class _Handle:
             highs.changeCoeff(int(row), int(column), float(value))
         highs.changeObjectiveOffset(self.sign * program.offset)
         self._append(rows, columns)
-        which = np.union1d(changes.integrality, np.flatnonzero(program.whole[columns:]) + columns)
+        which = np.union1d(changes.integrality, np.flatnonzero(program.integral[columns:]) + columns)
         for column in which:
-            highs.changeColIntegrality(int(column), kinds()[int(program.whole[column])])
+            highs.changeColIntegrality(int(column), kinds()[int(program.integral[column])])
 
     def start(self, start: Start) -> None:
         """Pass a basis or values to HiGHS."""
         program, self.warm = self.program, True
         if isinstance(start, Solution):
             evidence = start.evidence
-            if evidence.basis is not None and not program.whole.any():
+            if evidence.basis is not None and not program.integral.any():
                 self.highs.setBasis(highs_basis(*evidence.basis.moved(evidence.program, program)))
-            elif program.whole.any() and start.status.primal is PrimalStatus.FEASIBLE:
+            elif program.integral.any() and start.status.primal is PrimalStatus.FEASIBLE:
                 self.start({name: start.values[name] for name in start.values if name in program.variables})
             return
-        if not program.whole.any():
+        if not program.integral.any():
             raise UnsupportedError(
                 f"{program.name} has no whole variables and starts from a basis, not from values; give a Solution"
             )
@@ -190,7 +190,7 @@ class _Handle:
         # The limit counts from when HiGHS's object was made.
         limit = self.highs.getRunTime() + (np.inf if (start := self.options.time_limit) is None else start)
         settings = self.options.settings() | {"time_limit": limit}
-        if self.program.whole.any():
+        if self.program.integral.any():
             # HiGHS 1.10 would solve the relaxation by any other.
             settings["solver"] = "choose"
         elif empty_conflicts(self.program).any():
@@ -204,7 +204,7 @@ class _Handle:
             self.highs.clearSolver()
             termination = self._run()
         self.warm = True
-        if self.program.whole.any():
+        if self.program.integral.any():
             if termination is Termination.INFEASIBLE_OR_UNBOUNDED:
                 termination = self._run_by_simplex()
             return self._answer(termination, None)
@@ -245,7 +245,7 @@ class _Handle:
             raise UnsupportedError(f"HiGHS refuses {self.program.name}; look at its log, see HighsOptions(log=True)")
 
     def _run(self) -> Termination:
-        Watch(self.highs, self.options.progress, self.sign, integral=bool(self.program.whole.any())).run()
+        Watch(self.highs, self.options.progress, self.sign, integral=bool(self.program.integral.any())).run()
         return self._claimed()
 
     def _claimed(self) -> Termination:
@@ -267,7 +267,7 @@ class _Handle:
             self.sign * np.array(side, dtype=np.float64) + 0.0 for side in (status.row_dual, status.col_dual)
         )
         basis = self.highs.getBasis()
-        integral = bool(program.whole.any())
+        integral = bool(program.integral.any())
         return Solution(
             Status(termination, primal, dual),
             message(self, termination, ray),
@@ -343,6 +343,6 @@ def highs_model(program: LinearProgram, sign: float) -> Any:
     model.a_matrix_.start_ = program.matrix.indptr
     model.a_matrix_.index_ = program.matrix.indices
     model.a_matrix_.value_ = program.matrix.data
-    if program.whole.any():
-        model.integrality_ = [kinds()[int(integral)] for integral in program.whole]
+    if program.integral.any():
+        model.integrality_ = [kinds()[int(integral)] for integral in program.integral]
     return model

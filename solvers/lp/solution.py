@@ -100,7 +100,7 @@ class Solution:
         figures = ""
         if self.status.termination is Termination.OPTIMAL:
             figures = f", objective {self._objective:.6g}"
-        elif self.evidence.program.whole.any() and self.status.primal is PrimalStatus.FEASIBLE:
+        elif self.evidence.program.integral.any() and self.status.primal is PrimalStatus.FEASIBLE:
             figures = f", best so far {self._objective:.6g}, bound {self._bound:.6g}"
         return f"<Solution {self.evidence.program.name}: {self.status.termination.value}{figures}>"
 
@@ -142,7 +142,7 @@ class Solution:
     @property
     def bound(self) -> float:
         """Dual bound that HiGHS computed in floats, for integer programs that ran out of time."""
-        if self.status.termination is Termination.OPTIMAL or self.evidence.program.whole.any():
+        if self.status.termination is Termination.OPTIMAL or self.evidence.program.integral.any():
             return self._bound
         raise NoAnswerError(f"there is no bound: {self.message}")
 

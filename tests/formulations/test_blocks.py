@@ -170,10 +170,10 @@ def test_blocks_can_be_whole() -> None:
     """Each block by itself: half of what the other may have, it may not."""
     blocks = Blocks()
     parts = blocks.variables("parts", ())
-    count = blocks.variables("count", 2, upper=3, whole=True)
+    count = blocks.variables("count", 2, upper=3, integral=True)
     blocks.constraint("room", (), [(0, count, 2), (0, parts, 2)], upper=5)
     blocks.maximize([(count, 3), (parts, 2)])
-    assert blocks.linear_program().whole.tolist() == [False, True, True]
+    assert blocks.linear_program().integral.tolist() == [False, True, True]
     solution = solve(blocks)
     assert solution.objective == pytest.approx(7)
     assert solution.values["parts"] == pytest.approx(0.5)

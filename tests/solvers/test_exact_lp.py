@@ -237,7 +237,7 @@ def test_an_unsolved_program_has_no_exact_answer() -> None:
 def test_whole_values_are_checked_exactly_and_bounds_are_not() -> None:
     """Of an integer program the interval has one end, the exact value of an answer that was checked."""
     blocks = Blocks("knapsack")
-    items = blocks.variables("items", 3, upper=4, whole=True)
+    items = blocks.variables("items", 3, upper=4, integral=True)
     rest = blocks.variables("rest", ())
     blocks.constraint("room", (), [(0, items, [3, 5, 7]), (0, rest, 3)], upper=20)
     blocks.maximize([(items, [4, 7, 10]), (rest, 1)])

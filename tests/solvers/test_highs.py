@@ -43,7 +43,7 @@ class Whole:
     def linear_program(self) -> LinearProgram:
         """As of `Blocks`."""
         program = self.blocks.linear_program()
-        return program._replace(whole=np.ones(len(program.costs), dtype=np.bool_), offset=self.offset)
+        return program._replace(integral=np.ones(len(program.costs), dtype=np.bool_), offset=self.offset)
 
 
 def diet() -> Blocks:
@@ -361,7 +361,7 @@ def knapsack(items: int = 60, rooms: int = 40, *, whole: bool = True) -> Blocks:
     """Branch and bound works on this for longer than any test waits, and presolve does not solve the relaxation."""
     random = np.random.default_rng(0)
     blocks = Blocks("knapsack")
-    taken = blocks.variables("taken", items, upper=5, whole=whole)
+    taken = blocks.variables("taken", items, upper=5, integral=whole)
     sizes = random.integers(1, 100, (rooms, items))
     blocks.constraint("room", rooms, [(np.arange(rooms)[:, None], taken, sizes)], upper=sizes.sum(axis=1) // 2)
     blocks.maximize([(taken, random.integers(1, 100, items))])

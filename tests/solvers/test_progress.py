@@ -133,7 +133,7 @@ def knapsack() -> Blocks:
     """An integer program that takes long."""
     random = np.random.default_rng(0)
     blocks = Blocks("knapsack")
-    taken = blocks.variables("taken", 60, upper=5, whole=True)
+    taken = blocks.variables("taken", 60, upper=5, integral=True)
     sizes = random.integers(1, 100, (40, 60))
     blocks.constraint("room", 40, [(np.arange(40)[:, None], taken, sizes)], upper=sizes.sum(axis=1) // 2)
     blocks.maximize([(taken, random.integers(1, 100, 60))])

@@ -37,7 +37,7 @@ def knapsack(items: int = 60, rooms: int = 40) -> Blocks:
     """Branch and bound works on this for longer than any test waits."""
     random = np.random.default_rng(0)
     blocks = Blocks("knapsack")
-    taken = blocks.variables("taken", items, upper=5, whole=True)
+    taken = blocks.variables("taken", items, upper=5, integral=True)
     sizes = random.integers(1, 100, (rooms, items))
     blocks.constraint("room", rooms, [(np.arange(rooms)[:, None], taken, sizes)], upper=sizes.sum(axis=1) // 2)
     blocks.maximize([(taken, random.integers(1, 100, items))])
@@ -112,7 +112,7 @@ def opposite_sense(program: LinearProgram) -> dict[str, Any]:
 
 def whole_columns(program: LinearProgram) -> dict[str, Any]:
     """An integer program."""
-    return {"whole": ~program.whole}
+    return {"integral": ~program.integral}
 
 
 def shifted_objective(program: LinearProgram) -> dict[str, Any]:
@@ -280,7 +280,7 @@ def test_values_are_a_start_for_whole_variables() -> None:
 def test_refuses_starts_that_do_not_fit(start: dict[str, Any], message: str) -> None:
     """Each message names the variable."""
     blocks = Blocks("small")
-    blocks.variables("count", 2, upper=3, whole=True)
+    blocks.variables("count", 2, upper=3, integral=True)
     with pytest.raises(UnsupportedError, match=message):
         solve(blocks, start=start)
 
