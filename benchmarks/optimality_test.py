@@ -57,7 +57,7 @@ def optimal_network(topology: collopt.Topology) -> Network:
 
 def by_collopt(network: Network) -> Callable[[int], int]:
     """Return ours as a function from sink to flow value."""
-    from collopt.solvers.flow.max_flow import flow_network, solve_network
+    from collopt.solvers.flows.max_flow import flow_network, solve_network
 
     graph = flow_network(network.num_nodes, network.tails, network.heads, network.capacities)
     return lambda sink: solve_network(graph, network.num_nodes - 1, sink).value

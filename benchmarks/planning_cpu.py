@@ -15,7 +15,7 @@ import time
 import numpy as np
 from scaling import random_regular
 
-from collopt.solvers.flow.bottleneck import bottleneck_cut
+from collopt.solvers.flows.bottleneck import bottleneck_cut
 from collopt.solvers.trees.batch_packing import pack_in_batches
 from collopt.solvers.trees.tree_packing import pack_trees
 

@@ -32,10 +32,9 @@ from .commands.score import score
 from .commands.sensitivity import sensitivity
 from .commands.show import show
 from .commands.survive import survive
-from .terminal.options import NetworkOptions, ShardOptions
 from .terminal.output import CHECK_FAILED, INTERRUPTED, UNUSABLE, Formats, emit, give_up_output, note
-from .terminal.parameters import Command, Field, described, option, with_fields
-from .terminal.runtime_files import RuntimeFiles
+from .terminal.output_files import RuntimeFiles
+from .terminal.parameters import Command, Field, NetworkOptions, ShardOptions, described, option, with_fields
 
 GROUPS = (NetworkOptions, ShardOptions, RuntimeFiles, Formats)
 """Groups of options; a command has one parameter for each group."""
@@ -83,7 +82,7 @@ def with_common_options(command: Callable[..., None], *, options: Collection[str
 def _apply(around: ExitStack, values: Mapping[str, int | None]) -> None:
     """Set the threads of the solvers and the random seed."""
     if (threads := values.get("threads")) is not None:
-        from ..solvers.highs.options import limited_threads
+        from ..solvers.lp.options import limited_threads
 
         around.enter_context(limited_threads(threads))
     if (seed := values.get("seed")) is not None:

@@ -16,7 +16,7 @@ from collopt.planners.trees.allreduce_lp import best_rates
 from collopt.planners.trees.forestcoll import bound_trees
 from collopt.planners.trees.strength import narrowest_cut, node_names
 from collopt.schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Cut, RankCuts
-from collopt.solvers.flow.max_flow import max_flow
+from collopt.solvers.flows.max_flow import max_flow
 from collopt.topologies import Topology, dgx1_v100, mi250
 
 __all__ = ["AllreduceBounds", "allreduce_bounds"]

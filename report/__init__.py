@@ -7,15 +7,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .figures.logical import logical_figure
     from .figures.network import topology_figure
-    from .figures.pareto import pareto_figure
-    from .figures.plan import bandwidth_figure, gantt_figure, utilization_figure
+    from .figures.plan import bandwidth_figure, gantt_figure, pareto_figure, utilization_figure
     from .figures.style import save_figure
-    from .figures.trees import tree_figure
+    from .figures.trees import logical_figure, tree_figure
     from .html import write_report
     from .layout import link_curves, node_layout
-    from .plan_tables import bound_links, curve_table, link_table, step_table, tree_table
+    from .tables import bound_links, curve_table, link_table, step_table, tree_table
 
 __all__ = ["bandwidth_figure", "gantt_figure", "logical_figure", "pareto_figure", "save_figure", "topology_figure"]
 __all__ += ["tree_figure", "utilization_figure"]
@@ -23,15 +21,13 @@ __all__ += ["bound_links", "curve_table", "link_table", "step_table", "tree_tabl
 __all__ += ["link_curves", "node_layout", "write_report"]
 
 _MODULES = {
-    "figures.logical": "logical_figure",
     "figures.network": "topology_figure",
-    "figures.pareto": "pareto_figure",
-    "figures.plan": "bandwidth_figure gantt_figure utilization_figure",
+    "figures.plan": "bandwidth_figure gantt_figure pareto_figure utilization_figure",
     "figures.style": "save_figure",
-    "figures.trees": "tree_figure",
+    "figures.trees": "logical_figure tree_figure",
     "html": "write_report",
     "layout": "link_curves node_layout",
-    "plan_tables": "bound_links curve_table link_table step_table tree_table",
+    "tables": "bound_links curve_table link_table step_table tree_table",
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -1,6 +1,7 @@
 """Runtimes: per-rank programs, their interpreter, exporters and execution."""
 
 from .all_to_allv.all_to_all_single import all_to_all_single, differentiable_all_to_all
+from .all_to_allv.dispatch import Dispatched, MoeHandle, moe_combine, moe_dispatch
 from .execution.execute import execute
 from .execution.jax_function import jax_function
 from .execution.launch import RunReport, run_local
@@ -12,9 +13,8 @@ from .measuring.bench_report import BenchReport
 from .measuring.calibrate import Calibration, Measurement, calibrate
 from .measuring.measure_plans import measure_plans
 from .measuring.measured_times import MeasuredTimes, read_nccl_tests
-from .moe.dispatch import Dispatched, MoeHandle, moe_combine, moe_dispatch
+from .msccl.export import interpret_file, read_xml
 from .msccl.linter import lint_file
-from .msccl.reader import interpret_file, read_xml
 from .msccl.writer import to_xml_text
 from .mscclpp.execution_plan import ExecutionPlan
 from .mscclpp.interpret import interpret_mscclpp

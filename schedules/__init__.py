@@ -34,8 +34,7 @@ from .schedule import (
 )
 from .stages.schedule import AllToAllvSchedule, Stage
 from .stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
-from .steps.allreduce import AnyStepSchedule, StepAllreduce, StepExchange
-from .steps.cost import StepCost, step_cost
+from .steps.allreduce import AnyStepSchedule, StepAllreduce, StepCost, StepExchange, step_cost
 from .steps.expansions import (
     allreduce_schedule,
     base_reduce_scatter,

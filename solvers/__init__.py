@@ -5,12 +5,12 @@ docstring says otherwise, `tails`, `heads`, `capacities` are int64 (links,), and
 """
 
 from ..support.seed import seeded
-from .highs.callbacks import Progress
-from .highs.options import Algorithm, HighsOptions, limited_threads
-from .highs.session import Session, solve
-from .highs.solution import DualStatus, PrimalStatus, Solution, Status, Termination
+from .lp.callbacks import Progress
 from .lp.certified_interval import Interval
 from .lp.exact_optimum import ExactAnswer
+from .lp.options import Algorithm, HighsOptions, limited_threads
+from .lp.session import Session, solve
+from .lp.solution import DualStatus, PrimalStatus, Solution, Status, Termination
 
 __all__ = ["Session", "Solution", "solve"]
 __all__ += ["Algorithm", "HighsOptions", "Progress", "limited_threads", "seeded"]

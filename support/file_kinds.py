@@ -6,7 +6,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
-from .reading import name_of
+from .json_files import name_of
 
 PLAN_KIND = "a collopt plan"
 TOPOLOGY_KIND = "a topology file"

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 
 import collopt
 from cli_calls import Cli
-from collopt.cli.terminal import options as shared
-from collopt.cli.terminal.options import read_traffic
+from collopt.cli.terminal import parameters as shared
+from collopt.cli.terminal.parameters import read_traffic
 from collopt.errors import FileFormatError
 from collopt.topologies import Topology, mi250
 from sample_sizes import examples

@@ -12,7 +12,7 @@ import pytest
 from cli_calls import Cli, refusal
 from collopt.errors import UnsupportedError
 from collopt.planners import find_topologies, load_plan
-from collopt.runtime.msccl.reader import read_xml
+from collopt.runtime.msccl.export import read_xml
 from collopt.topologies import read_topology
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cli_calls import Cli, netfile
 from collopt.cli.terminal.networks import find_network, flag_of
-from collopt.cli.terminal.options import NetworkOptions
+from collopt.cli.terminal.parameters import NetworkOptions
 from collopt.topologies import Topology, catalogue, fat_tree, mi250, rail, ring, torus
 
 

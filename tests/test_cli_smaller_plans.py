@@ -9,7 +9,7 @@ import pytest
 
 import collopt
 from cli_calls import Cli
-from collopt.cli.terminal.runtime_files import write_fitting
+from collopt.cli.terminal.output_files import write_fitting
 from collopt.errors import TooLargeError
 from collopt.planners import Plan
 from collopt.runtime import interpret_file

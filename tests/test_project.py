@@ -72,8 +72,8 @@ def test_every_declared_extra_is_offered_by_the_makefile(pyproject: dict[str, An
     named = {
         extra
         for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
-        if "-e '.[" in line
-        for extra in line.split("[", 1)[1].split("]", 1)[0].split(",")
+        if line.startswith("\t$(call install,")
+        for extra in line.split("install,", 1)[1].removesuffix(")").split("$(,)")
     }
     assert named
     assert named <= extras

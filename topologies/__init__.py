@@ -78,7 +78,7 @@ from .switched.vendor_boxes import (
     trn2_ultraserver,
 )
 from .symmetry.automorphisms import symmetries
-from .symmetry.failure_cases import FailureCase, failure_cases
+from .symmetry.failure_orbits import FailureCase, failure_cases
 from .symmetry.isomorphism import automorphisms, isomorphism, reverse_symmetry
 
 __all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import ProgramError
 from ...schedules.collective import as_collective
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, emit
-from ..terminal.parameters import UsageError
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners
 from ..terminal.progress import computing, working
 from .run import as_one_of_the_ranks, check_op, note_copies
 

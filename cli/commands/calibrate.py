@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ...errors import FileFormatError
 from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
-from ..terminal.options import NetworkOptions, check_planners
 from ..terminal.output import Formats, emit, note, plain_table
 from ..terminal.output_files import check_figure, check_targets, name_errors_after
-from ..terminal.parameters import UsageError
+from ..terminal.parameters import NetworkOptions, UsageError, check_planners
 from ..terminal.progress import working
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import UnsupportedError
 from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
-from ..terminal.parameters import UsageError
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:

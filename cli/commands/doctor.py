@@ -220,7 +220,7 @@ def _compile_one() -> str:
     """Compile a kernel that is quick to compile, or load it."""
     import numpy as np
 
-    from ...solvers.flow.max_flow import paired_network
+    from ...solvers.flows.max_flow import paired_network
     from ...support.kernels import cache_problems, kernels_in
 
     ends = np.array([0, 1])

@@ -16,9 +16,8 @@ from ...errors import ColloptError, UnsupportedError
 from ...schedules import as_bytes
 from ...schedules.collective import as_collective
 from ...support.packages import check_extra
-from ..terminal.options import NetworkOptions, check_planners
 from ..terminal.output import note
-from ..terminal.parameters import Command, described, with_fields
+from ..terminal.parameters import Command, NetworkOptions, check_planners, described, with_fields
 
 if TYPE_CHECKING:
     from ...topologies import Topology

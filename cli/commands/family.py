@@ -11,12 +11,10 @@ from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import count_text, time_text
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners, takes_option
 from ..terminal.output import emit, emit_json, note, number_table
-from ..terminal.output_files import check_targets
-from ..terminal.parameters import UsageError
+from ..terminal.output_files import check_targets, write_fitting
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, takes_option
 from ..terminal.progress import computing, working
-from ..terminal.runtime_files import write_fitting
 from .lint import row
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...support.formatting import count_text, percentage_text
-from ..terminal.options import NetworkOptions
 from ..terminal.output import Formats, emit, note, number_table, plain_rows
 from ..terminal.output_files import check_targets, write_files
-from ..terminal.parameters import UsageError
+from ..terminal.parameters import NetworkOptions, UsageError
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..terminal.options import NetworkOptions
 from ..terminal.output import Formats, bare_table, emit, emit_json, emit_rows, note
 from ..terminal.output_files import check_targets, name_errors_after
-from ..terminal.parameters import UsageError
+from ..terminal.parameters import NetworkOptions, UsageError
 
 if TYPE_CHECKING:
     from ...topologies import CatalogueEntry, LinkClass, Topology

@@ -12,13 +12,10 @@ from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...schedules.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.link_costs import as_costs
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners
-from ..terminal.output import Formats, advise, emit_rows, flat, note
-from ..terminal.output_files import check_targets, write_files
-from ..terminal.parameters import UsageError
-from ..terminal.plan_summary import plan_figures
+from ..terminal.output import Formats, advise, emit_rows, flat, note, plan_figures
+from ..terminal.output_files import RuntimeFiles, check_targets, write_files, write_fitting
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners
 from ..terminal.progress import computing
-from ..terminal.runtime_files import RuntimeFiles, write_fitting
 
 if TYPE_CHECKING:
     from ...planners import Plan
@@ -123,7 +120,7 @@ def _figures(plan: Plan, intact: Bound | None, size: str | None) -> dict[str, An
 
 
 def _print(plan: Plan, intact: Bound | None, size: str | None) -> None:
-    from ...report.summary import optimality, schedule_rows
+    from ...report.tables import optimality, schedule_rows
 
     network, scope = plan.topology, plan.bound.scope
     about = "" if scope == EVERY_SCHEDULE else f" for {scope}"
@@ -147,7 +144,7 @@ BOUNDED_RANKS = 256  # up to which bounding the time takes a second
 def _times(plan: Plan, size: str) -> dict[str, str]:
     """Times for a size: predicted if the plan is for that size, or else estimated; and what they count."""
     from ...planners import bound_sizes
-    from ...report.summary import optimality
+    from ...report.tables import optimality
 
     counted = as_costs(None, plan.topology).label
     if "predicted_us" in plan.provenance:

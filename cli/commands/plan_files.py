@@ -7,11 +7,9 @@ from pathlib import Path
 from ...errors import CertificateError
 from ...schedules import as_bytes
 from ...support.validation import shown
-from ..terminal.options import NetworkOptions
-from ..terminal.output import emit_json, emit_rows, note
+from ..terminal.output import emit_json, emit_rows, note, plan_figures
 from ..terminal.output_files import check_targets, name_errors_after
-from ..terminal.parameters import UsageError
-from ..terminal.plan_summary import plan_figures
+from ..terminal.parameters import NetworkOptions, UsageError
 from ..terminal.progress import working
 
 
@@ -33,7 +31,7 @@ def verify(plan: Path, described: NetworkOptions, topology: str | None = None, a
     if as_json:
         emit_json({"plan": str(plan), "verified": True, "compared": network is not None} | plan_figures(checked))
     else:
-        from ...report.summary import check_rows
+        from ...report.tables import check_rows
 
         title = f"{plan}: {checked.collective} on {checked.topology.name} by {checked.planner}, verified"
         origin = "matches --topology" if network is not None else "read from the plan file; check it with --topology"

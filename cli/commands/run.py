@@ -24,7 +24,7 @@ GRACE_S = 5.0  # Torch's own errors, which say more, get this long after the dea
 
 def note_copies(plans: Mapping[str, Plan]) -> None:
     """Say that ranks do what switches do in these plans, so that their rates are not those of the plans."""
-    from ...runtime.lowering.tree_transfers import branches_at_switches
+    from ...runtime.lowering.trees import branches_at_switches
 
     if names := [name for name, plan in plans.items() if branches_at_switches(plan.schedule)]:
         note(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes
 from ..terminal.output import CHECK_FAILED, Formats, emit, emit_rows, number_table, plain_rows
-from ..terminal.parameters import UsageError
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:

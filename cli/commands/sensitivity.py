@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, rate_text
 from ...support.quantities import as_factor
-from ..terminal.options import NetworkOptions, ShardOptions
 from ..terminal.output import Formats, emit, number_table, plain_rows
+from ..terminal.parameters import NetworkOptions, ShardOptions
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import FileFormatError
 from ...schedules.collective import as_collective
 from ...support.validation import shown
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners, distinct_sizes
 from ..terminal.output import note
 from ..terminal.output_files import check_figure, check_targets, name_errors_after
-from ..terminal.parameters import UsageError
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
 from ..terminal.progress import computing, working
 
 if TYPE_CHECKING:

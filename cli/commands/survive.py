@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ...schedules.collective import as_collective
 from ...support.formatting import count_text, percentage_text
-from ..terminal.options import NetworkOptions, ShardOptions, check_planners
 from ..terminal.output import Formats, bare_table, emit, note, plain_rows
+from ..terminal.parameters import NetworkOptions, ShardOptions, check_planners
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from ...support.validation import shown
 from ...topologies import CatalogueEntry, Failure, Topology, build, scaled_links
 from ...topologies.builders import find_entry
 from ...topologies.files import names_file
-from .options import NetworkOptions
 from .output import note
-from .parameters import UsageError, whole_number
+from .parameters import NetworkOptions, UsageError, whole_number
 
 if TYPE_CHECKING:
     from ...topologies.importing.read import ImportOptions

@@ -1,13 +1,32 @@
-"""Checks of output paths before a file is written, and messages when writing fails."""
+"""Output files of commands: checks of paths before the work, exports for runtimes, and messages when writing fails."""
 
+from __future__ import annotations
+
+import json
 import os
+import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...errors import TooLargeError
+from ...schedules import Collective
+from ...support.quantities import as_bytes
 from ...support.writing import write_all_whole
-from .parameters import UsageError
+from .output import note
+from .parameters import UsageError, takes_option
+from .progress import computing, handling, working
+
+if TYPE_CHECKING:
+    from ...planners import Plan
+
+XML_OPTIONS = ("runtime", "protocol")
+EXPORT_OPTIONS = ("channels", "instances", "in_place", "min_bytes", "max_bytes", "max_thread_blocks")
+FEW_TREES, MANY_TREES = 8, 256  # Trees of a root that are few, and of all roots that are many
+FEW_CHUNKS = (4, 2, 1)  # Numbers of chunks to try, per shard or unit of traffic
 
 
 def check_targets(targets: Mapping[str, Path | None], sources: Iterable[Path | None] = ()) -> None:
@@ -78,3 +97,166 @@ def _is_standard_output(path: Path) -> bool:
     except (OSError, ValueError, AttributeError):
         # Standard output is closed, or is none of a file system.
         return False
+
+
+class RuntimeFiles(NamedTuple):
+    """Options that export a plan for runtimes."""
+
+    mscclpp: Path | None = None
+    register: Path | None = None
+    xml: Path | None = None
+    runtime: str | None = None
+    channels: int | None = None
+    instances: int | None = None
+    in_place: bool = False
+    protocol: str | None = None
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    max_thread_blocks: int | None = None
+
+    def check(self, collective: Collective) -> None:
+        """Refuse options of files that are not written, and impossible files, before the work starts."""
+        from ...runtime.msccl.limits import runtime_limits
+
+        flags = [f"--{name.replace('_', '-')}" for name in self._values(*XML_OPTIONS, *EXPORT_OPTIONS)]
+        if self.xml is None and self._values(*XML_OPTIONS):
+            raise UsageError(f"{flags[0]} applies to MSCCL XML; give --xml FILE too, or leave it out")
+        if self.xml is None and self.mscclpp is None and flags:
+            what = "give --xml FILE or --mscclpp FILE, or leave it out"
+            raise UsageError(f"{flags[0]} applies to exported files; {what}")
+        if self.register is not None and self.mscclpp is None:
+            raise UsageError(f"--register {self.register} is for an MSCCL++ plan; give --mscclpp FILE too")
+        if self.in_place and collective.in_pairs:
+            raise UsageError(f"--in-place does not apply to {collective}, which is always out of place; leave it out")
+        if self.runtime is not None:
+            runtime_limits(self.runtime)
+
+    def contents(self, planned: Plan) -> dict[Path, bytes]:
+        """Return the contents of a plan's files, once all of them are known to be possible."""
+        shared = self._values(*EXPORT_OPTIONS)
+        if shared.pop("in_place", False):
+            shared["placement"] = "in-place"
+        xml, mscclpp = "msccl-xml", "mscclpp-json"
+        paths = {xml: self.xml, mscclpp: self.mscclpp}
+        options = {xml: self._values(*XML_OPTIONS) | shared, mscclpp: shared}
+        files = {path: _exported(planned, form, path, options[form]) for form, path in paths.items() if path}
+        if self.register and self.mscclpp:
+            from ...runtime.mscclpp.reader import parse_document
+            from ...runtime.mscclpp.registration import registration_code
+
+            document = parse_document(json.loads(files[self.mscclpp]), os.fspath(self.mscclpp))
+            files[self.register] = registration_code([(self.mscclpp, document)], self.register).encode()
+        return files
+
+    def notes(self, plan: Plan, paths: Collection[Path]) -> list[str]:
+        """Say what an MSCCL++ file makes of trees that branch at switches."""
+        from ...runtime.mscclpp.export import mscclpp_notes
+
+        path = self.mscclpp
+        return mscclpp_notes(plan, path) if path is not None and path in paths else []
+
+    def calls(self, path: Path) -> str:
+        """Describe the calls of a file that is not for both placements."""
+        if path == self.mscclpp or (self.in_place and path == self.xml):
+            return f", for {'in' if self.in_place else 'out-of'}-place calls"
+        return ""
+
+    def _values(self, *names: str) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in names}
+        # 0 is a value, which those that take it refuse.
+        return {name: value for name, value in values.items() if value is not None and value is not False}
+
+
+def _exported(plan: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
+    """Return the content of a file; SIGTERM removes the folder that it is written to, too."""
+    ended = handling(signal.SIGTERM, signal.SIG_DFL, lambda number, _: sys.exit(128 + number))
+    with working(f"exporting {path}"), ended, TemporaryDirectory() as folder, name_errors_after(path):
+        plan.export(form, target := Path(folder) / path.name, **options)
+        return target.read_bytes()
+
+
+def write_fitting(plan: Plan, write: Callable[[Plan], None], planner: str, options: Mapping[str, Any]) -> Plan:
+    """Write a plan's files, or those of the first smaller plan within the runtime's limits, with a note."""
+    try:
+        write(plan)
+    except TooLargeError as error:
+        refusal = error
+    else:
+        return plan
+    smaller: Iterator[tuple[Plan, str]] = iter(())
+    unsized = {name: value for name, value in options.items() if name not in ("size", "costs")}
+    if "size" in options and "family" in plan.provenance:
+        smaller = _other_families(plan, as_bytes(options["size"]))
+    elif not plan.collective.in_pairs and takes_option(planner, plan.collective, "trees_per_root"):
+        smaller = _fewer_trees(plan, planner, unsized)
+    elif takes_option(planner, plan.collective, "chunks"):
+        smaller = _fewer_chunks(plan, planner, options)
+    for other, choice in smaller:
+        try:
+            write(other)
+        except TooLargeError:
+            continue
+        rates = f"{float(other.algbw):.2f} GB/s instead of {float(plan.algbw):.2f} GB/s"
+        note(
+            f"collopt: note: the best plan ({_size(plan)}) does not fit: {str(refusal).partition(';')[0]}; using "
+            f"{choice} instead: {_size(other)}, {'same algbw' if other.algbw == plan.algbw else rates}"
+        )
+        return other
+    raise refusal
+
+
+def _other_families(best: Plan, num_bytes: int) -> Iterator[tuple[Plan, str]]:
+    """Yield plans of the families in few steps that have fewer chunks, the fastest for the size first."""
+    from ...planners import plan
+    from ...planners.by_size.families import families
+    from ...topologies.network.link_costs import as_costs
+
+    network, costs = best.topology, as_costs(None, best.topology)
+    by_time = sorted(families(network, best.collective), key=lambda family: family.estimate(num_bytes, costs))
+    for family in by_time:
+        if not family.schedule.num_steps or max(family.schedule.load_units) < _chunks(best):
+            yield plan(network, best.collective, planner="few-steps", family=family.name), f"the family {family.name}"
+
+
+def _fewer_trees(best: Plan, planner: str, options: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
+    """Yield plans with ever fewer trees, the fastest first."""
+    from ...planners import scan_trees_per_root
+
+    with computing(f"planning {best.collective} on {best.topology.name} with fewer trees"):
+        counts = list(_counts(best))
+        frame = scan_trees_per_root(best.topology, best.collective, counts or None, planner=planner, **options)
+        plans = list(frame["plan"])
+    fewest = best.trees.num_trees
+    for other in sorted(plans, key=lambda plan: (-plan.algbw, plan.trees.num_trees)):
+        if other.trees.num_trees < fewest:
+            fewest = other.trees.num_trees
+            yield other, f"--trees-per-root {other.trees.forests[-1].trees_per_root}"
+
+
+def _counts(plan: Plan) -> Iterator[int]:
+    """Numbers of trees per root to try: small ones, and their doubles up to a limit on all trees."""
+    roots = int((plan.trees.root_weights > 0).sum())
+    count = 1
+    while count < plan.trees.forests[-1].trees_per_root and (count <= FEW_TREES or count * roots <= MANY_TREES):
+        yield count
+        count += 1 if count < FEW_TREES else count
+
+
+def _fewer_chunks(best: Plan, planner: str, options: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
+    from ...planners import plan
+
+    for count in FEW_CHUNKS:
+        if count < _chunks(best):
+            with computing(f"planning {best.collective} on {best.topology.name} with --chunks {count}"):
+                other = plan(best.topology, best.collective, planner=planner, chunks=count, **options)
+            yield other, f"--chunks {count}"
+
+
+def _chunks(plan: Plan) -> int:
+    """Chunks per shard or unit of traffic; the most of them where halves of an allreduce differ."""
+    return 1 if plan.schedule.num_trees else max(plan.schedule.load_units)
+
+
+def _size(plan: Plan) -> str:
+    number, what = (plan.schedule.num_trees, "tree") if plan.schedule.num_trees else (_chunks(plan), "chunk")
+    return f"{number} {what}{'' if number == 1 else 's'}"

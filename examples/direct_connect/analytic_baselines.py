@@ -23,7 +23,7 @@ from compute_trace import as_exact
 
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.schedules import as_bytes
-from collopt.schedules.steps.cost import NS_PER_US, StepCost
+from collopt.schedules.steps.allreduce import NS_PER_US, StepCost
 from collopt.support.quantities import Exact
 from collopt.support.validation import as_size
 from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents

@@ -21,7 +21,7 @@ from evaluation_figures import runtime_figure
 from collopt import report
 from collopt.planners import sweep_topologies
 from collopt.schedules import StepCost
-from collopt.solvers.multicommodity.shortest_path_loads import all_to_all_bounds
+from collopt.solvers.flows.shortest_paths import all_to_all_bounds
 from collopt.topologies import Topology, bandwidth_optimum, generalized_kautz, low_diameter_circulant, moore_steps
 
 DEGREE = 4

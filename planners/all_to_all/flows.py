@@ -24,7 +24,7 @@ from ..plans.stages import Trace
 
 if TYPE_CHECKING:
     from ...formulations.all_to_all import AllToAllModel
-    from ...solvers.multicommodity.concurrent_flow import ConcurrentFlow
+    from ...solvers.flows.concurrent_flow import ConcurrentFlow
 
 ObjectArray = npt.NDArray[np.object_]
 
@@ -122,7 +122,7 @@ class _ExactAnswer:
 
     def _lifted(self, rows: ObjectArray, rate: Fraction) -> PairFlows:
         """Lift flows of one source per orbit, with `rate` per unit of traffic, to all sources."""
-        from ...solvers.multicommodity.orbit_lifting import lift_flows
+        from ...solvers.flows.orbit_lifting import lift_flows
 
         topology = self.model.topology
         tails, heads, capacities, _ = topology.arrays
@@ -138,7 +138,7 @@ def _integer_flows(
     topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
 ) -> tuple[IntArray, int]:
     """Round the flows of some sources, with `rate` per unit of traffic, to integers; also return their rate."""
-    from ...solvers.flow.transport import rounded_flow
+    from ...solvers.flows.transport import rounded_flow
 
     tails, heads, _, _ = topology.arrays
     amount = max(1, GRAIN // int(demands.max()))
@@ -202,7 +202,7 @@ class _ApproximateAnswer:
 
     def flows(self) -> PairFlows:
         """Compute the flow of each source."""
-        from ...solvers.multicommodity.concurrent_flow import source_flows
+        from ...solvers.flows.concurrent_flow import source_flows
 
         tails, heads, capacities, _ = self.topology.arrays
         sources = np.arange(self.topology.num_ranks)
@@ -218,7 +218,7 @@ PairAnswer = _ExactAnswer | _ApproximateAnswer
 def _solve_approximately(
     topology: Topology, demands: IntArray, generators: IntArray, trace: Trace
 ) -> _ApproximateAnswer:
-    from ...solvers.multicommodity.concurrent_flow import concurrent_flow
+    from ...solvers.flows.concurrent_flow import concurrent_flow
 
     trace.note("flows", f"concurrent flow within {LOOSE_GAP}")
     tails, heads, capacities, _ = topology.arrays

@@ -33,7 +33,7 @@ from ..trees.problem import shard_weights
 from .flows import PairAnswer, check_pairs_reachable, node_demands, solve_pairs
 
 if TYPE_CHECKING:
-    from ...solvers.multicommodity.path_decomposition import Paths
+    from ...solvers.flows.path_decomposition import Paths
 
 ROWS = 16  # parts at most that the chunks of a path are cut into, so that they can pass one after the other
 MAX_ROUND_HOPS = 2**22  # hops, after cutting, beyond which rounds are not looked at by themselves
@@ -51,7 +51,7 @@ def order_by_hops(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
 
 def order_by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
     """Assign hops to many steps with few chunks per link, those with the longest remaining path first."""
-    from ...solvers.multicommodity.list_scheduling import list_schedule, split
+    from ...solvers.flows.list_scheduling import list_schedule, split
 
     if topology.switch_nodes:
         raise UnsupportedError(
@@ -135,8 +135,8 @@ def shared_chunks(
     paths: Paths, topology: Topology, traffic: IntArray, chunks: int | None, bound: Bound
 ) -> tuple[int, Paths]:
     """Divide the chunks of each pair among its paths; `traffic` int64 (ranks, ranks)."""
-    from ...solvers.multicommodity.chunk_rounding import rounded
-    from ...solvers.multicommodity.path_decomposition import path_loads
+    from ...solvers.flows.chunk_rounding import rounded
+    from ...solvers.flows.path_decomposition import path_loads
 
     if chunks is not None and sum(traffic.ravel().tolist()) * chunks >= MAX_CHUNKS:
         raise CapacityOverflowError(
@@ -254,7 +254,7 @@ def checked_traffic(
 
 def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:
     """Decompose the flows of all sources into paths."""
-    from ...solvers.multicommodity.path_decomposition import joined, source_paths
+    from ...solvers.flows.path_decomposition import joined, source_paths
 
     pair_flows = answer.flows()
     tails, heads, _, _ = topology.arrays
@@ -335,7 +335,7 @@ def plan_shortest_paths(
 
 def _shortest_paths(topology: Topology, traffic: IntArray) -> Paths:
     """Trace the paths of all pairs back from their destinations along shortest-path trees."""
-    from ...solvers.multicommodity.path_decomposition import Paths
+    from ...solvers.flows.path_decomposition import Paths
 
     sources, targets = np.nonzero(traffic * ~np.eye(len(traffic), dtype=np.bool_))
     links, hops = _predecessor_links(topology), []

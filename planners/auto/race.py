@@ -14,7 +14,7 @@ from ...errors import CapacityOverflowError
 from ...schedules import TreeSchedule
 from ...schedules.loads import congestion
 from ...schedules.schedule import rate_of_loads
-from ...schedules.timing.predict import Predictor
+from ...schedules.timing.run import Predictor
 from ...topologies import reached_network
 from ...topologies.network.link_costs import as_costs
 from ..plans.plan import Plan
@@ -120,7 +120,7 @@ class Race:
 
     def _rate_of_trees(self, count: int) -> Fraction:
         """Largest rate of so many trees per root in GB/s; of trees that branch at switches no more is known."""
-        from ...solvers.flow.bottleneck import fixed_count_scale
+        from ...solvers.flows.bottleneck import fixed_count_scale
 
         if self._case.branches:
             return self._limit

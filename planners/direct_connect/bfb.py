@@ -288,7 +288,7 @@ def _by_sets(method: str, graph: DirectGraph) -> list[Fraction]:
 def _by_linear_programs(graph: DirectGraph) -> list[Fraction]:
     """One program of `collopt.formulations.bfb` for each distance, and its exact answer."""
     from ...formulations import bfb
-    from ...solvers.highs.session import solve
+    from ...solvers.lp.session import solve
 
     topology = Topology.from_graph(graph)
     programs = (bfb.build(topology, distance) for distance in range(1, graph.diameter + 1))

@@ -419,7 +419,7 @@ def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 def _by_distances(candidate: Candidate) -> Rates:
     """Bound the rate by shortest paths in equal parts, and by the sum of distances."""
-    from ...solvers.multicommodity.shortest_path_loads import all_to_all_bounds
+    from ...solvers.flows.shortest_paths import all_to_all_bounds
 
     graph = candidate.graph()
     return all_to_all_bounds(graph.num_nodes, *graph.adjacency)

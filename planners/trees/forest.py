@@ -17,8 +17,8 @@ import numpy as np
 
 from ...errors import CapacityOverflowError, CertificateError, NoAnswerError, SolverError, UnsupportedError
 from ...schedules import Forest, verified_loads
-from ...solvers.flow.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale, violated_sink
-from ...solvers.flow.max_flow import check_capacities, max_flow, paired_network
+from ...solvers.flows.bottleneck import Bottleneck, bottleneck_cut, fixed_count_scale, violated_sink
+from ...solvers.flows.max_flow import check_capacities, max_flow, paired_network
 from ...solvers.trees.batch_packing import is_large
 from ...solvers.trees.forest_packing import pack_forest, pack_untested_forest
 from ...solvers.trees.height_reduction import lower_trees

@@ -24,7 +24,7 @@ from ...schedules import (
 )
 from ...schedules import in_network as branched_at_switches
 from ...schedules.collective import AnyCollective
-from ...solvers.flow.bottleneck import Bottleneck
+from ...solvers.flows.bottleneck import Bottleneck
 from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner

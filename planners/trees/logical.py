@@ -18,7 +18,7 @@ from ...topologies import Topology
 from .problem import TreeProblem, check_request, tree_problem
 
 if TYPE_CHECKING:
-    from ...solvers.flow.bottleneck import Bottleneck
+    from ...solvers.flows.bottleneck import Bottleneck
     from ...solvers.trees.routed_graph import RoutedGraph
     from ...solvers.trees.switch_removal import RemoveAll
     from ...solvers.trees.tight_sets import LaminarFamily
@@ -107,7 +107,7 @@ def logical_topology(bound: Bound) -> LogicalTopology:
     (56, Fraction(450, 7))
     """
     # Kernels load slowly.
-    from ...solvers.flow.max_flow import check_capacities
+    from ...solvers.flows.max_flow import check_capacities
     from ...solvers.trees.routed_graph import RoutedGraph
     from ...solvers.trees.switch_removal import remove_all_switches, remove_switches, split_all_switches
     from ...solvers.trees.tight_sets import LaminarFamily, tight_family

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...schedules import Forest
 from ...schedules.trees.switch_vertices import columns
-from ...solvers.trees.tree_centers import centered, eccentricities, move_root, parents_of
+from ...solvers.trees.height_reduction import centered, eccentricities, move_root, parents_of
 from ...support.arrays import IntArray, SmallArray, joined_rows
 from ...support.kernels import kernel
 from ...topologies import Link, Topology

@@ -27,7 +27,7 @@ from ...schedules.bounds.tree_witnesses import TreeDual
 from ...schedules.bounds.witness import LinkValue
 from ...schedules.collective import AnyCollective, Collective, Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution
-from ...solvers.trees.arborescence import Arc, cheapest_arborescence
+from ...solvers.trees.routed_graph import Arc, cheapest_arborescence
 from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
 from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, Partition, TreePartition, Witness
-from ...solvers.flow.bottleneck import Bottleneck
+from ...solvers.flows.bottleneck import Bottleneck
 from ...solvers.trees.strength import Orientation, Strength, orient, strength
 from ...support.arrays import IntArray, components
 from ...topologies import Topology

@@ -16,20 +16,18 @@ from ...schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, Bound, Collective
 from ...schedules.bounds.witness import Witness
 from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
 from ...schedules.trees.symmetric_forest import SymmetricAllreduce, SymmetricForest, link_orbits
-from ...solvers.flow.bottleneck import Bottleneck, bottleneck_cut
+from ...solvers.flows.bottleneck import Bottleneck, bottleneck_cut
 from ...support.arrays import IntArray, orbits
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ...topologies.symmetry.refinement import ColoredNetwork
-from ...topologies.symmetry.translations import site_symmetries
-from ...topologies.symmetry.turns import hosts_of_sites, nested_turns
+from ...topologies.symmetry.translations import hosts_of_sites, nested_turns, site_symmetries
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .problem import TreeProblem, tree_problem
 from .strength import allreduce_bound, node_names, partition
-from .symmetric_parts import Symmetry, parts_forest
-from .symmetric_sites import direct_forest
+from .symmetric_parts import Symmetry, direct_forest, parts_forest
 
 MANY_RANKS = 1024  # above which the best bound of an allreduce is not sought
 

@@ -20,10 +20,8 @@ import numpy as np
 from ...errors import FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import Bound
 from ...schedules.collective import as_collective
-from ...support.array_text import decode_integers, encode_integers
-from ...support.arrays import IntArray
-from ...support.json_files import read_json
-from ...support.reading import name_of
+from ...support.arrays import IntArray, decode_integers, encode_integers
+from ...support.json_files import name_of, read_json
 from ...support.validation import as_path, shown
 from ...support.writing import write_whole
 from ...topologies import Topology, read_topology, write_topology
@@ -143,7 +141,7 @@ class PlanFolder:
             folder = cls(path)
             if (folder.topology.digest, dict(folder.options)) != (topology.digest, dict(options)):
                 request = ", ".join(f"{name} {value}" for name, value in folder.options.items())
-                raise UnsupportedError(f"{folder.path} has plans for {folder.topology}, {request}; give another one")
+                raise UnsupportedError(f"{folder.path} has plans for {folder.topology}, {request}; give another folder")
             return folder
         new_folder = cls.__new__(cls)
         new_folder.topology = topology

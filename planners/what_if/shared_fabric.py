@@ -14,8 +14,8 @@ from ...formulations import allreduce, sharing, throughput
 from ...schedules import ALLGATHER, Bound, CutDual, LengthDual, Witness
 from ...schedules.bounds.length_duals import hop_limits
 from ...schedules.bounds.witness import LinkValue, Pair, as_link_values, value_by_link
-from ...solvers.highs.folding import solve_folded
 from ...solvers.lp.exact_optimum import ExactAnswer
+from ...solvers.lp.folding import solve_folded
 from ...support.validation import as_flag, as_kind, shown
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import BoundError, ColloptError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective
 from ...schedules.collective import AnyCollective, as_collective
-from ...solvers.highs.options import as_here
+from ...solvers.lp.options import as_here
 from ...support import progress
 from ...support.quantities import Exact
 from ...support.validation import as_list, as_options, as_whole, shown
@@ -22,7 +22,7 @@ from ...topologies import Topology
 from ...topologies.network.failures import Failure
 from ...topologies.network.links import as_root
 from ...topologies.network.topology import as_topology
-from ...topologies.symmetry.failure_cases import FAILURE_KINDS, failure_cases
+from ...topologies.symmetry.failure_orbits import FAILURE_KINDS, failure_cases
 from ..plans.plan import Plan
 from ..plans.registry import as_planner, plan
 from .compare import check_feasible

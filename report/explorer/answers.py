@@ -16,7 +16,7 @@ from ...support.validation import shown
 from ...topologies import Topology, link_classes, write_topology
 from ...topologies.network.link_costs import as_costs
 from ..html.scene import scene
-from ..summary import check_rows, schedule_rows
+from ..tables import check_rows, schedule_rows
 from .scenario import Scenario
 
 BOUNDED_RANKS = 256  # up to which bounding the time of a size takes a second

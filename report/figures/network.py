@@ -20,7 +20,7 @@ from ...support.validation import as_kind
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..layout import Places, box_of_nodes, link_curves, places
-from ..plan_tables import witness_view
+from ..tables import witness_view
 from .style import COLORS, empty_figure, legend, shortened, tint
 
 if TYPE_CHECKING:

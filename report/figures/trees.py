@@ -1,4 +1,4 @@
-"""Figure of the trees of a plan, each drawn from its root downwards."""
+"""Figures of the trees of a plan, drawn from their roots downwards, and of the logical topology."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...planners import Plan
-from ...support.formatting import percentage_text
-from ...support.validation import shown
+from ...planners import LogicalTopology, Plan
+from ...support.formatting import bandwidth_text, percentage_text
+from ...support.validation import as_kind, shown
 from ..layout import box_of_nodes
-from ..plan_tables import tree_table
+from ..tables import tree_table
+from .network import Canvas, draw_links, draw_nodes, write
 from .style import COLORS, color, empty_figure, legend, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 MAX_TREES = 4  # Side by side; the heaviest if there are more
 WITHIN, BETWEEN = "#8c8c8c", COLORS[1]
@@ -36,6 +38,9 @@ SMALLEST_WORDS = 1.5  # Numbers of ranks in points, below which they are left ou
 SWITCH_WORDS = 7.0  # Names of switches in points, or less where there is no room
 LETTER = 0.62  # Width of a letter, in font sizes
 LEAF_RADII = 2.3  # Between leaves, at least
+MOST_NUMBERS = 64
+AT_TAIL = 4
+"""Point of a curve, of 0 to 16: halfway, the numbers of all diameters would lie on each other."""
 
 
 class _Shape(NamedTuple):
@@ -259,3 +264,26 @@ def _explain(figure: Figure, colors: Mapping[str, str], shapes: list[_Shape], bo
         figure, handles=handles, loc="outside lower center", ncols=max(1, int(figure.get_figwidth() // 1.8)),
         fontsize="small", frameon=False,
     )  # fmt: skip
+
+
+def logical_figure(logical: LogicalTopology) -> Figure:
+    """Draw the ranks and links that edge splitting leaves, with the number of trees of each link.
+
+    Each number is near the tail of its link; networks of more than 64 connected pairs have none.  Raises
+    `UnsupportedError` if the argument is no `LogicalTopology`.
+    """
+    logical = as_kind(logical, LogicalTopology, "the logical topology")
+    canvas = Canvas.of(logical.topology)
+    handles = draw_nodes(canvas) + draw_links(canvas, frozenset())
+    if len(canvas.curves) <= MOST_NUMBERS:
+        _write_numbers(canvas, logical)
+    title = f"{shortened(logical.topology.name)}: one tree is {bandwidth_text(logical.unit)}"
+    return canvas.finished(title, handles, columns=2)
+
+
+def _write_numbers(canvas: Canvas, logical: LogicalTopology) -> None:
+    """Write how many trees each link carries, near its tail."""
+    pairs, names = sorted(canvas.ends), logical.topology.nodes
+    curves = [canvas.curves[tail, head] if tail < head else canvas.curves[head, tail][::-1] for tail, head in pairs]
+    words = [str(logical.multiplicities[names[tail], names[head]]) for tail, head in pairs]
+    write(canvas, np.array([curve[AT_TAIL] for curve in curves]), words, 6.5, "0.1")

@@ -14,12 +14,11 @@ from ...schedules import Bound
 from ...support.validation import shown
 from ...support.views import call_with_options
 from ...topologies import Topology
-from ..plan_tables import Model, curve_table, link_table, step_table, tree_table
-from .logical import logical_figure
+from ..tables import Model, curve_table, link_table, step_table, tree_table
 from .network import topology_figure
 from .plan import bandwidth_figure, gantt_figure, residual_figure, utilization_figure
 from .style import image_of
-from .trees import tree_figure
+from .trees import logical_figure, tree_figure
 
 if TYPE_CHECKING:
     import pandas as pd

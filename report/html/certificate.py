@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ...schedules import Bound
 from ...schedules.bounds.witness import Crossing
 from ...support.formatting import count_text, exact
-from ..plan_tables import witness_view
+from ..tables import witness_view
 
 Pair = tuple[str, str]
 Pairs = tuple[Pair, ...]

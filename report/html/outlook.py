@@ -14,7 +14,7 @@ from ...planners import Plan, bound, plan, survive
 from ...schedules import EVERY_SCHEDULE, Bound
 from ...support.formatting import percentage_text
 from ...topologies import link_classes
-from ..plan_tables import NS_PER_US, is_predictable, predicted_times
+from ..tables import NS_PER_US, is_predictable, predicted_times
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,7 @@ from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.packages import check_extra
 from ...support.validation import as_flag, as_kind, as_list, as_path, shown
 from ...support.writing import write_whole
-from ..plan_tables import is_predictable, link_table, predicted_times
-from ..summary import check_rows, schedule_rows
+from ..tables import check_rows, is_predictable, link_table, predicted_times, schedule_rows
 from .certificate import certificate
 from .outlook import baselines, class_chart, class_rows, failure_chart, rates_chart, sizes_data
 from .scene import MAX_MOVES, scene, shares_of

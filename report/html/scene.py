@@ -36,16 +36,17 @@ from ...support.arrays import IntArray
 from ...support.formatting import count_text, percentage_text
 from ...topologies import Topology, link_classes
 from ...topologies.network.topology import as_topology
-from ..busy_times import (
+from ..layout import box_of_nodes, link_curves, places
+from ..tables import (
     BRANCHES,
     HOPS,
     REDUCE_FIRST,
     STEPS,
+    link_table,
     step_run,
     tree_hops,
+    witness_view,
 )
-from ..layout import box_of_nodes, link_curves, places
-from ..plan_tables import link_table, witness_view
 
 MAX_PARTS = 512
 MAX_SEGMENTS = 2**17  # Links of all parts together

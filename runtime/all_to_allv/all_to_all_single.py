@@ -10,7 +10,7 @@ from ...errors import ProgramError, UnsupportedError
 from ..execution.agreement import checked, connect, explained, first_line, post, wait_for_all
 from ..execution.arguments import import_torch, joined_group
 from ..execution.call_queue import TAG, AsyncWork, completed_work, run_in_order, run_now, start
-from ..programs.checks import check_seconds
+from ..programs.program import check_seconds
 from .arguments import AllToAllCall, agreed_exchange, check_arguments
 from .steps import RankSteps, rank_steps
 

@@ -15,7 +15,7 @@ from ...support.arrays import IntArray
 from ...support.validation import shown
 from ..execution.agreement import UNKNOWN, coded, compare, digest, gathered, refuse
 from ..execution.arguments import check_async, check_same_kind, check_tensor, import_torch
-from ..programs.checks import check_choice, check_counts, check_seconds
+from ..programs.program import check_choice, check_counts, check_seconds
 from .steps import Exchange
 
 BACKEND_DEVICES = {"nccl": "cuda", "gloo": "cpu"}

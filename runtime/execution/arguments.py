@@ -14,9 +14,8 @@ from weakref import WeakKeyDictionary
 
 from ...errors import ColloptError, MissingDependencyError, UnsupportedError
 from ...support.validation import shown
-from ..programs.checks import check_choice, check_counts, check_seconds
 from ..programs.layout import Layout
-from ..programs.program import Program
+from ..programs.program import Program, check_choice, check_counts, check_seconds
 from .rank_rounds import checked_rounds, shard_elements, works_in_place
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet, finalize, ref
 
 from ...errors import ProgramError
-from ..programs.checks import check_seconds
+from ..programs.program import check_seconds
 from .arguments import import_torch
 
 EXIT_TIMEOUT_S = 10.0  # How long the interpreter waits at exit for unfinished calls, all groups together

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from ...errors import MissingDependencyError, UnsupportedError
 from ...support.validation import shown
-from ..programs.checks import check_choice, check_counts
-from ..programs.program import Program
+from ..programs.program import Program, check_choice, check_counts
 from .execute import PlanLike, program_of
 from .rank_rounds import Piece, RankRounds, Sum, aligned_rounds, checked_rounds
 

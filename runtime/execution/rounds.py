@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
-from ..lowering.flow_transfers import ScratchAllocator
+from ..lowering.flows import ScratchAllocator
 from ..programs.ordering import Order, Site, global_order
 from ..programs.program import ChunkRange, Program
 

@@ -12,9 +12,16 @@ import numpy as np
 
 from ...errors import ProgramError
 from ...support.arrays import BoolArray, IntArray
-from ..programs.checks import check_structure
 from ..programs.ordering import Order, Site, global_order
-from ..programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, copies_onto_itself
+from ..programs.program import (
+    ChunkRange,
+    Instruction,
+    Program,
+    RankProgram,
+    ThreadBlock,
+    check_structure,
+    copies_onto_itself,
+)
 from .happens_before import Accesses, EventGraph, Steps
 
 

@@ -1,8 +1,4 @@
-"""Happens-before among events by vector clocks (Fidge 1988, Mattern 1989), and the accesses that it has to order.
-
-Events are steps of programs or turns of MSCCL++ plans.  A process numbers its events; a clock says up to which of them
-each process is known.
-"""
+"""Happens-before: vector clocks over the events of programs and plans, and accesses that none orders."""
 
 from __future__ import annotations
 
@@ -12,10 +8,68 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...support.arrays import BoolArray, IntArray, joined_rows
+from ...support.arrays import BoolArray, IntArray, SmallArray, joined_rows
+from ...support.kernels import kernel_with
 from ..programs.ordering import Order
 
 MAX_CLOCKS = 2**23  # Numbers held at a time: more do not stay in a cache
+
+
+@kernel_with(lambda clocks, _processes, _steps, _starts, before, _columns: 3 * len(before) + 3 * len(clocks))
+def write_clocks(
+    clocks: SmallArray, processes: IntArray, steps: IntArray, starts: IntArray, before: IntArray, column_of: IntArray
+) -> None:
+    """Write the last known step of some processes at each event, (events, columns), -1 for none.
+
+    Shapes: `processes`, `steps`, `starts` and `before` as in `EventGraph`; `column_of` (processes + 1,), -1 for none.
+    """
+    for event in range(len(steps)):
+        clock = clocks[event]
+        clock[:] = -1
+        for place in range(starts[event], starts[event + 1]):
+            if before[place] >= 0:
+                clock[:] = np.maximum(clock, clocks[before[place]])
+        column = column_of[processes[event]]
+        if column >= 0:
+            clock[column] = max(clock[column], steps[event])
+
+
+@kernel_with(lambda _processes, steps, *_: 15 * len(steps))
+def needed_waits(processes: IntArray, steps: IntArray, starts: IntArray, before: IntArray, width: int) -> BoolArray:
+    """Mark the waits that no other wait implies (transitive reduction), (waits,).
+
+    Shapes: as in `EventGraph`, `width`: number of processes; an event waits for `before`, at most one of each process,
+    and for the event before it of its own process.
+    """
+    is_needed = np.zeros(len(before), dtype=np.bool_)
+    # A clock changes only at events that wait, so each of these has one; row 0 knows nothing.
+    clocks = np.empty((len(steps) + 1, width), dtype=np.int32)
+    clocks[0] = -1
+    current, clock_of, used = np.zeros(width, dtype=np.int64), np.zeros(len(steps), dtype=np.int64), 1
+    for event in range(len(steps)):
+        process = processes[event]
+        clock, joined, missing = clocks[current[process]], clocks[used], False
+        # Leave out steps that the process knows already.
+        for place in range(starts[event], starts[event + 1]):
+            other = before[place]
+            is_needed[place] = processes[other] != process and clock[processes[other]] < steps[other]
+            if is_needed[place]:
+                if not missing:
+                    joined[:] = clock
+                missing = True
+                joined[:] = np.maximum(joined, clocks[clock_of[other]])
+        if missing:
+            # Leave out steps that come before other awaited ones.
+            for place in range(starts[event], starts[event + 1]):
+                other = before[place]
+                is_needed[place] = is_needed[place] and joined[processes[other]] < steps[other]
+            for place in range(starts[event], starts[event + 1]):
+                if is_needed[place]:
+                    joined[processes[before[place]]] = steps[before[place]]
+            current[process] = used
+            used += 1
+        clock_of[event] = current[process]
+    return is_needed
 
 
 class EventGraph(NamedTuple):
@@ -32,8 +86,6 @@ class EventGraph(NamedTuple):
 
     def knows(self, events: IntArray, processes: IntArray, steps: IntArray) -> BoolArray:
         """Whether each event happens after, or is, a step of a process; all (queries,)."""
-        from .clock_kernels import write_clocks
-
         columns, numbers = np.unique(processes, return_inverse=True)
         answers = np.zeros(len(events), dtype=np.bool_)
         if not len(columns):

@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ProgramError
-from ..programs.checks import check_counts
 from ..programs.layout import Layout
 from ..programs.ordering import CYCLE_SHOWN, Site, sites
-from ..programs.program import ChunkRange, Program, ThreadBlock
+from ..programs.program import ChunkRange, Program, ThreadBlock, check_counts
 from .check import check_program
 
 Data = npt.NDArray[Any]

@@ -28,14 +28,13 @@ from ...schedules.trees.verify import check_trees
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.symmetry.rank_groups import RankGroups, one_group, rank_groups
-from ..programs.checks import check_counts
 from ..programs.layout import Layout
-from ..programs.program import Program
+from ..programs.program import Program, check_counts
 from ..programs.transformations import replicated
 from .exchanges import lower_exchange
 from .flows import lower_flow, lower_staged_flow, lower_stages
 from .rank_writer import LoweringOptions, write_trees
-from .tree_transfers import (
+from .trees import (
     MAX_TRANSFERS,
     from_rank_to_rank,
     merged_hops,

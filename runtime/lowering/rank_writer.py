@@ -107,7 +107,7 @@ def _numbers_in_block(blocks: IntArray) -> IntArray:
 
 def _needed_waits(blocks: IntArray, numbers: IntArray, starts: IntArray, before: IntArray) -> BoolArray:
     """Say which waits of a rank's events for earlier ones nothing else implies; shapes as in `EventGraph`."""
-    from ..interpreter.clock_kernels import needed_waits
+    from ..interpreter.happens_before import needed_waits
 
     return needed_waits(blocks, numbers, starts, before, int(blocks.max(initial=-1)) + 1)
 
@@ -153,7 +153,7 @@ class _SharedSteps:
 
     def of(self, rows: IntArray) -> list[Instruction]:
         """Return the instructions of some rows."""
-        from .tree_steps import step_numbers
+        from .trees import step_numbers
 
         numbers, count = step_numbers(rows, self.rows, self.count, self.slots)
         self.instructions[self.count : count] = [_instruction(*row) for row in self.rows[self.count : count].tolist()]
@@ -191,7 +191,7 @@ def write_trees(
     name: str, layout: Layout, ranges: Sequence[TreeChunks], hops: IntArray, options: LoweringOptions
 ) -> Program:
     """Write the programs of all ranks from the hops, int64 (hops, 6), in the global order."""
-    from .tree_steps import tree_steps
+    from .trees import tree_steps
 
     firsts = np.array([part.first for part in ranges], dtype=np.int64)
     last = hops[:, 0] + hops[:, 4] - 1

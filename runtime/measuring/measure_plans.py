@@ -22,9 +22,8 @@ from ..execution.rank_rounds import works_in_place
 from ..execution.rendezvous import BACKENDS, Rendezvous, on_all_ranks
 from ..execution.workload import Workload, fill_incorrect
 from ..interpreter.check import check_program
-from ..programs.checks import check_choice, check_counts, check_seconds
 from ..programs.layout import Layout
-from ..programs.program import Program
+from ..programs.program import Program, check_choice, check_counts, check_seconds
 from .bench_report import DATATYPES, BenchReport, BenchRow, Device, Extent, Reading, extents, sweep
 
 IN_PLACE = (False, True)  # Out of place, and in place

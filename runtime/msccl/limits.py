@@ -15,8 +15,7 @@ from ...errors import TooLargeError, UnsupportedError
 from ...schedules import COLLECTIVES, REDUCE_SCATTER, Collective
 from ...support.validation import is_int, shown
 from ..programs.channels import CONNECTIONS_PER_CHANNEL
-from ..programs.checks import check_choice
-from ..programs.program import Program, RankProgram
+from ..programs.program import Program, RankProgram, check_choice
 from ..programs.transformations import document_steps
 
 MAX_COUNT = 71  # Chunks that one step may move: MSCCL_MAX_COUNT is 72, exclusive

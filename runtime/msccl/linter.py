@@ -10,12 +10,21 @@ from pathlib import Path
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import Collective
-from ...support.reading import read_bytes
+from ...support.json_files import read_bytes
 from ..interpreter.findings import Findings, LintReport, Severity, TooManyFindingsError, Window
 from ..mscclpp.lint import RUNTIME, lint_plan
-from ..programs.checks import check_counts
 from ..programs.layout import Layout
-from ..programs.program import Buffer, ChunkRange, Dependency, Instruction, Kind, Program, RankProgram, ThreadBlock
+from ..programs.program import (
+    Buffer,
+    ChunkRange,
+    Dependency,
+    Instruction,
+    Kind,
+    Program,
+    RankProgram,
+    ThreadBlock,
+    check_counts,
+)
 from .document import Block, Document, Gpu, Step, at, read_document
 from .limits import MAX_AWAITED_BLOCK, SPELLINGS, UNLIMITED, Dialect, dialect_of
 from .lint_rules import buffer_chunks, check_blocks, check_gpus, check_header

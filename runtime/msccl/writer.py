@@ -13,9 +13,8 @@ from ...errors import UnsupportedError
 from ...schedules import as_bytes
 from ..interpreter.check import check_program
 from ..interpreter.interpret import run_program
-from ..programs.checks import check_choice, require_program
 from ..programs.ordering import Site, match_transfers
-from ..programs.program import Dependency, Instruction, Program, RankProgram
+from ..programs.program import Dependency, Instruction, Program, RankProgram, check_choice, require_program
 from .limits import PROTOCOLS, RuntimeLimits, check_limits, dialect_of, largest_chunk, runtime_limits
 
 DEFAULT_MAX_BYTES = 2**40

@@ -14,10 +14,9 @@ from ...schedules import Allreduce, TreeSchedule, as_bytes, rate_of_loads
 from ...support.writing import write_whole
 from ...topologies import Topology
 from ..lowering.lower import collector_paused, lower_plan, program_name
-from ..lowering.tree_transfers import branches_at_switches
+from ..lowering.trees import branches_at_switches
 from ..programs.channels import check_channels
-from ..programs.checks import check_choice, check_counts
-from ..programs.program import Instruction, Program, RankProgram, ThreadBlock
+from ..programs.program import Instruction, Program, RankProgram, ThreadBlock, check_choice, check_counts
 from . import executor
 from .execution_plan import CHANNEL_TYPES, ExecutionPlan, to_mscclpp_text
 from .flow_control import Connections, stays_in_place

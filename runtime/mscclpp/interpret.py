@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import numpy as np
 
 from ...errors import ProgramError, TooLargeError
-from ..programs.checks import check_counts
 from ..programs.layout import Layout
+from ..programs.program import check_counts
 from .code import END, LAST, START, Encoder
 from .execution_plan import ExecutionPlan
 from .memory import Memory, check_data, layout_of

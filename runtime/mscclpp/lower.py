@@ -15,9 +15,8 @@ from typing import NamedTuple
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
 from ...support.validation import is_int, shown
-from ..programs.checks import check_choice, check_counts
 from ..programs.ordering import global_order
-from ..programs.program import ChunkRange, Instruction, Program
+from ..programs.program import ChunkRange, Instruction, Program, check_choice, check_counts
 from ..programs.transformations import expanded
 from . import executor
 from .check import check_execution_plan

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import UnsupportedError
 from ...support.validation import as_path
 from ...support.writing import write_whole
-from ..programs.checks import check_choice
+from ..programs.program import check_choice
 from . import executor
 from .execution_plan import ExecutionPlan
 from .memory import layout_of

@@ -25,7 +25,7 @@ from ..msccl.linter import loading_environment, loading_hints
 from ..mscclpp.export import as_executed
 from ..mscclpp.lint import LOADING as MSCCLPP_LOADING
 from ..mscclpp.lint import RUNTIME as MSCCLPP
-from ..programs.checks import check_choice
+from ..programs.program import check_choice
 from .windows import FamilyReport, lint_family
 
 if TYPE_CHECKING:

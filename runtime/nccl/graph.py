@@ -18,8 +18,8 @@ from ...planners import Plan
 from ...schedules import Forest
 from ...support.validation import as_integers, as_kind, is_int, shown
 from ...support.writing import write_whole
-from ..lowering.tree_transfers import refuse_relays
-from ..programs.checks import check_choice
+from ..lowering.trees import refuse_relays
+from ..programs.program import check_choice
 
 __all__ = ["PATH_TYPES", "export_nccl_graph"]
 

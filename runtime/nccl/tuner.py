@@ -16,7 +16,7 @@ from ...schedules import ALLREDUCE, TREE_COLLECTIVES, as_bytes
 from ...support.validation import as_kind, is_int, shown
 from ...support.writing import write_whole
 from ..mscclpp.export import boxes_of
-from ..programs.checks import check_choice
+from ..programs.program import check_choice
 from .families import fastest_windows
 from .graph import MAX_CHANNELS, ring_channels
 

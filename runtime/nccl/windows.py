@@ -16,7 +16,7 @@ from ..mscclpp.executor import VERSIONS as MSCCLPP_VERSIONS
 from ..mscclpp.lint import RUNTIME as MSCCLPP
 from ..mscclpp.lint import lint_plan
 from ..mscclpp.lower import DEFAULT_THREAD_BLOCKS
-from ..programs.checks import check_choice, check_counts
+from ..programs.program import check_choice, check_counts
 
 MICROSOFT_FILES = 4
 MAX_NEIGHBORS = 32

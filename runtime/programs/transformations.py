@@ -10,10 +10,19 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ...errors import ProgramError, UnsupportedError
-from .checks import check_counts, require_program
 from .layout import Layout
 from .ordering import Site, global_order
-from .program import Buffer, ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
+from .program import (
+    Buffer,
+    ChunkRange,
+    Dependency,
+    Instruction,
+    Program,
+    RankProgram,
+    ThreadBlock,
+    check_counts,
+    require_program,
+)
 
 MAX_INSTRUCTIONS = 2**22  # Steps of all replicas: with their thread blocks, two to three gigabytes
 

@@ -17,8 +17,8 @@ from ...schedules.timing.run import Rules, TimedSchedule, TimedTransfers, in_ste
 from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, percentage_text
+from ...support.json_files import name_of
 from ...support.quantities import as_several_bytes
-from ...support.reading import name_of
 from ...support.validation import as_whole
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ...topologies.network.link_costs import CostsName, as_costs

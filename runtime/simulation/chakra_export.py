@@ -26,8 +26,8 @@ from ...schedules.transfers import Transfers
 from ...support.formatting import count_text
 from ...support.validation import as_kind, as_path, as_whole, shown
 from ...support.writing import write_all_whole
-from ..lowering.tree_transfers import refuse_relays, refuse_switches
-from ..programs.checks import check_choice, check_counts
+from ..lowering.trees import refuse_relays, refuse_switches
+from ..programs.program import check_choice, check_counts
 from .chakra_trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
 __all__ = ["export_chakra_et", "plan_traces"]

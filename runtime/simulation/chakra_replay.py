@@ -27,7 +27,7 @@ from ...topologies.network.topology import as_topology
 from .chakra_trace import NodeKind, Trace, TraceNode
 
 if TYPE_CHECKING:
-    from .message_events import Nodes
+    from .simulate import Nodes
 
 NS_PER_US = 1000
 KINDS = {kind: place for place, kind in enumerate((NodeKind.COMM_SEND, NodeKind.COMM_RECV, NodeKind.COMP))}
@@ -69,7 +69,7 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     >>> replay_traces(traces, pair)
     Replay(nanoseconds=1810, messages=2)
     """
-    from .message_events import replay_nodes
+    from .simulate import replay_nodes
 
     as_topology(topology)
     if not isinstance(traces, Sequence) or not all(isinstance(item, Trace) for item in traces):
@@ -88,7 +88,7 @@ def _routed(linked: LinkedNodes, topology: Topology) -> Nodes:
     """Nodes as arrays, with the links that each send takes."""
     import networkx as nx
 
-    from .message_events import Nodes
+    from .simulate import Nodes
 
     places = {link[:2]: place for place, link in enumerate(topology.links)}
     graph = nx.DiGraph(places.keys())

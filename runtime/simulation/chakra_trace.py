@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ...errors import FileFormatError, UnsupportedError
-from ...support.reading import name_of, read_bytes
+from ...support.json_files import name_of, read_bytes
 from ...support.validation import as_kind, shown
 from ...support.writing import write_whole
 

@@ -10,7 +10,7 @@ from ...schedules import as_bytes
 from ...support.validation import shown
 from ...topologies import Topology
 from ..execution.agreement import first_line
-from ..programs.checks import check_counts
+from ..programs.program import check_counts
 
 PLANS_VARIABLE = "COLLOPT_PLANS"
 TOPOLOGY_VARIABLE = "COLLOPT_TOPOLOGY"

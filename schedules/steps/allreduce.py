@@ -1,4 +1,4 @@
-"""Allreduces in steps: `StepAllreduce`, a reduce-scatter and an allgather in turn, and `StepExchange`, in one phase.
+"""Allreduces in steps, in two phases or in one, and the cost of schedules in steps.
 
 In one phase ranks exchange sums of whole vectors, or of parts of them.
 """
@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import FileFormatError, UnsupportedError
 from ...support.arrays import BoolArray, IntArray
 from ...support.formatting import count_text
+from ...support.quantities import Exact, as_bytes, as_factor, as_latency
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
+from ...topologies.network.direct_graph import as_direct_graph
 from ..collective import Direction
 from ..fields import as_count, schedule_fields
 from ..schedule import AllreduceSchedule
@@ -24,6 +26,10 @@ from ..transfers import Transfers
 from .sends import InSteps, VectorSends, as_columns, exchange_transfers, read_sends, step_transfers
 from .step_schedule import StepSchedule
 from .verify import check_halves, verified_exchange, verified_steps
+
+COUNTS = ("num_ranks", "chunks")
+COLUMNS = ("steps", "adds", "lower", "upper", "routes")
+NS_PER_US = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +114,6 @@ def check_fit(schedule: object, network: Topology | DirectGraph) -> None:
     if not isinstance(schedule, AnyStepSchedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule or a StepAllreduce")
     schedule.check_fit(network)
-
-
-COUNTS = ("num_ranks", "chunks")
-COLUMNS = ("steps", "adds", "lower", "upper", "routes")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -236,3 +238,55 @@ class StepExchange(VectorSends, kind="exchange"):
             f"<StepExchange: allreduce of {self.num_ranks} ranks, {self.size_text}, "
             f"{count_text(self.num_sends, 'send')}>"
         )
+
+
+class StepCost(NamedTuple):
+    """T_L, `steps` in multiples of alpha, and T_B, `bandwidth_factor` in multiples of M/B, of a schedule on a topology.
+
+    Direct-connect paper, section 3.2, with M bytes in all and a total bandwidth B of each node's d ports.  A tuple, so
+    that costs can be compared, sorted and taken apart.
+
+    Examples
+    --------
+    The optimum of 1024 nodes with 4 ports each of 25 Gb/s, as in Table 4, for an allreduce of 1 MiB:
+
+    >>> float(2 * StepCost(5, Fraction(1023, 1024)).runtime(2**20, alpha=10, node_bandwidth="12.5")).__round__(1)
+    267.6
+    """
+
+    steps: int
+    bandwidth_factor: Fraction
+
+    def runtime(self, num_bytes: int | str, *, alpha: Exact, node_bandwidth: Exact) -> Fraction:
+        """Time of the schedule by the alpha-beta model, in µs, for M bytes in all, such as ``"1M"``.
+
+        `alpha` is µs per step; `node_bandwidth` is B, GB/s of all ports of a node together, self-loops included.
+        """
+        delay, speed = as_latency(alpha, "a step"), as_factor(node_bandwidth, "node_bandwidth")
+        return self.steps * delay + self.bandwidth_factor * as_bytes(num_bytes) / (speed * NS_PER_US)
+
+
+def step_cost(graph: DirectGraph, schedule: AnyStepSchedule) -> StepCost:
+    """Compute T_L and T_B of a schedule from its link loads.
+
+    Raises `UnsupportedError` if the graph is not regular, or the schedule is for another number of ranks;
+    `CertificateError` if the schedule uses a link that the graph does not have.
+
+    Parameters
+    ----------
+    graph : DirectGraph
+        Regular; the network of the schedule.
+    schedule : StepSchedule or StepAllreduce
+        For as many ranks; not checked otherwise, see `collopt.schedules.verified_loads`.
+
+    Examples
+    --------
+    >>> from collopt.schedules import StepSchedule
+    >>> pair = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
+    >>> exchange = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1)), (0, 1, 0, 1, (1, 0))])
+    >>> step_cost(pair, exchange)
+    StepCost(steps=1, bandwidth_factor=Fraction(1, 2))
+    """
+    check_fit(schedule, as_direct_graph(graph))
+    factor = Fraction(graph.degree, graph.num_nodes) * schedule.inverse_rate(Topology.from_graph(graph))
+    return StepCost(schedule.num_steps, factor)

@@ -1,4 +1,4 @@
-"""Order of messages: rounds in which every rank has another partner, and messages that steps make of several sends.
+"""Order of messages: rounds in which every rank has another partner, also of ranks that send unevenly.
 
 In each round every rank sends to the rank whose place differs by the same number on every level of the network (boxes,
 and places in a box), so that each round is a permutation of ranks, as many messages leave and enter every group, and no
@@ -14,12 +14,16 @@ from dataclasses import replace
 import numpy as np
 
 from ...support.arrays import IntArray
+from ...support.kernels import kernel
 from ...topologies import Topology
 from ...topologies.symmetry.rank_groups import RankGroups, rank_groups
 from ..schedule import Schedule
 from ..transfers import Transfers
+from .message_times import transfers_ahead
 
 MAX_UNEVEN = 2**14  # Messages of uneven traffic that are ordered by time: each is looked at whenever another ends
+LONGEST = 2**40  # Ticks of the longest message on one link
+NEVER = 2**62
 
 
 def ordered_transfers(schedule: Schedule, topology: Topology) -> Transfers:
@@ -34,7 +38,6 @@ def sending_turns(schedule: Schedule, transfers: Transfers, topology: Topology, 
     rounds = message_rounds(groups, transfers.senders, transfers.receivers)
     if len(rounds) > MAX_UNEVEN or not schedule.sends_unevenly:
         return rounds
-    from .uneven_order import uneven_turns
 
     return uneven_turns(transfers, topology, rounds)
 
@@ -99,3 +102,38 @@ def merged(transfers: Transfers) -> Transfers:
     joined = reordered(transfers, first.astype(np.int64))
     order = np.argsort(first, kind="stable")
     return reordered(replace(joined, amounts=amounts, before=pairs[0], after=pairs[1]), order)
+
+
+def uneven_turns(transfers: Transfers, topology: Topology, rounds: IntArray) -> IntArray:
+    """When each message would start, int64 (transfers,); of equal ones the earliest of `rounds` goes first."""
+    busy = transfers.amounts[transfers.hop_owners] / topology.arrays.capacities[transfers.hop_links]
+    ticks = np.ceil(busy * (LONGEST / busy.max(initial=1e-9))).astype(np.int64)
+    longest = np.zeros(len(rounds), dtype=np.int64)
+    np.maximum.at(longest, transfers.hop_owners, ticks)
+    order = np.lexsort((rounds, -longest, -transfers_ahead(transfers)))
+    return _starts(order, transfers.hop_starts, transfers.hop_links, ticks, topology.num_links)
+
+
+@kernel
+def _starts(order: IntArray, hop_starts: IntArray, hop_links: IntArray, ticks: IntArray, num_links: int) -> IntArray:
+    """Start times of messages, tried in `order` whenever a link becomes free."""
+    starts = np.zeros(len(order), dtype=np.int64)
+    free = np.zeros(num_links, dtype=np.int64)
+    left, count, now = order.copy(), len(order), 0
+    while count:
+        waiting, soonest = 0, NEVER
+        for place in range(count):
+            message = left[place]
+            ready = now
+            for hop in range(hop_starts[message], hop_starts[message + 1]):
+                ready = max(ready, free[hop_links[hop]])
+            if ready > now:
+                left[waiting] = message
+                waiting += 1
+                soonest = min(soonest, ready)
+                continue
+            starts[message] = now
+            for hop in range(hop_starts[message], hop_starts[message + 1]):
+                free[hop_links[hop]] = now + ticks[hop]
+        count, now = waiting, soonest
+    return starts

@@ -43,7 +43,7 @@ def in_network(forest: Forest, topology: Topology) -> Forest:
     [12, 9]
     """
     as_kind(forest, Forest, "the forest", hint=", such as one of plan.schedule.forests")
-    from .path_division import divide
+    from .tree_arrays import divide
 
     abilities = _abilities(forest, topology)
     if len(forest.switches) or not abilities.branches.any():

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CertificateError, FileFormatError, UnsupportedError
-from ...support.array_text import decode_integers, encode_integers
-from ...support.arrays import IntArray, orbits, read_only
+from ...support.arrays import IntArray, decode_integers, encode_integers, orbits, read_only
 from ...support.formatting import count_text
 from ...topologies import Topology
 from ...topologies.network.links import as_root

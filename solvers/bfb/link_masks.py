@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ...support.arrays import BoolArray, IntArray
 from ...support.kernels import kernel, kernel_with
-from ..flow.max_flow import check_capacities
+from ..flows.max_flow import check_capacities
 
 HopArray = npt.NDArray[np.int16]
 NodeArray = npt.NDArray[np.int32]

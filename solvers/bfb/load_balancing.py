@@ -22,7 +22,7 @@ import numpy as np
 from ...errors import SolverError, UnsupportedError
 from ...support.arrays import BoolArray, IntArray
 from ...support.kernels import kernel, kernel_with
-from ..flow.max_flow import FlowNetwork, augment, check_capacities
+from ..flows.max_flow import FlowNetwork, augment, check_capacities
 from .link_masks import WORD, Groups, Intake, groups_at, max_in_degree, shards_within, usable_links
 
 

@@ -1,1 +1,1 @@
-"""Linear programs as arrays, exact rational optimum and certified interval."""
+"""Linear programs: the session with HiGHS, exact rational optima, certified intervals, and diagnoses."""

@@ -14,8 +14,8 @@ import numpy as np
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray, SmallArray
 from ...support.kernels import kernel
-from ..flow.bottleneck import violated_sink
-from ..flow.max_flow import check_capacities, paired_network
+from ..flows.bottleneck import violated_sink
+from ..flows.max_flow import check_capacities, paired_network
 from .tree_packing import Packing, pack_roots
 
 MOST_ROWS = 2  # trees for each root, after parts of their copies moved

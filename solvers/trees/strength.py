@@ -21,7 +21,7 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
 from ...support.kernels import kernel, kernel_with
-from ..flow.max_flow import (
+from ..flows.max_flow import (
     CAPACITY_LIMIT,
     FlowNetwork,
     augment,

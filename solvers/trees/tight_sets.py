@@ -17,9 +17,9 @@ import numpy as np
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
 from ...support.kernels import kernel_with
-from ..flow.bottleneck import cut_ratio
-from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network, steps_of_sinks
-from ..flow.push_relabel import SinkSweep, sweep_sinks, unmet_demand, workspace
+from ..flows.bottleneck import cut_ratio
+from ..flows.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network, steps_of_sinks
+from ..flows.push_relabel import SinkSweep, sweep_sinks, unmet_demand, workspace
 from .routed_graph import RoutedGraph
 
 MAX_ROUNDS = 4

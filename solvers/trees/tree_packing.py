@@ -13,7 +13,7 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import IntArray, SmallArray
 from ...support.kernels import kernel
-from ..flow.max_flow import CAPACITY_LIMIT, FlowNetwork, augment, flow_network
+from ..flows.max_flow import CAPACITY_LIMIT, FlowNetwork, augment, flow_network
 
 UNREACHED, START = -2, -1  # BFS marks of unreached and of start nodes; all other nodes hold the arc that reached them
 

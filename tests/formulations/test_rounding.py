@@ -14,7 +14,7 @@ from collopt.errors import UnsupportedError
 from collopt.formulations import bfb
 from collopt.formulations.bfb_rounding import as_sends, excess_bound, round_shares
 from collopt.schedules import StepSchedule, verified_loads
-from collopt.solvers.highs.session import solve
+from collopt.solvers.lp.session import solve
 from collopt.topologies import Topology, complete, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load
 from sample_sizes import examples

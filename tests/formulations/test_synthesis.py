@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from collopt.errors import BoundError, UnsupportedError
 from collopt.formulations import synthesis
 from collopt.schedules import StepSchedule, verified_loads
-from collopt.solvers.highs.session import solve
-from collopt.solvers.highs.solution import PrimalStatus, Termination
+from collopt.solvers.lp.session import solve
+from collopt.solvers.lp.solution import PrimalStatus, Termination
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring
 from oracles.bfb_subsets import diameter_of
 from oracles.synthesis_cvxpy import least_time

@@ -17,7 +17,7 @@ from collopt.planners.trees.forestcoll import plan_trees
 from collopt.planners.trees.strength import strength_bound
 from collopt.schedules import Partition
 from collopt.solvers import solve
-from collopt.solvers.highs.solution import Solution
+from collopt.solvers.lp.solution import Solution
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, dgx_h100, leaf_spine, mi250, ring
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies

@@ -34,7 +34,7 @@ from collopt.schedules import (
     verified_loads,
 )
 from collopt.solvers.bfb.load_balancing import busiest_sets, chunked_times
-from collopt.solvers.highs.session import solve
+from collopt.solvers.lp.session import solve
 from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
 from sample_sizes import examples

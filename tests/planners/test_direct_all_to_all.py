@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from collopt.errors import NoAnswerError
 from collopt.planners import all_to_all_rate_bounds
 from collopt.planners.all_to_all import direct_connect_rate
-from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
+from collopt.solvers.flows.concurrent_flow import concurrent_flow
 from collopt.topologies import (
     DirectGraph,
     automorphisms,
@@ -219,7 +219,7 @@ def test_a_gap_that_the_rounds_do_not_reach_is_left_to_the_program(monkeypatch: 
         return found
 
     exact = all_to_all_rate_bounds(graph)[0]
-    monkeypatch.setattr("collopt.solvers.multicommodity.concurrent_flow.concurrent_flow", hasty)
+    monkeypatch.setattr("collopt.solvers.flows.concurrent_flow.concurrent_flow", hasty)
     lower, upper = all_to_all_rate_bounds(graph, "0.0021", exact_columns=10)
     assert rounds[0].gap > Fraction(21, 10_000)
     assert upper * (1 - Fraction(21, 10_000)) <= lower <= exact <= upper

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import collopt
-from collopt.cli.terminal.plan_summary import plan_figures, witness_figures, witness_text
+from collopt.cli.terminal.output import plan_figures, witness_figures, witness_text
 from collopt.errors import CertificateError
 from collopt.planners import Plan
-from collopt.report.summary import busiest_links
+from collopt.report.tables import busiest_links
 from collopt.runtime.interpreter.interpret import run_program
 from collopt.runtime.lowering.lower import lower
 from collopt.schedules import Allreduce, Bound, Forest, Partition, congestion, in_network, verified_loads

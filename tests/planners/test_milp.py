@@ -15,7 +15,7 @@ from oracles.synthesis_cvxpy import least_time
 @pytest.fixture(autouse=True)
 def _enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found must not depend on how busy the machine is."""
-    monkeypatch.setattr("collopt.planners.literature.milp.PLAN_SECONDS", 600)
+    monkeypatch.setattr("collopt.planners.literature.synthesis.PLAN_SECONDS", 600)
 
 
 def test_two_boxes_exchange_over_their_nics_and_then_inside() -> None:
@@ -50,7 +50,7 @@ def test_the_bound_of_the_search_is_shown_by_compare() -> None:
 
 def test_a_start_is_there_before_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time that has run out leaves the schedule that the search started from."""
-    monkeypatch.setattr("collopt.planners.literature.milp.PLAN_SECONDS", 0)
+    monkeypatch.setattr("collopt.planners.literature.synthesis.PLAN_SECONDS", 0)
     plan = collopt.plan(torus(3, 3), "allgather", planner="milp")
     plan.verify()
     assert plan.schedule.num_steps == 2

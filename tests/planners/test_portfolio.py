@@ -15,7 +15,7 @@ from collopt.planners import PLANNERS, Planner
 from collopt.planners.auto.race import least_rate
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange, as_bytes
-from collopt.schedules.timing.predict import Predictor
+from collopt.schedules.timing.run import Predictor
 from collopt.topologies import RuntimeCosts, dgx1_v100, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
 from strategies import eulerian_topologies
 

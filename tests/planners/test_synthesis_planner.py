@@ -107,12 +107,12 @@ def test_time_that_runs_out_leaves_no_claim() -> None:
 def test_nothing_is_called_proved_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """If branch and bound ends with a gap, the limit says so, and never less than the cut."""
     whole = synthesise(DIAMOND)
-    monkeypatch.setattr("collopt.solvers.highs.solution.Solution.bound", 3.6)
+    monkeypatch.setattr("collopt.solvers.lp.solution.Solution.bound", 3.6)
     assert (whole.limit, whole.inverse_rate) == (4, 4)
     assert synthesise(DIAMOND).limit == 4
-    monkeypatch.setattr("collopt.solvers.highs.solution.Solution.bound", 2.000_000_1)
+    monkeypatch.setattr("collopt.solvers.lp.solution.Solution.bound", 2.000_000_1)
     assert synthesise(DIAMOND).limit == whole.bound.inverse_rate == Fraction(7, 2)
-    monkeypatch.setattr("collopt.solvers.highs.solution.Solution.bound", float("-inf"))
+    monkeypatch.setattr("collopt.solvers.lp.solution.Solution.bound", float("-inf"))
     found = synthesise(ring(4))
     assert (found.limit, found.bound.inverse_rate, found.inverse_rate) == (Fraction(3, 2), Fraction(3, 2), 2)
     assert not found.proved

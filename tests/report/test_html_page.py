@@ -18,11 +18,11 @@ pytest.importorskip("jinja2", reason="reports need jinja2")
 import collopt
 from collopt.errors import MissingDependencyError
 from collopt.planners import Plan
-from collopt.report import plan_tables as predicted_times
+from collopt.report import tables as predicted_times
 from collopt.report import write_report
-from collopt.report.busy_times import BRANCHES
 from collopt.report.html import outlook, report_page, scene
 from collopt.report.html import page as entries
+from collopt.report.tables import BRANCHES
 from collopt.topologies import Topology, dgx_a100, dgx_h100, ring, torus
 
 HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "<b>&lt;$x^2$</b>")

@@ -251,9 +251,9 @@ def test_the_time_of_a_gantt_chart_is_that_of_the_last_byte() -> None:
 def test_a_chart_of_very_many_transfers_takes_fewer_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default number of slices falls to one; a number of the caller stays."""
     hops = simulate(trees(), "1M", 1).starts.size
-    monkeypatch.setattr("collopt.report.busy_times.MAX_EVENTS", 3 * hops)
+    monkeypatch.setattr("collopt.report.tables.MAX_EVENTS", 3 * hops)
     assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 3 slices")
-    monkeypatch.setattr("collopt.report.busy_times.MAX_EVENTS", 1)
+    monkeypatch.setattr("collopt.report.tables.MAX_EVENTS", 1)
     assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 1 slice")
     assert gantt_figure(trees(), "1M", 4).axes[0].get_title().endswith(" in 4 slices")
 

@@ -9,8 +9,8 @@ import pytest
 
 import collopt
 from collopt.planners import Plan
-from collopt.report.busy_times import step_run
 from collopt.report.html.scene import scene
+from collopt.report.tables import step_run
 from collopt.topologies import Topology, dgx_a100, dgx_h100, kautz, ring, torus
 
 PLANS = [

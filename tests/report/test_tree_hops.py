@@ -10,8 +10,8 @@ import pytest
 import collopt
 from collopt import Plan, topologies
 from collopt.report import step_table, tree_table
-from collopt.report.busy_times import HOPS, REDUCE_FIRST, tree_hops
 from collopt.report.html.scene import parts, scene
+from collopt.report.tables import HOPS, REDUCE_FIRST, tree_hops
 from collopt.schedules import Forest
 
 TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)

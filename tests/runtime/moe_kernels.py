@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from collopt.planners import count_dispatch, schedule_dispatch
+from collopt.runtime.all_to_allv.dispatch_rounds import rank_hops
 from collopt.runtime.all_to_allv.steps import Exchange, rank_steps
-from collopt.runtime.moe.rounds import rank_hops
 from collopt.solvers.fast.dispatch import sorted_by_mask
 
 _, tokens, begins = sorted_by_mask(np.array([[1, 0]], dtype=np.uint8), 2)

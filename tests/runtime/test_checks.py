@@ -29,8 +29,8 @@ from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import ChunkRange, Dependency, Instruction, Program, check_program, lower, without_receive_reduce
 from collopt.runtime.interpreter.check import check_hazards
 from collopt.runtime.interpreter.interpret import run_interleaving
-from collopt.runtime.programs.checks import check_seconds
 from collopt.runtime.programs.ordering import global_order
+from collopt.runtime.programs.program import check_seconds
 from collopt.schedules import TreeSchedule
 from sample_sizes import examples
 

@@ -28,7 +28,7 @@ from runtime_forests import (
 
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.runtime import check_program, lower, run_program
-from collopt.runtime.lowering.tree_steps import step_numbers
+from collopt.runtime.lowering.trees import step_numbers
 from collopt.runtime.programs.ordering import global_order
 from collopt.schedules import Allreduce, Forest, TreeSchedule
 from sample_sizes import examples

@@ -14,7 +14,7 @@ from runtime_forests import block, exchange, random_schedule, ring_forest, send,
 
 from collopt.errors import ColloptError, FileFormatError, ProgramError, UnsupportedError
 from collopt.runtime import ChunkRange, Instruction, interpret_file, lower, read_xml, to_xml_text
-from collopt.runtime.msccl.reader import read_algorithm
+from collopt.runtime.msccl.export import read_algorithm
 from sample_sizes import examples
 
 TEXT = to_xml_text(lower(ring_forest(3), "allgather"))

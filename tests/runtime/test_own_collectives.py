@@ -100,7 +100,7 @@ def test_registering_first_does_not_change_what_runtimes_and_measurements_know()
     code = (
         "from own_collectives import *; from collopt.schedules import register_collective; register_collective(SHIFT)\n"
         "from collopt.runtime.msccl import limits\n"
-        "from collopt.runtime.msccl.reader import ANY_RUNTIME\n"
+        "from collopt.runtime.msccl.export import ANY_RUNTIME\n"
         "from collopt.runtime.mscclpp.executor import WRITTEN\n"
         "from collopt.runtime.measuring.measured_times import MEASURED\n"
         "tables = limits.JOINED, limits.SPELLINGS.values(), WRITTEN, ANY_RUNTIME.collectives, MEASURED.values()\n"

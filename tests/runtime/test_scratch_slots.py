@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.runtime.execution.rounds import Message, Round, RoundScratch
-from collopt.runtime.lowering.flow_transfers import ScratchAllocator
+from collopt.runtime.lowering.flows import ScratchAllocator
 from collopt.runtime.programs.program import ChunkRange
 
 

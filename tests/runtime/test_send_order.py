@@ -12,7 +12,7 @@ from collopt.errors import UnsupportedError
 from collopt.runtime import Program, lower, run_program
 from collopt.runtime.execution.execute import program_of
 from collopt.runtime.execution.rounds import rounds_of
-from collopt.runtime.lowering.tree_transfers import Hop, from_rank_to_rank, ordered_hops
+from collopt.runtime.lowering.trees import Hop, from_rank_to_rank, ordered_hops
 from collopt.schedules import AllToAllvSchedule, Forest, Send, StepSchedule
 from collopt.schedules.timing.message_order import sending_turns
 from collopt.schedules.trees.tree_schedule import shard_chunks, tree_chunks

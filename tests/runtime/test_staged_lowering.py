@@ -29,7 +29,7 @@ from collopt.runtime import (
     read_xml,
     run_program,
 )
-from collopt.runtime.lowering import flow_transfers as staged_transfers
+from collopt.runtime.lowering import flows as staged_transfers
 from collopt.schedules import AllToAllvSchedule
 from sample_sizes import examples
 

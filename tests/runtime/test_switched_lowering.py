@@ -8,7 +8,7 @@ import pytest
 
 from collopt.errors import UnsupportedError
 from collopt.runtime import lower, run_program
-from collopt.runtime.lowering.tree_transfers import from_rank_to_rank
+from collopt.runtime.lowering.trees import from_rank_to_rank
 from switched_forests import switched_plan, switched_schedule
 
 

@@ -4,8 +4,7 @@ import pytest
 
 import collopt
 from collopt.planners.by_size.families import families
-from collopt.schedules.timing.predict import Predictor
-from collopt.schedules.timing.run import Rules, TimedSchedule
+from collopt.schedules.timing.run import Predictor, Rules, TimedSchedule
 from collopt.topologies import LINKS_ONLY, RuntimeCosts, Topology, dgx_a100, dgx_h100, torus
 
 FUSED = RuntimeCosts(alpha=2, send="0.2")

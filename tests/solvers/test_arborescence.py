@@ -6,7 +6,7 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.solvers.trees.arborescence import Arc, cheapest_arborescence
+from collopt.solvers.trees.routed_graph import Arc, cheapest_arborescence
 from sample_sizes import examples
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.flow.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
-from collopt.solvers.flow.max_flow import paired_network
+from collopt.solvers.flows.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
+from collopt.solvers.flows.max_flow import paired_network
 from collopt.topologies import Topology, mi250
 from oracles.brute_force_cuts import largest_ratio, smallest_scale, supplies_fit
 from sample_sizes import examples
@@ -155,7 +155,7 @@ def test_many_candidates_are_halved_first(thick: int) -> None:
 
 def test_candidates_that_coincide_are_not_halved_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """All seven capacities have a candidate at U = 1, so no interval around it holds fewer of them."""
-    monkeypatch.setattr("collopt.solvers.flow.bottleneck.MAX_ENUMERATED", 3)
+    monkeypatch.setattr("collopt.solvers.flows.bottleneck.MAX_ENUMERATED", 3)
     tails, heads = np.array([0, 1, 1, 2, 2, 3, 3, 0]), np.array([1, 0, 2, 1, 3, 2, 0, 3])
     capacities = np.array([10, 12, 14, 16, 2, 18, 20, 2])
     weights = np.ones(4, dtype=np.int64)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collopt import solve
 from collopt.errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
 from collopt.formulations import all_to_all
-from collopt.solvers.multicommodity.concurrent_flow import ConcurrentFlow, concurrent_flow, source_flows
+from collopt.solvers.flows.concurrent_flow import ConcurrentFlow, concurrent_flow, source_flows
 from collopt.topologies import (
     DirectGraph,
     Topology,

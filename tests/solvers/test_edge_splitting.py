@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.flow.bottleneck import bottleneck_cut, violated_sink
-from collopt.solvers.flow.max_flow import paired_network
+from collopt.solvers.flows.bottleneck import bottleneck_cut, violated_sink
+from collopt.solvers.flows.max_flow import paired_network
 from collopt.solvers.trees.routed_graph import RoutedGraph
 from collopt.solvers.trees.switch_removal import (
     RemoveAll,

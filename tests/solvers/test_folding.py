@@ -10,7 +10,7 @@ import collopt
 from collopt import Topology
 from collopt.errors import CertificateError
 from collopt.formulations import all_to_all, throughput
-from collopt.solvers.highs import folding
+from collopt.solvers.lp import folding
 from collopt.topologies import ring, torus
 from sample_sizes import examples
 from strategies import eulerian_topologies

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 
-from collopt.solvers.flow.bottleneck import bottleneck_cut
+from collopt.solvers.flows.bottleneck import bottleneck_cut
 from collopt.solvers.trees.height_reduction import lower_trees
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
 from collopt.topologies import Topology, hypercube, torus

@@ -26,8 +26,8 @@ from collopt.solvers import (
     Termination,
     solve,
 )
-from collopt.solvers.highs.diagnosis import conflict
-from collopt.solvers.highs.diagnosis import escape as escape_along
+from collopt.solvers.lp.diagnosis import conflict
+from collopt.solvers.lp.diagnosis import escape as escape_along
 from collopt.support.linear_program import LinearProgram
 
 algorithms = pytest.mark.parametrize("algorithm", Algorithm, ids=lambda algorithm: algorithm.name.lower())
@@ -204,7 +204,7 @@ def test_interior_point_alone_does_not_make_a_model_infeasible(algorithm: Algori
 
 def test_what_no_ray_proves_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """HiGHS's word alone is passed on as such, and nothing can be read from it."""
-    monkeypatch.setattr("collopt.solvers.highs.session.proof", lambda *attempt, by_simplex: None)
+    monkeypatch.setattr("collopt.solvers.lp.session.proof", lambda *attempt, by_simplex: None)
     for blocks, said in ((contradiction(), "infeasible"), (escape(), "unbounded")):
         solution = solve(blocks)
         assert solution.status == Status(Termination.UNKNOWN, PrimalStatus.NONE, DualStatus.NONE)
@@ -438,7 +438,7 @@ def test_errors_of_other_handlers_come_out_and_quiet_ones_do_not_stop_a_solve() 
 
 def test_no_header_is_printed() -> None:
     """HiGHS 1.16 prints one when the first object of a process is made, into the output of programs that write JSON."""
-    code = "from collopt.solvers.highs.session import silent_highs; silent_highs().setOptionValue('threads', 1)"
+    code = "from collopt.solvers.lp.session import silent_highs; silent_highs().setOptionValue('threads', 1)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout + done.stderr == ""
 

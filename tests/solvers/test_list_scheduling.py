@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError
-from collopt.solvers.multicommodity.list_scheduling import list_schedule, min_steps, split, step_quotas
-from collopt.solvers.multicommodity.path_decomposition import Paths
+from collopt.solvers.flows.list_scheduling import list_schedule, min_steps, split, step_quotas
+from collopt.solvers.flows.path_decomposition import Paths
 from collopt.topologies import Topology, complete, hypercube, ring, torus
 from sample_sizes import examples
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.flow.max_flow import (
+from collopt.solvers.flows.max_flow import (
     CAPACITY_LIMIT,
     check_capacities,
     flow_network,

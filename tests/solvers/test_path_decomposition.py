@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow, source_flows
-from collopt.solvers.multicommodity.path_decomposition import Paths, joined, path_loads, source_paths
+from collopt.solvers.flows.concurrent_flow import concurrent_flow, source_flows
+from collopt.solvers.flows.path_decomposition import Paths, joined, path_loads, source_paths
 from collopt.topologies import generalized_kautz
 from sample_sizes import examples
 

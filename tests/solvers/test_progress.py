@@ -18,11 +18,11 @@ from collopt.errors import SolverError
 from collopt.formulations import Blocks, all_to_all
 from collopt.planners import plan
 from collopt.solvers import HighsOptions, Progress, solve
-from collopt.solvers.flow.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
-from collopt.solvers.flow.max_flow import paired_network
-from collopt.solvers.flow.push_relabel import sweep_sinks
-from collopt.solvers.highs import callbacks
-from collopt.solvers.multicommodity.concurrent_flow import concurrent_flow
+from collopt.solvers.flows.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
+from collopt.solvers.flows.concurrent_flow import concurrent_flow
+from collopt.solvers.flows.max_flow import paired_network
+from collopt.solvers.flows.push_relabel import sweep_sinks
+from collopt.solvers.lp import callbacks
 from collopt.solvers.trees.batch_packing import pack_in_batches
 from collopt.solvers.trees.height_reduction import lower_trees
 from collopt.solvers.trees.strength import balanced_demands, orient, strength

@@ -13,7 +13,7 @@ import collopt
 from collopt.errors import UnsupportedError
 from collopt.schedules import FlowSchedule
 from collopt.solvers import HighsOptions, limited_threads, seeded
-from collopt.solvers.highs.options import as_here
+from collopt.solvers.lp.options import as_here
 from collopt.support.seed import MAX_SEED, current_seed
 from collopt.topologies import Topology, hypercube
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import BoundError
-from collopt.solvers.multicommodity.shortest_path_loads import all_to_all_bounds
+from collopt.solvers.flows.shortest_paths import all_to_all_bounds
 from collopt.topologies import (
     DirectGraph,
     complete,

@@ -10,18 +10,17 @@ from collopt.solvers.bfb.kautz_bandwidth import kautz_figures, kautz_transpose_f
 from collopt.solvers.bfb.link_masks import intake
 from collopt.solvers.bfb.load_balancing import busiest_sets, chunked_times
 from collopt.solvers.fast.birkhoff import DECOMPOSITIONS, matchings
-from collopt.solvers.flow.max_flow import max_flow
-from collopt.solvers.flow.transport import integral_transport, rounded_flow
+from collopt.solvers.flows.chunk_rounding import rounded
+from collopt.solvers.flows.concurrent_flow import best_mixture, concurrent_flow
+from collopt.solvers.flows.list_scheduling import list_schedule, split
+from collopt.solvers.flows.max_flow import max_flow
+from collopt.solvers.flows.path_decomposition import Paths, source_paths
+from collopt.solvers.flows.rate_certificate import rate_certificate
+from collopt.solvers.flows.transport import integral_transport, rounded_flow
 from collopt.solvers.lp.rationals import float_fraction, simplest_between
-from collopt.solvers.multicommodity.chunk_rounding import rounded
-from collopt.solvers.multicommodity.concurrent_flow import best_mixture, concurrent_flow
-from collopt.solvers.multicommodity.list_scheduling import list_schedule, split
-from collopt.solvers.multicommodity.path_decomposition import Paths, source_paths
-from collopt.solvers.multicommodity.rate_certificate import rate_certificate
-from collopt.solvers.trees.height_reduction import lower_trees
+from collopt.solvers.trees.height_reduction import centered, lower_trees
 from collopt.solvers.trees.strength import balanced_demands, orient, strength
 from collopt.solvers.trees.tight_sets import tight_family
-from collopt.solvers.trees.tree_centers import centered
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
 from collopt.topologies.symmetry.automorphisms import link_orbits
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.solvers.trees.tree_centers import centered
+from collopt.solvers.trees.height_reduction import centered
 from sample_sizes import examples
 
 Integers = npt.NDArray[np.int64]

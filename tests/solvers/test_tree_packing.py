@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.flow.bottleneck import bottleneck_cut
+from collopt.solvers.flows.bottleneck import bottleneck_cut
 from collopt.solvers.trees.batch_packing import Room, exchanged_trees, pack_in_batches
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
 from collopt.topologies import Topology, complete, hypercube, mi250, ring, torus

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from collopt.errors import UnsupportedError
 from collopt.formulations import Blocks, throughput
 from collopt.solvers import Algorithm, HighsOptions, Progress, Session, Solution, Termination, solve
-from collopt.solvers.highs.session import _Handle
 from collopt.solvers.lp.program import changes_between
+from collopt.solvers.lp.session import _Handle
 from collopt.support.linear_program import LinearProgram
 from collopt.topologies import dgx_a100, ring
 from sample_sizes import examples

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
-from collopt.support.array_text import MAX_LAG, decode_integers, encode_integers
+from collopt.support.arrays import MAX_LAG, decode_integers, encode_integers
 from sample_sizes import examples
 
 ANY_NUMBER = st.integers(-(2**63), 2**63 - 1)

@@ -41,8 +41,15 @@ from collopt.topologies import (
     twisted_torus,
 )
 from collopt.topologies.switched.box_files import box_from_json, stored_fields
-from collopt.topologies.switched.nic_shares import UNLIMITED, Share, max_min_shares, share_notes
-from collopt.topologies.switched.scale_out import Box, SharedLink, repeat_box
+from collopt.topologies.switched.scale_out import (
+    UNLIMITED,
+    Box,
+    Share,
+    SharedLink,
+    max_min_shares,
+    repeat_box,
+    share_notes,
+)
 from sample_sizes import examples
 
 FILES = sorted(path.name.removesuffix(".json") for path in (files(topologies) / "switched" / "boxes").iterdir())

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError, TopologyError
-from collopt.support.array_text import encode_integers
+from collopt.support.arrays import encode_integers
 from collopt.topologies import (
     DirectGraph,
     Link,

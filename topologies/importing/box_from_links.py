@@ -7,8 +7,16 @@ from typing import NamedTuple
 
 from ...support.arrays import components
 from ..network.topology import Link
-from ..switched.nic_shares import GPU_LINK, OWN_LINK, AttachedNics, attach_nics
-from ..switched.scale_out import PCIE_LATENCY, SCALE_UP_LATENCY, Box, SharedLink
+from ..switched.scale_out import (
+    GPU_LINK,
+    OWN_LINK,
+    PCIE_LATENCY,
+    SCALE_UP_LATENCY,
+    AttachedNics,
+    Box,
+    SharedLink,
+    attach_nics,
+)
 from .documents import Document
 from .options import DEFAULT_LANES, LANE_RATES, PRODUCTS, BoxOptions, GpuProduct
 

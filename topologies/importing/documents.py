@@ -7,8 +7,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ...errors import FileFormatError
-from ...support.json_files import decode_json
-from ...support.reading import name_of, read_bytes
+from ...support.json_files import decode_json, name_of, read_bytes
 from ...support.validation import is_int, shown
 from ..network.topology import Topology
 

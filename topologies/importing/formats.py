@@ -17,8 +17,7 @@ from ..network.link_costs import link_classes
 from ..network.links import node_kind
 from ..network.topology import Topology
 from ..switched.box_files import BOX_FORMAT, BOX_VERSION, box_from_json
-from ..switched.nic_shares import with_port_bandwidth
-from ..switched.scale_out import Box
+from ..switched.scale_out import Box, with_port_bandwidth
 from .documents import Document, Imported, looks_like, read_document
 from .options import FIGURES, OPTIONS, BoxOptions
 

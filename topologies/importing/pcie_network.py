@@ -6,8 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ..network.topology import Link
-from ..switched.nic_shares import GPU_LINK, OWN_LINK, UNLIMITED, AttachedNics, attach_nics
-from ..switched.scale_out import PCIE_LATENCY, SharedLink
+from ..switched.scale_out import GPU_LINK, OWN_LINK, PCIE_LATENCY, UNLIMITED, AttachedNics, SharedLink, attach_nics
 from .nccl_machine import Machine, host_of
 from .options import BoxOptions
 from .pcie_tree import Node, Pcie, inter_cpu_bandwidth

@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 
 from ...support.validation import is_int, shown
 from ..network.topology import Link, Topology
-from ..switched.nic_shares import OWN_LINK, UNLIMITED
-from ..switched.scale_out import SCALE_UP_LATENCY, Box, Nic, SharedLink
+from ..switched.scale_out import OWN_LINK, SCALE_UP_LATENCY, UNLIMITED, Box, Nic, SharedLink
 from .documents import Document, Fields, Imported, decode
 from .options import BoxOptions
 

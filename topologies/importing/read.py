@@ -14,8 +14,7 @@ from ...support.validation import as_list, as_size, as_title, shown
 from ..network.topology import Link, Topology
 from ..network.topology_json import TOPOLOGY_FORMAT, TOPOLOGY_VERSION, topology_from_json
 from ..switched.box_files import BOX_FORMAT
-from ..switched.nic_shares import with_port_bandwidth
-from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes
+from ..switched.scale_out import FABRIC_LATENCY, MAX_BOXES, Box, Nic, join_boxes, with_port_bandwidth
 from .documents import Document, Imported, looks_like, read_document
 from .formats import Format, find_format, latencies_note, network_latencies, read_box, read_format
 from .options import OPTIONS, PRODUCTS, BoxOptions

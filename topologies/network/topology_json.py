@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import FileFormatError, TopologyError
-from ...support.array_text import decode_integers, encode_integers
+from ...support.arrays import decode_integers, encode_integers
 from ...support.json_files import check_header
 from .link_costs import link_classes, matching_classes
 from .links import LinkColumns

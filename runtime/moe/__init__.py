@@ -1,1 +1,0 @@
-"""Dispatch and combine of a mixture of experts through torch.distributed."""

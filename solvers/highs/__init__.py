@@ -1,1 +1,0 @@
-"""Interface to the HiGHS solver: options, sessions, solutions, certificates and diagnosis."""

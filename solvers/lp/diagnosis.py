@@ -1,0 +1,231 @@
+"""Certificates and diagnosis of solves without an answer: checked Farkas and primal rays, and what is at fault.
+
+HiGHS's presolve and its interior point can declare a feasible program infeasible, so the claim counts only with a
+proof; see `conflict` and `escape`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...support.arrays import BoolArray, FloatArray
+from ...support.linear_program import Labels, LinearProgram
+from .options import HighsOptions
+from .program import named
+from .solution import Termination
+
+# What is smaller than this, relative to what it is the sum of, is rounding.
+ROUNDING = 1e-9
+
+# By how much, relative to its terms, the inequality that decides must be met.
+CLEAR = 1e-12
+
+
+class Attempt(Protocol):
+    """A program that HiGHS has tried to solve."""
+
+    program: LinearProgram
+    options: HighsOptions
+    highs: Any
+
+
+def proof(attempt: Attempt, termination: Termination, *, by_simplex: bool) -> FloatArray | None:
+    """Return a checked ray that proves infeasibility (per row) or unboundedness (per column), or None.
+
+    Only an existing ray is read unless HiGHS is set to simplex: interior point may not terminate (in HiGHS 1.15.1).
+    """
+    program, highs = attempt.program, attempt.highs
+    if termination is Termination.INFEASIBLE:
+        empty = empty_conflicts(program)
+        if empty.any():
+            return np.where(empty, np.where(program.row_bounds[0] > 0, 1.0, -1.0), 0.0)
+        if not (by_simplex or highs.getDualRayExist()[1]):
+            return None
+        return conflict(program, *highs.getDualRay()[1:])
+    if termination is Termination.UNBOUNDED and not program.matrix.data.any():
+        # HiGHS solves programs without coefficients in presolve, and keeps no ray.
+        return escape(program, True, _improving(program))
+    if termination is Termination.UNBOUNDED and (by_simplex or highs.getPrimalRayExist()[1]):
+        return escape(program, *highs.getPrimalRay()[1:])
+    return None
+
+
+def crossed(program: LinearProgram) -> bool:
+    """Return whether a lower bound exceeds its upper bound, which needs no ray."""
+    return any((lower > upper).any() for lower, upper in (program.column_bounds, program.row_bounds))
+
+
+def empty_conflicts(program: LinearProgram) -> BoolArray:
+    """Mark rows without coefficients whose bounds exclude 0."""
+    filled = np.zeros(program.matrix.shape[0], dtype=np.bool_)
+    filled[program.matrix.indices[program.matrix.data != 0]] = True
+    lower, upper = program.row_bounds
+    return np.asarray(~filled & ((lower > 0) | (upper < 0)))
+
+
+def conflict(program: LinearProgram, candidates: bool, ray: FloatArray) -> FloatArray | None:
+    """Check a Farkas ray of infeasibility, and return it with the proving sign, or None."""
+    for candidate in _candidates(candidates, ray):
+        for turned in (candidate, -candidate):
+            if farkas_violation(program, turned) > 0:
+                return turned
+    return None
+
+
+def column_sums(program: LinearProgram, ray: FloatArray) -> FloatArray:
+    """Return the coefficients of the columns in the combination of rows, cleared of cancellation errors."""
+    return _cleared(program.matrix.T @ ray, abs(program.matrix).T @ np.abs(ray))
+
+
+def farkas_violation(program: LinearProgram, ray: FloatArray) -> float:
+    """Return by how much the combined rows exceed what the columns attain, 0 if within rounding."""
+    sums = column_sums(program, ray)
+    required, attained = np.where(ray > 0, *program.row_bounds), np.where(sums < 0, *program.column_bounds)
+    used, moved = ray != 0, sums != 0
+    terms = np.concatenate([required[used] * ray[used], -attained[moved] * sums[moved]])
+    # An absent bound makes its term minus infinity.
+    total = float(np.sum(terms)) if np.isfinite(terms).all() else -np.inf
+    return total if total > CLEAR * float(np.sum(np.abs(terms))) else min(total, 0.0)
+
+
+def escape(program: LinearProgram, candidates: bool, ray: FloatArray) -> FloatArray | None:
+    """Check a primal ray: no bound limits it and the objective improves along it."""
+    for candidate in _candidates(candidates, ray):
+        rows = _cleared(program.matrix @ candidate, abs(program.matrix) @ np.abs(candidate))
+        gains = (1.0 if program.maximize else -1.0) * program.costs * candidate
+        free = _unbounded(candidate, program.column_bounds) and _unbounded(rows, program.row_bounds)
+        if free and float(np.sum(gains)) > CLEAR * float(np.sum(np.abs(gains))):
+            return candidate
+    return None
+
+
+def _improving(program: LinearProgram) -> FloatArray:
+    """Return the improving direction along columns that are unbounded in it."""
+    better = np.sign(program.costs) * (1.0 if program.maximize else -1.0)
+    return np.where(np.isinf(np.where(better > 0, program.column_bounds[1], program.column_bounds[0])), better, 0.0)
+
+
+def _unbounded(direction: FloatArray, bounds: tuple[FloatArray, FloatArray]) -> bool:
+    lower, upper = bounds
+    return bool((np.isinf(upper) | (direction <= 0)).all() and (np.isinf(lower) | (direction >= 0)).all())
+
+
+def _candidates(rows: bool, ray: FloatArray) -> list[FloatArray]:
+    """Return the ray cleared of rounding, which names fewer rows, then as it is."""
+    if not rows:
+        return []
+    subset = np.array(ray, dtype=np.float64)
+    size = float(np.max(np.abs(subset), initial=0.0))
+    if not 0 < size < np.inf:
+        return []
+    subset /= size
+    return [_cleared(subset, np.ones(len(subset))), subset]
+
+
+def _cleared(numbers: FloatArray, sizes: FloatArray) -> FloatArray:
+    return np.where(np.abs(numbers) > ROUNDING * sizes, numbers, 0.0)
+
+
+# HiGHS's small_matrix_value and large_matrix_value: coefficients beyond them it drops or refuses.
+SMALLEST, LARGEST = 1e-9, 1e15
+
+# HiGHS's infinite_cost and infinite_bound.
+INFINITE = 1e20
+
+
+def check_numbers(program: LinearProgram) -> None:
+    """Raise `UnsupportedError` for numbers that HiGHS refuses or would silently drop, naming their location."""
+    sizes = np.abs(program.matrix.data)
+    faulty = np.flatnonzero(~((sizes == 0) | ((sizes >= SMALLEST) & (sizes < LARGEST))))
+    if len(faulty):
+        row = named(program.constraints, program.matrix.indices[faulty[:1]])
+        value = float(program.matrix.data[faulty[0]])
+        raise UnsupportedError(
+            f"a coefficient of {row} in {program.name} is {value:g}; expected sizes of {SMALLEST:g} to {LARGEST:g}: "
+            "choose another unit"
+        )
+    if len(endless := np.flatnonzero(~(np.abs(program.costs) < INFINITE))):
+        raise UnsupportedError(
+            f"the objective of {program.name} has {named(program.variables, endless[:1])} with coefficient "
+            f"{float(program.costs[endless[0]]):g}; expected sizes below {INFINITE:g}"
+        )
+    if not abs(program.offset) < INFINITE:
+        raise UnsupportedError(
+            f"the objective of {program.name} has the constant {program.offset:g}; expected a number"
+        )
+    _check_bounds(program, program.constraints, program.row_bounds)
+    _check_bounds(program, program.variables, program.column_bounds)
+
+
+def _check_bounds(program: LinearProgram, blocks: Mapping[str, Labels], bounds: tuple[FloatArray, FloatArray]) -> None:
+    for side, numbers, none in zip(("lower", "upper"), bounds, (-np.inf, np.inf), strict=True):
+        if len(faulty := np.flatnonzero(~((np.abs(numbers) < INFINITE) | (numbers == none)))):
+            raise UnsupportedError(
+                f"the {side} bound of {named(blocks, faulty[:1])} in {program.name} is {float(numbers[faulty[0]]):g}; "
+                f"expected a number of a size below {INFINITE:g}, or {none:g} for none"
+            )
+
+
+def message(attempt: Attempt, termination: Termination, ray: FloatArray | None) -> str:
+    """Describe in one sentence how a solve ended, as the ray proves, and how to fix it."""
+    name = attempt.program.name
+    if termination is Termination.INFEASIBLE:
+        return f"{name} is infeasible: {_conflict(attempt.program, ray)}"
+    if termination is Termination.UNBOUNDED:
+        columns = "" if ray is None else named(attempt.program.variables, np.flatnonzero(ray))
+        cause = f" along {columns}; bound one" if columns else "; bound the variables in it"
+        return f"{name} is unbounded: its objective improves without end{cause}"
+    if termination is Termination.TIME_LIMIT:
+        limit = f"time_limit={attempt.options.time_limit:g}"
+        remedy = "raise it" if attempt.program.whole.any() else "raise it or choose another algorithm"
+        return f"{name} was not solved within {limit} seconds; {remedy}"
+    if termination is Termination.INTERRUPTED:
+        return f"{name} was not solved, since the callback in HighsOptions.progress stopped it"
+    if termination is Termination.OPTIMAL:
+        return f"{name} is solved to optimality"
+    stopped = attempt.highs.modelStatusToString(attempt.highs.getModelStatus())
+    if attempt.highs.getModelStatus().name in ("kInfeasible", "kUnbounded"):
+        return (
+            f"{name} has no proved answer: HiGHS calls it {stopped.lower()} without a ray that proves it; look for "
+            "numbers of very different sizes and choose other units"
+        )
+    return f"{name} has no proved answer, HiGHS stopped with {stopped!r}; try another algorithm or look at log=True"
+
+
+def _conflict(program: LinearProgram, ray: FloatArray | None) -> str:
+    for blocks, (lower, upper) in (
+        (program.variables, program.column_bounds),
+        (program.constraints, program.row_bounds),
+    ):
+        if crossed := named(blocks, np.flatnonzero(lower > upper)):
+            return f"the lower bound of {crossed} is above its upper bound; change one"
+    empty = empty_conflicts(program)
+    if impossible := named(program.constraints, np.flatnonzero(empty)):
+        have, their = ("have", "their") if np.count_nonzero(empty) > 1 else ("has", "its")
+        return f"{impossible} {have} no variables, and {their} bounds exclude 0; change them"
+    if ray is not None and (rows := named(program.constraints, np.flatnonzero(ray))):
+        return f"{rows} cannot hold together{_with_bounds(program, ray)}; relax one"
+    together = " with whole values of its variables" if program.whole.any() else ""
+    return f"its constraints cannot hold together{together}; relax one"
+
+
+def _with_bounds(program: LinearProgram, ray: FloatArray) -> str:
+    """Name the bounds of variables in a conflict, except the usual lower bounds of 0."""
+    sums = column_sums(program, ray)
+    lower, upper = program.column_bounds
+    fixed = lower == upper
+    groups = (
+        ("fixed value", fixed & (sums != 0)),
+        ("lower bound", ~fixed & (sums < 0) & (lower != 0)),
+        ("upper bound", ~fixed & (sums > 0)),
+    )
+    if parts := [_joined(program, what, subset) for what, subset in groups if subset.any()]:
+        return f" with {' and '.join(parts)}"
+    return " with variables of at least 0" if sums.any() else ""
+
+
+def _joined(program: LinearProgram, what: str, subset: BoolArray) -> str:
+    plural = "s" if np.count_nonzero(subset) > 1 else ""
+    return f"the {what}{plural} of {named(program.variables, np.flatnonzero(subset))}"
