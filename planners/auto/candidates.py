@@ -27,6 +27,8 @@ UNLIKELY_AFTER = {"forestcoll": (SPANNING,), "allreduce-lp": ("strength", SPANNI
 """Exact planners that hardly ever reach a higher rate than others have reached, by name."""
 EXACT_PLAN = "exact"
 """The name of the candidate that is the portfolio for endless data."""
+SYMMETRIC = "symmetric"
+"""The planner that stands in for the exact plan beyond the effort."""
 
 
 @dataclass(frozen=True)
@@ -176,14 +178,23 @@ def exact_candidates(case: Case) -> list[Candidate]:
     return candidates
 
 
-def timed_candidates(case: Case, num_bytes: int) -> list[Candidate]:
-    """List the planners for a size in the order of the least times of their plans, and then of their costs."""
+def timed_candidates(case: Case, num_bytes: int, budget: float) -> list[Candidate]:
+    """List the planners for a size in the order of the least times of their plans, and then of their costs.
+
+    Symmetric trees come before the exact plan, and may stand in for it, only where that costs more than the budget.
+    """
     first = "multicommodity" if case.collective.in_pairs else "forestcoll"
     exact = replace(_candidate(first, case), planner=EXACT_PLAN)
     candidates = [exact, *(_candidate(name, case) for name in PROFILES if _takes(name, case))]
     if "trees_per_root" not in case.options and _takes("forestcoll", case):
         candidates += [_candidate("forestcoll", case, trees_per_root=count) for count in TREE_COUNTS]
-    return sorted(candidates, key=lambda candidate: (_least_time(candidate, case, num_bytes), candidate.cost))
+
+    def rank(candidate: Candidate) -> tuple[Fraction, float]:
+        follows = candidate.planner == SYMMETRIC and exact.cost <= budget
+        cost = max(candidate.cost, exact.cost) if follows else candidate.cost
+        return _least_time(candidate, case, num_bytes), cost
+
+    return sorted(candidates, key=rank)
 
 
 def _least_time(candidate: Candidate, case: Case, num_bytes: int) -> Fraction:

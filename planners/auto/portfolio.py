@@ -25,6 +25,7 @@ from .candidates import (
     EXACT_PLAN,
     PROFILES,
     SPANNING,
+    SYMMETRIC,
     UNLIKELY_AFTER,
     UNSUITED,
     Candidate,
@@ -104,9 +105,15 @@ class Log:
             return  # among the plans for a size
         self._left_out.setdefault(reason, []).append(candidate.name)
 
+    def readmit(self, name: str) -> None:
+        """Forget that a candidate cannot win for endless data, as it may for a size."""
+        names = self._left_out.get(CANNOT_WIN, [])
+        if name in names:
+            names.remove(name)
+
     def notes(self) -> dict[str, str]:
         """Return what goes into ``provenance``."""
-        left_out = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in self._left_out.items())
+        left_out = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in self._left_out.items() if names)
         return {"portfolio": ", ".join(self._planned), **({"left_out": left_out} if left_out else {})}
 
 
@@ -198,7 +205,7 @@ def plan_for_size(case: Case, num_bytes: int, effort: Effort, log: Log) -> Plan:
     race = Race(case, num_bytes, effort.near)
     refusals: dict[str, Exception] = {}
     spent = 0.0
-    for candidate in timed_candidates(case, num_bytes):
+    for candidate in timed_candidates(case, num_bytes, effort.timed):
         is_exact = candidate.planner == EXACT_PLAN
         if log.has(candidate):
             continue  # among the plans for endless data
@@ -228,6 +235,7 @@ def _add_exact_plans(race: Race, case: Case, budget: float, log: Log, refusals: 
     except REFUSALS as error:
         refusals[EXACT_PLAN] = error
         raise
+    log.readmit(SYMMETRIC)
     for plan in plans:
         race.add(plan)
     network = reached_network(case.topology, as_costs(None, case.topology))

@@ -16,7 +16,7 @@ from collopt.planners.auto.race import least_rate
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange, as_bytes
 from collopt.schedules.timing.run import Predictor
-from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
+from collopt.topologies import RuntimeCosts, dgx1_v100, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
 from strategies import eulerian_topologies
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")
@@ -256,3 +256,14 @@ def test_symmetric_trees_stand_in_for_exact_ones_beyond_the_effort() -> None:
     assert (torus_plan.planner, torus_plan.gap) == ("symmetric", 0)
     assert torus_plan.provenance["left_out"] == "beyond the effort: forestcoll"
     assert (ring_plan.planner, ring_plan.gap) == ("forestcoll", 0)
+
+
+def test_exact_trees_come_before_symmetric_ones_for_a_size_within_the_effort() -> None:
+    """The exact ones are lower on a DGX-1; symmetric ones still compete for sizes for which they are faster."""
+    lower, faster, beyond = (
+        collopt.plan(dgx1_v100(), "allgather", size=size, effort=effort)
+        for size, effort in [("1G", "default"), ("8M", "default"), ("1G", 1e-9)]
+    )
+    assert [plan.planner for plan in (lower, faster, beyond)] == ["forestcoll", "symmetric", "symmetric"]
+    assert all(plan.gap == 0 for plan in (lower, faster, beyond))
+    assert "symmetric" not in faster.provenance["left_out"]
