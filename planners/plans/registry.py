@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from importlib.resources import files
 from typing import Any, TypeVar
 
-from ...errors import UnsupportedError
+from ...errors import CertificateError, UnsupportedError
 from ...schedules import Collective, as_bytes
 from ...schedules.collective import AnyCollective, as_collective
 from ...support.validation import as_flag, hint, shown
@@ -84,10 +84,17 @@ class Planner:
         return keyword in self.keywords and self.plans(collective)
 
     def __call__(self, topology: Topology, collective: AnyCollective, **keywords: Any) -> Plan:
-        """Plan, with keywords that it has."""
-        if len(self.collectives) == 1:
-            return self.function(topology, **keywords)
-        return self.function(topology, as_collective(collective), **keywords)
+        """Plan, with keywords that it has; a result that is no plan of this problem raises `CertificateError`."""
+        planned = () if len(self.collectives) == 1 else (as_collective(collective),)
+        made: object = self.function(topology, *planned, **keywords)
+        if not isinstance(made, Plan):
+            raise CertificateError(f"planner {self.name!r} returned {shown(made)}; expected a Plan")
+        if str(made.collective) != str(collective) or made.topology.compute_nodes != topology.compute_nodes:
+            raise CertificateError(
+                f"planner {self.name!r} returned a plan of {made.collective} on {made.topology.name}; "
+                f"expected one of {collective} on {topology.name}"
+            )
+        return made
 
 
 class _Planners(MutableMapping[str, Planner]):
@@ -150,7 +157,7 @@ def register_planner(
     """Return a decorator that adds a function to `PLANNERS`, and leaves it as it is.
 
     A package that states the function as an entry point of the group ``collopt.planners`` adds it to every program
-    and to the command line.  Raises `UnsupportedError` if another planner has the name.
+    and to the command line.  Raises `UnsupportedError` if another planner has the name, or it is no name.
 
     Parameters
     ----------
@@ -170,6 +177,8 @@ def register_planner(
     'ring'
     >>> del PLANNERS["one-ring"]
     """
+    if not isinstance(name, str) or not name:
+        raise UnsupportedError(f"the planner's name is {shown(name)}; expected a string such as 'nearest'")
     planned: Collection[Any] = (collectives,) if isinstance(collectives, str | Collective) else collectives
     if any(isinstance(entry, str) for entry in planned):
         planned = tuple(as_collective(entry) for entry in planned)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from collopt import bound, compare, plan, scan_trees_per_root, sensitivity
-from collopt.errors import UnsupportedError
+from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, register_planner
 from collopt.planners.bounds.lp_bounds import lp_bound
 from collopt.topologies import Topology, ring
@@ -151,6 +151,34 @@ def test_a_registered_planner_is_asked() -> None:
             register_planner("mine", "allgather")(make)
     finally:
         del PLANNERS["mine"]
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (lambda _: None, "planner 'mine' returned None; expected a Plan"),
+        (lambda topology: plan(topology, "allgather").schedule, "planner 'mine' returned <Forest.*; expected a Plan"),
+        (lambda topology: plan(topology, "allreduce"), "a plan of allreduce on ring-4; expected one of allgather"),
+        (lambda _: plan(ring(5), "allgather"), "returned a plan of allgather on ring-5; expected one of .* on ring-4"),
+    ],
+)
+def test_what_a_planner_returns_is_a_plan_of_the_problem(result: Callable[[Topology], Any], reason: str) -> None:
+    """Or an error, which is the planner's own row in comparisons."""
+    register_planner("mine", "allgather")(result)
+    try:
+        with pytest.raises(CertificateError, match=reason):
+            plan(ring(4), "allgather", planner="mine")
+        table = compare(ring(4), "allgather", planners=["mine"])
+        assert table.loc[table["planner"] == "mine", "status"].tolist() == ["failed"]
+    finally:
+        del PLANNERS["mine"]
+
+
+@pytest.mark.parametrize("name", [None, 3, ""])
+def test_the_name_of_a_planner_is_a_string(name: Any) -> None:
+    """Another would break the list of all planners."""
+    with pytest.raises(UnsupportedError, match=r"the planner's name is .*; expected a string"):
+        register_planner(name, "allgather")(lambda topology: plan(topology, "allgather"))
 
 
 def test_planners_of_other_packages_enter_by_entry_points(tmp_path: Path) -> None:
