@@ -22,7 +22,12 @@ _registered: defaultdict[str, dict[str, Callable[..., Any]]] = defaultdict(dict)
 
 
 def register(group: str, name: str) -> Callable[[Function], Function]:
-    """Return a decorator that registers a function for this program, as an entry point of the group does for all."""
+    """Return a decorator that registers a function for this program, as an entry point of the group does for all.
+
+    Raises `UnsupportedError` for a name that is no string.
+    """
+    if not isinstance(name, str) or not name:
+        raise UnsupportedError(f"the name to register is {shown(name)}; expected a string such as 'steps-jsonl'")
 
     def decorate(function: Function) -> Function:
         _registered[group][name] = function

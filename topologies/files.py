@@ -112,7 +112,9 @@ def refuse_network_options(verb: Callable[..., object], network: object, options
     for option, value in options.items():
         of_names = any(option == parameter.name for entry in catalogue() for parameter in entry.parameters)
         if of_names or option in ImportOptions.__annotations__:
-            name = network if isinstance(network, str) else "dgx-a100"
+            if not isinstance(network, str | os.PathLike):
+                raise UnsupportedError(f"{option} is an option of networks by name or file, not of {shown(network)}")
+            name = os.fspath(network)
             raise UnsupportedError(
                 f"{option} is an option of the network; write "
                 f"{verb.__name__}(collopt.topology({name!r}, {option}={shown(value)}), ...)"

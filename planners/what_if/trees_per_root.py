@@ -11,6 +11,7 @@ from ...schedules.collective import AnyCollective
 from ...support import progress
 from ...support.validation import shown
 from ...topologies import Topology
+from ...topologies.files import refuse_network_options
 from ..plans.plan import Plan
 from ..plans.registry import plan
 from ..trees.problem import checked_count
@@ -66,6 +67,7 @@ def scan_trees_per_root(
 
     as_bytes(size)  # refused before the work
     if unknown := sorted(set(options) - set(OPTIONS)):
+        refuse_network_options(scan_trees_per_root, topology, {name: options[name] for name in unknown})
         raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
     numbers = None if counts is None else _checked_counts(counts)
     best = plan(topology, collective, planner=planner, **options)

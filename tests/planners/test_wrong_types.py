@@ -70,6 +70,21 @@ CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
         UnsupportedError,
         "there is no option 'trees_per_root' here; expected one of root, weights",
     ),
+    "scan, an option of the network": (
+        lambda: collopt.scan_trees_per_root("dgx-a100", "allgather", [1], boxes=2),
+        UnsupportedError,
+        r"boxes is an option of the network; write scan_trees_per_root\(collopt.topology\('dgx-a100', boxes=2\), ",
+    ),
+    "plan, an option of a file": (
+        lambda: collopt.plan(Path("machine.xml"), "allgather", fabric="rail"),
+        UnsupportedError,
+        r"fabric is an option of the network; write plan\(collopt.topology\('machine.xml', fabric='rail'\), ",
+    ),
+    "plan, an option of another network": (
+        lambda: collopt.plan(RING, "allgather", boxes=2),
+        UnsupportedError,
+        "boxes is an option of networks by name or file, not of <Topology 'ring-",
+    ),
     "estimate, no size": (lambda: made().estimate(None), UnsupportedError, "size None is not understood"),
     "estimate, no slices": (lambda: made().estimate("1M", "2"), UnsupportedError, "slices is '2'"),
     "verify, no topology": (lambda: made().verify(3), TopologyError, "the topology is 3; expected the Topology"),

@@ -21,6 +21,7 @@ from runtime_forests import (
 
 import collopt
 from collopt.errors import UnsupportedError
+from collopt.planners import exporter
 from collopt.runtime import interpret_file, read_xml
 from collopt.schedules.collective import as_collective
 from collopt.topologies import complete, rail
@@ -129,3 +130,10 @@ def test_refuses_other_plans(tmp_path: Path, changes: dict[str, Any], message: s
     with pytest.raises(UnsupportedError, match=message):
         export_msccl_xml(plan(**changes), tmp_path / "ag.xml")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", [None, 3, ""])
+def test_the_name_of_a_format_is_a_string(name: Any) -> None:
+    """Another would break the list of all formats."""
+    with pytest.raises(UnsupportedError, match=r"the name to register is .*; expected a string"):
+        exporter(name)
