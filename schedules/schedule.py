@@ -74,6 +74,10 @@ class Schedule(ABC):
     def __init_subclass__(cls, kind: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
         if kind:
+            package = __name__.partition(".")[0] + "."
+            is_ours = kind in SCHEDULE_KINDS and SCHEDULE_KINDS[kind].__module__.startswith(package)
+            if is_ours and not cls.__module__.startswith(package):
+                raise UnsupportedError(f"schedules of the kind {kind!r} are collopt's; give {cls.__name__} another")
             cls.kind = kind
             SCHEDULE_KINDS[kind] = cls
 

@@ -51,7 +51,10 @@ class _Process:
 
 
 _disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-_process = _Process(form if (form := os.environ.get("COLLOPT_KERNELS", "auto")) in FORMS else "auto")
+_process = _Process(os.environ.get("COLLOPT_KERNELS", "auto"))
+if _process.form not in FORMS:
+    _log.warning("COLLOPT_KERNELS is %r, which is none of %s; taking auto", _process.form, ", ".join(FORMS))
+    _process.form = "auto"
 
 
 def kernel(function: Function) -> Function:

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, Unpack
 
@@ -123,7 +124,13 @@ def refuse_network_options(verb: Callable[..., object], network: object, options
 
 def names_file(name: str) -> bool:
     """Whether a network's name is a file's: none of the catalogue, and one that exists or looks like a path."""
-    return name.replace("_", "-") not in BUILDERS and (looks_like_path(name) or Path(name).exists())
+    return name.replace("_", "-") not in BUILDERS and (looks_like_path(name) or _exists(name))
+
+
+def _exists(name: str) -> bool:
+    with suppress(OSError):  # longer than names of files may be
+        return Path(name).exists()
+    return False
 
 
 def looks_like_path(name: str) -> bool:

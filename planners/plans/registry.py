@@ -86,15 +86,15 @@ class Planner:
     def __call__(self, topology: Topology, collective: AnyCollective, **keywords: Any) -> Plan:
         """Plan, with keywords that it has; a result that is no plan of this problem raises `CertificateError`."""
         planned = () if len(self.collectives) == 1 else (as_collective(collective),)
-        made: object = self.function(topology, *planned, **keywords)
-        if not isinstance(made, Plan):
-            raise CertificateError(f"planner {self.name!r} returned {shown(made)}; expected a Plan")
-        if str(made.collective) != str(collective) or made.topology.compute_nodes != topology.compute_nodes:
+        answer: object = self.function(topology, *planned, **keywords)
+        if not isinstance(answer, Plan):
+            raise CertificateError(f"planner {self.name!r} returned {shown(answer)}; expected a Plan")
+        if str(answer.collective) != str(collective) or answer.topology.compute_nodes != topology.compute_nodes:
             raise CertificateError(
-                f"planner {self.name!r} returned a plan of {made.collective} on {made.topology.name}; "
+                f"planner {self.name!r} returned a plan of {answer.collective} on {answer.topology.name}; "
                 f"expected one of {collective} on {topology.name}"
             )
-        return made
+        return answer
 
 
 class _Planners(MutableMapping[str, Planner]):

@@ -101,6 +101,13 @@ def arrays_of(schedule: object) -> list[npt.NDArray[Any]]:
     return [value for value in values if isinstance(value, np.ndarray)] + parts
 
 
+def test_kinds_of_plan_files_stay_those_of_this_package() -> None:
+    """A class of a user cannot take a name under which plan files are read."""
+    with pytest.raises(UnsupportedError, match="'forest'"):
+        type("Other", (Schedule,), {}, kind="forest")
+    assert SCHEDULE_KINDS["forest"].__module__.startswith("collopt.")
+
+
 def test_every_stored_kind_is_tried() -> None:
     """The cases below cover all kinds of this package, those of other tests aside."""
     kinds = {name for name, kind in SCHEDULE_KINDS.items() if kind.__module__.startswith("collopt.")}

@@ -66,6 +66,7 @@ def test_graphs_and_files_are_networks(tmp_path: Path, monkeypatch: pytest.Monke
         (lambda: compare(ring(4), "allgather", n=4), "option of networks by name or file, not of <Topology 'ring-4'"),
         (lambda: sensitivity(ring(4), "allgather", stp=4), "sensitivity has no option 'stp' (did you mean step?)"),
         (lambda: plan(ring(4), "allgather", trees_per_rot=1), "'trees_per_rot' (did you mean trees_per_root?)"),
+        (lambda: topology("b" * 300), "no topology called 'bbb"),
         (lambda: bound("gone/lab.json", "allgather"), "gone/lab.json does not exist"),
         (lambda: bound(3, "allgather"), "the topology is 3; expected one such as"),  # type: ignore[call-overload]
         (lambda: bound(nx.cycle_graph(4), "allgather"), "edge ('0', '1') has no attribute 'bandwidth'"),
