@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, exact, rate_text, time_text
-from ..terminal.output import Formats, bare_table, emit, emit_rows, flat, rates, request_figures, witness_figures
+from ..terminal.output import Formats, bare_table, emit, emit_rows, flat
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, distinct_sizes
+from ..terminal.plan_summary import rates, request_figures, witness_figures
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:

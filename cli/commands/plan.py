@@ -12,9 +12,10 @@ from ...schedules import EVERY_SCHEDULE, as_bytes
 from ...schedules.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.link_costs import as_costs
-from ..terminal.output import Formats, advise, emit_rows, flat, note, plan_figures
+from ..terminal.output import Formats, advise, emit_rows, flat, note
 from ..terminal.output_files import RuntimeFiles, check_targets, write_files, write_fitting
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners
+from ..terminal.plan_summary import plan_figures
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from pathlib import Path
 from ...errors import CertificateError
 from ...schedules import as_bytes
 from ...support.validation import shown
-from ..terminal.output import emit_json, emit_rows, note, plan_figures
+from ..terminal.output import emit_json, emit_rows, note
 from ..terminal.output_files import check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, UsageError
+from ..terminal.plan_summary import plan_figures
 from ..terminal.progress import working
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import collopt
-from collopt.cli.terminal.output import plan_figures, witness_figures, witness_text
+from collopt.cli.terminal.plan_summary import plan_figures, witness_figures, witness_text
 from collopt.errors import CertificateError
 from collopt.planners import Plan
 from collopt.report.tables import busiest_links

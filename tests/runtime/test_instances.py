@@ -98,7 +98,7 @@ def test_flows_are_shared_by_instances(schedule: FlowSchedule, instances: int, m
     """With scratch that is used again."""
     program = lower(schedule, "all_to_allv", max_count=most, instances=instances)
     report = run_program(program, interleavings=2, fifo_depth=1)
-    assert report.chunks_sent == instances * int((schedule.weights * schedule.transfers).sum())
+    assert report.chunks_sent == instances * int((schedule.weights * schedule.num_transfers).sum())
     run_in_rounds(program, 5 * sum(program.layout.parts), 2)
 
 

@@ -223,6 +223,9 @@ def _double(path: Path) -> None:
         assert load(path).double_all(np.arange(3), np.zeros(3, dtype=np.int64))[0] == 6
 
 
+@pytest.mark.filterwarnings(
+    "default:os.fork:RuntimeWarning", "default::pytest.PytestUnraisableExceptionWarning"
+)  # JAX 0.10 of other tests
 def test_processes_that_start_together_and_are_killed_leave_a_good_cache(module: Path) -> None:
     """Each of those that live returns the right numbers, and the next process loads what they wrote."""
     context = multiprocessing.get_context("fork")
