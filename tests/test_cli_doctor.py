@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyomo.environ  # noqa: F401 - looks for matplotlib, which tests hide
 import pytest
 
 import collopt

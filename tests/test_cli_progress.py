@@ -20,8 +20,8 @@ from collopt.cli.terminal.progress_bar import progress_shown
 from collopt.formulations import all_to_all
 from collopt.planners import plan
 from collopt.solvers import solve
-from collopt.solvers.flow.bottleneck import bottleneck_cut
-from collopt.solvers.highs import callbacks
+from collopt.solvers.flows.bottleneck import bottleneck_cut
+from collopt.solvers.lp import callbacks
 from collopt.support import progress
 from collopt.topologies import hypercube, ring, torus, write_topology
 
