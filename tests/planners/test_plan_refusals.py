@@ -46,7 +46,7 @@ REQUESTS: list[tuple[Any, Any, dict[str, Any], str]] = [
     (None, "allgather", {}, "the topology is None"),
     ("dgx-a10", "allgather", {}, "'dgx-a10' (did you mean dgx-a100"),
     ("dgx-a100", "allgather", {"boxes": 2}, "write plan(collopt.topology('dgx-a100', boxes=2), ...)"),
-    (ring(3), "allgather", {"n": 4}, "write plan(collopt.topology('dgx-a100', n=4), ...)"),
+    (ring(3), "allgather", {"n": 4}, "n is an option of networks by name or file"),
     *((ring(3), name, {}, "does not cover the collective") for name in ("ALLGATHER", "gossip", "", None, 3, [], {})),
     (ring(3), "all_gather", {}, "did you mean 'allgather'?"),
     *((ring(3), "allgather", {"planner": name}, "there is no planner") for name in ("oracle", "", None, 3, [], {})),
