@@ -120,7 +120,8 @@ def build(name: str, /, **options: object) -> Topology:
     for option, value in options.items():
         key = option.replace("-", "_")
         if key not in parameters:
-            raise TopologyError(_unknown(f"option of {entry.name}", option, parameters))
+            meant = "n" if key == "nodes" else option
+            raise TopologyError(_unknown(f"option of {entry.name}", option, parameters, meant))
         if key in values:
             raise TopologyError(f"option {key!r} of {entry.name} is given twice; keep one")
         values[key] = _converted(value, parameters[key], entry.name)
@@ -140,8 +141,9 @@ def find_entry(name: object, alternative: str = "") -> CatalogueEntry:
     raise TopologyError(_unknown("topology", name, BUILDERS) + alternative)
 
 
-def _unknown(what: str, name: object, names: Collection[str]) -> str:
-    return f"there is no {what} called {shown(name)}{hint(name, names)}; expected one of {', '.join(names)}"
+def _unknown(what: str, name: object, names: Collection[str], meant: object = None) -> str:
+    words = hint(name if meant is None else meant, names)
+    return f"there is no {what} called {shown(name)}{words}; expected one of {', '.join(names)}"
 
 
 def _parameters(function: Callable[..., Topology]) -> tuple[Parameter, ...]:

@@ -88,12 +88,14 @@ def topology(network: NetworkLike, **options: Any) -> Topology:
         return read_topology(network, **options)
     if isinstance(network, str):
         return build(find_entry(network, ", or the path of a file").name, **options)
+    is_graph = hasattr(network, "nodes") and hasattr(network, "edges") and not isinstance(network, Topology)
     for option in options:
-        raise UnsupportedError(f"there is no option {shown(option)} of {shown(network)}; only names and files have any")
+        advice = "collopt.Topology.from_networkx takes those of graphs" if is_graph else "only names and files have any"
+        raise UnsupportedError(f"there is no option {shown(option)} of {shown(network)}; {advice}")
+    if is_graph:
+        return Topology.from_networkx(network)
     if isinstance(network, Topology):
         return network
-    if hasattr(network, "nodes") and hasattr(network, "edges"):
-        return Topology.from_networkx(network)
     raise UnsupportedError(
         f"the topology is {shown(network)}; expected one such as collopt.topologies.ring(4), a networkx graph, a name "
         "such as 'dgx-a100', or a path"
