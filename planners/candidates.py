@@ -1,6 +1,10 @@
-"""The request of a portfolio, and what decides which planners suit it."""
+"""What a portfolio is asked for, and its candidates: planners with what their plans take at least, and their work.
 
-from collections.abc import Callable, Mapping
+Work is in CPU seconds of a common machine: fits to measured times by powers of the number of ranks, which are right
+within a factor of about 3.  It is an estimate so that plans do not depend on the machine.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,10 +26,7 @@ COMPARED_RANKS = 2048  # above which no pairs of ranks are looked at
 
 
 class Case:
-    """A network, a collective, and the options that the user gave.
-
-    `options` are those of the planners, and the root, weights or traffic of the collective.
-    """
+    """A network, a collective, and the options that the user gave, of planners or of the collective's data."""
 
     def __init__(self, topology: Topology, collective: Collective, options: Mapping[str, Any]) -> None:
         self.topology, self.collective, self.options = topology, collective, options
@@ -44,7 +45,7 @@ class Case:
     @property
     def root_messages(self) -> int:
         """Messages that some rank starts in a tree per root at least: N - 1 edges of each, shared by N ranks."""
-        if self.branches or self.collective not in EVERY_ROOT:
+        if self.branches or self.has_one_root:
             return 0
         shards = shard_weights(self.topology, self.collective, None, self.options.get("weights"))
         roots = sum(weight > 0 for weight in shards) or self.num_ranks
@@ -115,6 +116,26 @@ class Case:
         """Whether ranks relay or differ, so that patterns for boxes and switches may not suit."""
         return self.ranks_relay or self.ranks_differ
 
+    @property
+    def has_one_root(self) -> bool:
+        """Whether one rank sends or receives all data."""
+        return self.collective not in EVERY_ROOT
+
+    @property
+    def has_unlike_roots(self) -> bool:
+        """Whether ranks differ, by their links or as one of them is the root."""
+        return self.ranks_differ or self.has_one_root
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether there are no switches."""
+        return not self.topology.switch_nodes
+
+    @property
+    def exchanges_directly(self) -> bool:
+        """Whether ranks without switches reduce and broadcast."""
+        return self.is_direct and self.collective.has_two_phases
+
 
 UNSUITED = 200.0
 """Times that the work of a planner counts on networks on which its plans are hardly ever the fastest."""
@@ -136,28 +157,14 @@ SYMMETRIC = "symmetric"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A planner with options, and what is known of its plan before it is made.
-
-    Attributes
-    ----------
-    planner : str
-        Its name.
-    work : float
-        Estimate of the CPU seconds of planning and predicting.
-    cost : float
-        The same, times `UNSUITED` where the plan is hardly ever the fastest.
-    options : mapping
-        Options beside the user's.
-    messages, hops : int
-        Messages that some rank starts at least, and length of the longest chain of hops at least.
-    """
+    """A planner with options beside the user's, and what is known of its plan before it is made."""
 
     planner: str
-    work: float
-    cost: float
+    work: float  # estimate of the CPU seconds of planning and predicting
+    cost: float  # the same, times `UNSUITED` where the plan is hardly ever the fastest
     options: Mapping[str, Any] = field(default_factory=dict)
-    messages: int = 0
-    hops: int = 1
+    messages: int = 0  # that some rank starts at least
+    hops: int = 1  # of the longest chain at least
 
     @property
     def name(self) -> str:
@@ -165,58 +172,15 @@ class Candidate:
         return " ".join([self.planner, *(f"{name}={value}" for name, value in self.options.items())])
 
 
-def _always(_: Case) -> bool:
-    return True
-
-
-def _rarely(_: Case) -> bool:
-    return False
-
-
-def _irregular(case: Case) -> bool:
-    return case.is_irregular
-
-
-def _relaying(case: Case) -> bool:
-    return case.ranks_relay
-
-
-def _differing(case: Case) -> bool:
-    return case.ranks_differ or _one_root(case)
-
-
-def _one_root(case: Case) -> bool:
-    return case.collective not in EVERY_ROOT
-
-
-def _one_way(case: Case) -> bool:
-    return case.is_one_way
-
-
-def _direct(case: Case) -> bool:
-    return not case.topology.switch_nodes
-
-
-def _exchanging(case: Case) -> bool:
-    return _direct(case) and case.collective.has_two_phases
-
-
-def _branching(case: Case) -> bool:
-    return case.branches
-
-
 @dataclass(frozen=True)
 class Profile:
-    """What is known of a planner: seconds of work on 32 ranks, how they grow, and the networks that it suits.
+    """What is known of a planner: its work, how that grows, and the networks that it suits."""
 
-    A plan whose gap is at most `enough` makes planners of more work than the effort allows needless.
-    """
-
-    seconds: float
-    exponent: float
-    suits: Callable[[Case], bool] = _rarely
+    seconds: float  # of work on 32 ranks
+    exponent: float  # of the number of ranks in its work
+    suits: bool | str = False  # all networks, hardly any, or those that have this property of `Case`
     has_tree_per_root: bool = False
-    enough: Fraction = Fraction(1)
+    enough: Fraction = Fraction(1)  # a plan with at most this gap makes planners beyond the effort needless
     by_links: bool = False  # whether it looks at all sets of links into a rank
     in_steps: bool = False  # whether its plan is in steps
     predicts: bool = False  # whether its work includes the predicted time
@@ -233,30 +197,30 @@ class Profile:
 
 
 PROFILES = {
-    "few-steps": Profile(0.04, 1.0, _always, predicts=True),
-    "forestcoll": Profile(0.03, 1.5, _always, has_tree_per_root=True, splits_switches=True),
-    "symmetric": Profile(0.01, 1.0, _always, has_tree_per_root=True, enough=Fraction(1, 1000)),
-    "strength": Profile(0.02, 2.0, _differing),
-    "allreduce-lp": Profile(0.5, 2.5, _one_way),
-    "multicommodity": Profile(0.88, 2.5, _always),
-    "shortest-paths": Profile(0.06, 1.0, _always),
-    "fast": Profile(0.01, 1.0, _always, enough=Fraction(1, 50)),
-    "multitree": Profile(0.015, 2.5, _irregular, has_tree_per_root=True),
-    "ring": Profile(0.2, 1.5, _irregular, has_tree_per_root=True),
-    "hierarchical-ring": Profile(0.15, 1.0, _relaying),
+    "few-steps": Profile(0.04, 1.0, True, predicts=True),
+    "forestcoll": Profile(0.03, 1.5, True, has_tree_per_root=True, splits_switches=True),
+    "symmetric": Profile(0.01, 1.0, True, has_tree_per_root=True, enough=Fraction(1, 1000)),
+    "strength": Profile(0.02, 2.0, "has_unlike_roots"),
+    "allreduce-lp": Profile(0.5, 2.5, "is_one_way"),
+    "multicommodity": Profile(0.88, 2.5, True),
+    "shortest-paths": Profile(0.06, 1.0, True),
+    "fast": Profile(0.01, 1.0, True, enough=Fraction(1, 50)),
+    "multitree": Profile(0.015, 2.5, "is_irregular", has_tree_per_root=True),
+    "ring": Profile(0.2, 1.5, "is_irregular", has_tree_per_root=True),
+    "hierarchical-ring": Profile(0.15, 1.0, "ranks_relay"),
     "ring-unwinding": Profile(0.03, 1.0, has_tree_per_root=True),
-    "blink": Profile(0.01, 2.5, _differing),
-    "greedy": Profile(0.4, 2.0, _one_way),
-    "nvls": Profile(0.01, 1.0, _branching),
+    "blink": Profile(0.01, 2.5, "has_unlike_roots"),
+    "greedy": Profile(0.4, 2.0, "is_one_way"),
+    "nvls": Profile(0.01, 1.0, "branches"),
     "nvls-tree": Profile(0.01, 1.0),
     "collnet": Profile(0.01, 1.0),
-    "steiner": Profile(41000.0, 10.0, _branching),
-    "bfb": Profile(0.002, 1.0, _direct, by_links=True, in_steps=True),
-    "trivance": Profile(0.005, 1.0, _direct, in_steps=True),
-    "swing": Profile(0.005, 1.0, _direct, in_steps=True),
-    "bine": Profile(0.005, 1.0, _one_root, in_steps=True),
-    "double-binary-tree": Profile(0.02, 1.0, _one_root),
-    "recursive-doubling": Profile(0.005, 1.0, _exchanging, in_steps=True),
+    "steiner": Profile(41000.0, 10.0, "branches"),
+    "bfb": Profile(0.002, 1.0, "is_direct", by_links=True, in_steps=True),
+    "trivance": Profile(0.005, 1.0, "is_direct", in_steps=True),
+    "swing": Profile(0.005, 1.0, "is_direct", in_steps=True),
+    "bine": Profile(0.005, 1.0, "has_one_root", in_steps=True),
+    "double-binary-tree": Profile(0.02, 1.0, "has_one_root"),
+    "recursive-doubling": Profile(0.005, 1.0, "exchanges_directly", in_steps=True),
     "recursive-halving-doubling": Profile(0.01, 1.0),
     "recursive-halving-doubling-steps": Profile(0.005, 1.0, in_steps=True),
     "torus-2-phase": Profile(0.005, 1.0, in_steps=True),
@@ -275,10 +239,10 @@ def exact_candidates(case: Case) -> list[Candidate]:
         names = ("multicommodity", "fast") if "traffic" in case.options else ("multicommodity",)
     elif case.collective.has_two_phases:
         names = ("forestcoll", "strength", "allreduce-lp", "steiner", "symmetric")
-    candidates = [_exact_candidate(name, case) for name in names if _takes(name, case)]
+    work = {name: PROFILES[name].work(case) for name in names if _takes(name, case)}
     if case.branches and case.collective.has_two_phases and "trees_per_root" not in case.options:
-        candidates.insert(0, replace(_exact_candidate("strength", case), planner=SPANNING))
-    return candidates
+        work = {SPANNING: PROFILES["strength"].work(case)} | work
+    return [Candidate(name, seconds, seconds) for name, seconds in work.items()]
 
 
 def timed_candidates(case: Case, num_bytes: int, budget: float) -> list[Candidate]:
@@ -295,22 +259,16 @@ def timed_candidates(case: Case, num_bytes: int, budget: float) -> list[Candidat
     def rank(candidate: Candidate) -> tuple[Fraction, float]:
         follows = candidate.planner == SYMMETRIC and exact.cost <= budget
         cost = max(candidate.cost, exact.cost) if follows else candidate.cost
-        return _least_time(candidate, case, num_bytes), cost
+        return case.least_time(num_bytes, case.intake, candidate.messages, candidate.hops), cost
 
     return sorted(candidates, key=rank)
 
 
-def _least_time(candidate: Candidate, case: Case, num_bytes: int) -> Fraction:
-    return case.least_time(num_bytes, case.intake, candidate.messages, candidate.hops)
-
-
 def _takes(name: str, case: Case) -> bool:
     """Whether a planner plans the collective with the user's options."""
-    planner = PLANNERS[name]
-    if name in BRANCHING and not case.branches:
-        return False
-    return planner.plans(case.collective) and all(
-        planner.takes(case.collective, option) for option in planner_options(name, case)
+    planner, options = PLANNERS[name], planner_options(name, case)
+    return (case.branches or name not in BRANCHING) and all(
+        [planner.plans(case.collective), *(planner.takes(case.collective, option) for option in options)]
     )
 
 
@@ -322,16 +280,9 @@ def planner_options(name: str, case: Case) -> dict[str, Any]:
     return options
 
 
-def _exact_candidate(name: str, case: Case) -> Candidate:
-    """Estimate the work of a planner whose plan is not predicted."""
-    work = PROFILES[name].work(case)
-    return Candidate(name, work, work)
-
-
 def _candidate(name: str, case: Case, **options: Any) -> Candidate:
     """Estimate the work of a planner and of predicting its plan, and what this takes at least."""
-    profile = PROFILES[name]
-    count = options.get("trees_per_root", 1)
+    profile, count = PROFILES[name], options.get("trees_per_root", 1)
     work = profile.work(case)
     if profile.in_steps:
         work += STEP_PREDICTION * case.num_ranks / 32
@@ -339,5 +290,5 @@ def _candidate(name: str, case: Case, **options: Any) -> Candidate:
         work += TREE_PREDICTION * (case.num_ranks / 32) ** 2 * (1 + count / 4)
     messages = case.root_messages * count if profile.has_tree_per_root else 0
     hops = (case.num_ranks - 1) * len(case.collective.phases) if name == "ring" else 1
-    cost = work if profile.suits(case) else UNSUITED * work
-    return Candidate(name, work, cost, options, messages, hops)
+    suits = getattr(case, profile.suits) if isinstance(profile.suits, str) else profile.suits
+    return Candidate(name, work, work if suits else UNSUITED * work, options, messages, hops)

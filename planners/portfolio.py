@@ -1,6 +1,7 @@
-"""Plans of a portfolio that compete for a size, and their predicted times.
+"""The planner ``auto``: planners in the order of what their plans take at least, until none can win.
 
-Plans are run only when it matters: those with the least times first, and none that cannot be the fastest.
+For endless data, planners that are exact on many networks are run until one reaches its bound; for a size, all compete
+by predicted times, which are computed only where they matter.  An effort limits the estimated work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,11 +96,6 @@ class Race:
     def has_best_rate(self) -> bool:
         """Whether a plan is optimal for endless data, or nearly, at line rate."""
         return self._at_line_rate and any(entrant.plan.gap <= NEARLY_OPTIMAL for entrant in self._entrants)
-
-    @property
-    def num_plans(self) -> int:
-        """Number of plans."""
-        return len(self._entrants)
 
     def can_win(self, candidate: Candidate) -> bool:
         """Whether the plan of a candidate may be faster than all others, by more than hardly anything."""
@@ -207,19 +203,11 @@ REFUSALS = (UnsupportedError, BoundError, CapacityOverflowError, NoAnswerError)
 
 @dataclass(frozen=True)
 class Effort:
-    """How much planning may cost.
+    """How much planning may cost, in estimated CPU seconds."""
 
-    Attributes
-    ----------
-    exact, timed : float
-        Estimated CPU seconds of planning with exact planners, and with those that compete for a size.
-    near : Fraction
-        Times the least time of a planner's plan: where a plan takes no longer, the planner is left out.
-    """
-
-    exact: float
-    timed: float
-    near: Fraction = Fraction(1005, 1000)
+    exact: float  # of exact planners
+    timed: float  # of planners that compete for a size
+    near: Fraction = Fraction(1005, 1000)  # times the least time of a planner's plan: no planner is run to gain less
 
 
 CANNOT_WIN, BEYOND_EFFORT, REFUSED = "cannot win", "beyond the effort", "not for this network"
@@ -249,37 +237,33 @@ class Log:
     """Planners that were run, and those left out with the reasons."""
 
     def __init__(self) -> None:
-        self._planned: list[str] = []
-        self._left_out: dict[str, list[str]] = {}
+        self._reasons: dict[str, str] = {}  # by candidate; empty if it has a plan
 
     def has_planned(self, *names: str) -> bool:
         """Whether one of these candidates has a plan."""
-        return not set(names).isdisjoint(self._planned)
+        return any(self._reasons.get(name) == "" for name in names)
 
     def has(self, candidate: Candidate) -> bool:
         """Whether a candidate is noted."""
-        return any(candidate.name in names for names in (self._planned, *self._left_out.values()))
+        return candidate.name in self._reasons
 
-    def add_plan(self, candidate: Candidate) -> None:
-        """Note a candidate that planned."""
-        self._planned.append(candidate.name)
-
-    def leave_out(self, candidate: Candidate, reason: str) -> None:
-        """Note a candidate without a plan."""
-        if candidate.name in self._planned:
-            return  # among the plans for a size
-        self._left_out.setdefault(reason, []).append(candidate.name)
+    def add(self, candidate: Candidate, reason: str = "") -> None:
+        """Note a candidate that has a plan, or why it has none."""
+        self._reasons.setdefault(candidate.name, reason)
 
     def readmit(self, name: str) -> None:
         """Forget that a candidate cannot win for endless data, as it may for a size."""
-        names = self._left_out.get(CANNOT_WIN, [])
-        if name in names:
-            names.remove(name)
+        if self._reasons.get(name) == CANNOT_WIN:
+            del self._reasons[name]
 
     def notes(self) -> dict[str, str]:
         """Return what goes into ``provenance``."""
-        left_out = "; ".join(f"{reason}: {', '.join(names)}" for reason, names in self._left_out.items() if names)
-        return {"portfolio": ", ".join(self._planned), **({"left_out": left_out} if left_out else {})}
+        names: dict[str, list[str]] = {"": []}
+        for name, reason in self._reasons.items():
+            names.setdefault(reason, []).append(name)
+        planned = ", ".join(names.pop(""))
+        left_out = "; ".join(f"{reason}: {', '.join(names[reason])}" for reason in names)
+        return {"portfolio": planned, **({"left_out": left_out} if left_out else {})}
 
 
 @register_planner("auto", COLLECTIVES.values())
@@ -299,31 +283,13 @@ def plan_auto(
 ) -> Plan:
     """Plan the best plan of all planners: of the highest rate, or for a size of the least predicted time.
 
-    Parameters
-    ----------
-    topology, collective, root, weights, traffic
-        As for `collopt.plan`.
-    size : int or str, optional
-        Bytes in all, such as ``"64K"``; by default endless data.
-    effort : {"low", "default", "high"} or float
-        How much planning may cost, or estimated CPU seconds of it.  Estimates depend on the network alone, so plans do
-        not depend on the machine.
-    trees_per_root, in_network, chunks, order : optional
-        As for the exact planner of the collective: the first two for ``"forestcoll"``, the others for
-        ``"multicommodity"``.
+    An effort is "low", "default", "high" or a number of estimated CPU seconds, which do not depend on the machine.
     """
     budget = as_effort(effort)
-    keywords = {
-        "root": root,
-        "weights": weights,
-        "traffic": traffic,
-        "trees_per_root": trees_per_root,
-        "in_network": in_network,
-        "chunks": chunks,
-        "order": order,
-    }
+    problem = {"root": root, "weights": weights, "traffic": traffic}
+    choices = {"trees_per_root": trees_per_root, "in_network": in_network, "chunks": chunks, "order": order}
     exact = PLANNERS["multicommodity" if collective.in_pairs else "forestcoll"]
-    options = checked_keywords(exact, collective, keywords)
+    options = checked_keywords(exact, collective, problem | choices)
     if not collective.in_pairs:
         shard_weights(topology, collective, root, weights)  # refuses what it has not
     case, log = Case(topology, collective, options), Log()
@@ -346,7 +312,7 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
         unlikely = log.has_planned(*UNLIKELY_AFTER.get(candidate.planner, ()))
         repeated = candidate.planner == "strength" and log.has_planned(SPANNING)
         if repeated or any(plan.gap == 0 for plan in plans):
-            log.leave_out(candidate, CANNOT_WIN)
+            log.add(candidate, CANNOT_WIN)
         elif spent + candidate.cost * (UNSUITED if unlikely else 1) > budget:
             postponed.append(candidate)
         elif plan := _planned(candidate, case, log, refusals):
@@ -354,7 +320,7 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
             spent += candidate.work
     for candidate in sorted(postponed, key=lambda candidate: candidate.cost):
         if any(plan.gap <= PROFILES[plan.planner].enough for plan in plans):
-            log.leave_out(candidate, BEYOND_EFFORT)
+            log.add(candidate, BEYOND_EFFORT)
         elif plan := _planned(candidate, case, log, refusals):
             plans.append(plan)
     if not plans:
@@ -375,11 +341,11 @@ def plan_for_size(case: Case, num_bytes: int, effort: Effort, log: Log) -> Plan:
         if log.has(candidate):
             continue  # among the plans for endless data
         if spent + candidate.cost > effort.timed and (not is_exact or race.has_best_rate):
-            log.leave_out(candidate, BEYOND_EFFORT)
+            log.add(candidate, BEYOND_EFFORT)
         elif not race.can_win(candidate):
-            log.leave_out(candidate, CANNOT_WIN)
+            log.add(candidate, CANNOT_WIN)
         elif race.is_unlikely(candidate) and spent + UNSUITED * candidate.cost > effort.timed:
-            log.leave_out(candidate, BEYOND_EFFORT)
+            log.add(candidate, BEYOND_EFFORT)
         elif is_exact:
             with suppress(*REFUSALS):
                 _add_exact_plans(race, case, effort.timed - spent, log, refusals)
@@ -418,9 +384,9 @@ def _planned(
         plan = _plan(candidate, case, num_bytes)
     except REFUSALS as error:
         refusals[candidate.name] = error
-        log.leave_out(candidate, REFUSED)
+        log.add(candidate, REFUSED)
         return None
-    log.add_plan(candidate)
+    log.add(candidate)
     return plan
 
 

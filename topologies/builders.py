@@ -120,8 +120,8 @@ def build(name: str, /, **options: object) -> Topology:
     for option, value in options.items():
         key = option.replace("-", "_")
         if key not in parameters:
-            meant = "n" if key == "nodes" else option
-            raise TopologyError(_unknown(f"option of {entry.name}", option, parameters, meant))
+            intended = "n" if key == "nodes" else option
+            raise TopologyError(_unknown(f"option of {entry.name}", option, parameters, intended))
         if key in values:
             raise TopologyError(f"option {key!r} of {entry.name} is given twice; keep one")
         values[key] = _converted(value, parameters[key], entry.name)
@@ -141,8 +141,8 @@ def find_entry(name: object, alternative: str = "") -> CatalogueEntry:
     raise TopologyError(_unknown("topology", name, BUILDERS) + alternative)
 
 
-def _unknown(what: str, name: object, names: Collection[str], meant: object = None) -> str:
-    words = hint(name if meant is None else meant, names)
+def _unknown(what: str, name: object, names: Collection[str], intended: object = None) -> str:
+    words = hint(name if intended is None else intended, names)
     return f"there is no {what} called {shown(name)}{words}; expected one of {', '.join(names)}"
 
 
