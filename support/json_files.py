@@ -13,7 +13,7 @@ from .validation import as_path, is_whole, shown
 
 MAX_BYTES = 256 * 2**20  # larger files are refused unread: no network that can be planned needs them
 MAX_DIGITS = 100  # digits of a JSON integer; valid files stay far below
-KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 BLOCK_BYTES = 2**20  # bytes read at once
 _OPEN_DESCRIPTOR = re.compile(r"/dev/stdin|/dev/fd/[0-9]+|/proc/(self|[0-9]+)/fd/[0-9]+")
 """Descriptors that are open already: standard input, and the shell's ``<(command)``."""
@@ -105,8 +105,8 @@ def read_bytes(path: str | os.PathLike[str], max_bytes: int) -> bytes:
         # Before opening, which would block on a pipe and may affect a device.
         data = file.stat()
         kind = stat.S_IFMT(data.st_mode)
-        if kind in KINDS and not _OPEN_DESCRIPTOR.fullmatch(os.path.normpath(file)):
-            raise FileFormatError(f"{where} is {KINDS[kind]}; expected a file, or /dev/stdin")
+        if kind in SPECIAL and not _OPEN_DESCRIPTOR.fullmatch(os.path.normpath(file)):
+            raise FileFormatError(f"{where} is {SPECIAL[kind]}; expected a file, or /dev/stdin")
         if kind == stat.S_IFREG and data.st_size > max_bytes:
             raise _too_large(where, max_bytes)
         with file.open("rb") as stream:
