@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TooLargeError
 from ...schedules import Collective
+from ...support.files import write_all_whole
 from ...support.quantities import as_bytes
-from ...support.writing import write_all_whole
 from .output import note
 from .parameters import UsageError, takes_option
 from .progress import computing, handling, working

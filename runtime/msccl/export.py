@@ -8,8 +8,7 @@ from functools import partial
 
 from ...errors import FileFormatError, UnsupportedError
 from ...planners import Plan
-from ...support.json_files import name_of, read_bytes
-from ...support.writing import write_whole
+from ...support.files import name_of, read_bytes, write_whole
 from ..interpreter.findings import Findings, Severity
 from ..interpreter.interpret import InterpreterReport, run_program
 from ..lowering.lower import lower_plan

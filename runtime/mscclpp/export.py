@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
 from ...schedules import Allreduce, TreeSchedule, as_bytes, rate_of_loads
-from ...support.writing import write_whole
+from ...support.files import write_whole
 from ...topologies import Topology
 from ..lowering.lower import collector_paused, lower_plan, program_name
 from ..lowering.trees import branches_at_switches

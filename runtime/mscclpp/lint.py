@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from ...errors import FileFormatError, ProgramError, UnsupportedError
-from ...support.json_files import name_of, read_bytes
+from ...support.files import name_of, read_bytes
 from ...support.seed import current_seed
 from ...support.validation import shown
 from ..interpreter.findings import Finding, LintReport, Window

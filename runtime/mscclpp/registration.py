@@ -8,8 +8,8 @@ from pprint import pformat
 from typing import Any
 
 from ...errors import UnsupportedError
+from ...support.files import write_whole
 from ...support.validation import as_path
-from ...support.writing import write_whole
 from ..programs.program import check_choice
 from . import executor
 from .execution_plan import ExecutionPlan

@@ -23,9 +23,8 @@ from ...errors import FileFormatError, ProgramError, UnsupportedError
 from ...planners import Plan, load_plan
 from ...schedules import Collective, as_bytes
 from ...schedules.collective import as_collective
-from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, wrong_kind
-from ...support.file_kinds import kind_of as file_kind
-from ...support.json_files import name_of, read_bytes
+from ...support.files import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, name_of, read_bytes, wrong_kind
+from ...support.files import kind_of as file_kind
 from ...support.validation import as_path, shown
 from ...topologies import Topology
 from ...topologies.network.links import as_root

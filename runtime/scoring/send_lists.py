@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...errors import FileFormatError, ProgramError
 from ...schedules import Collective
-from ...support.json_files import name_of, read_text
+from ...support.files import name_of, read_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.links import rank_number
