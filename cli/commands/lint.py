@@ -13,8 +13,8 @@ from ..terminal.parameters import UsageError
 from ..terminal.progress import working
 
 if TYPE_CHECKING:
-    from ...runtime.interpreter.findings import Finding, LintReport
     from ...runtime.nccl.windows import FamilyReport
+    from ...runtime.programs.findings import Finding, LintReport
 
 FAILING = ("rejected", "hangs", "wrong data")
 WIDTH = len("environment")

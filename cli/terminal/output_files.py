@@ -141,8 +141,8 @@ class RuntimeFiles(NamedTuple):
         options = {xml: self._values(*XML_OPTIONS) | shared, mscclpp: shared}
         files = {path: _exported(planned, form, path, options[form]) for form, path in paths.items() if path}
         if self.register and self.mscclpp:
+            from ...runtime.mscclpp.export import registration_code
             from ...runtime.mscclpp.reader import parse_document
-            from ...runtime.mscclpp.registration import registration_code
 
             document = parse_document(json.loads(files[self.mscclpp]), os.fspath(self.mscclpp))
             files[self.register] = registration_code([(self.mscclpp, document)], self.register).encode()

@@ -11,8 +11,8 @@ from pathlib import Path
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import Collective
 from ...support.files import read_bytes
-from ..interpreter.findings import Findings, LintReport, Severity, TooManyFindingsError, Window
 from ..mscclpp.lint import RUNTIME, lint_plan
+from ..programs.findings import Findings, LintReport, Severity, TooManyFindingsError, Window
 from ..programs.layout import Layout
 from ..programs.program import (
     Buffer,
