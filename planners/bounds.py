@@ -16,8 +16,8 @@ from ..schedules.schedule import is_verifiable
 from ..support.quantities import as_several_bytes
 from ..support.validation import is_int, shown
 from ..topologies import RuntimeCosts, Topology, reached_network
-from ..topologies.files import NetworkLike, refuse_options
-from ..topologies.files import topology as as_network
+from ..topologies.builders import NetworkLike, refuse_options
+from ..topologies.builders import topology as as_network
 from ..topologies.network.link_costs import CostsName, as_costs
 from ..topologies.network.topology import as_topology
 from .plans.plan import Plan, proved_plan

@@ -14,8 +14,7 @@ from ...schedules import SCHEDULE_KINDS, Bound, Witness, schedule_from_json
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
 from ...schedules.collective import Collective, collective_or_given
 from ...support.arrays import IntArray
-from ...support.file_kinds import PLAN_KIND, wrong_kind
-from ...support.json_files import name_of, read_json
+from ...support.files import PLAN_KIND, name_of, read_json, wrong_kind
 from ...support.validation import as_integers, shown
 from ...topologies import Topology
 from ...topologies.network.schema import first_error

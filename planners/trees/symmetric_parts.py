@@ -14,9 +14,8 @@ from ...errors import UnsupportedError
 from ...schedules import Forest
 from ...schedules.trees.symmetric_forest import SymmetricForest, link_orbits
 from ...solvers.flows.bottleneck import Bottleneck
-from ...support.arrays import BoolArray, FloatArray, IntArray, SmallArray, distances_from
+from ...support.arrays import BoolArray, FloatArray, IntArray, SmallArray, distances_from, places_of
 from ...support.kernels import kernel
-from ...support.lookup import places_of
 from ...topologies import Topology
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck

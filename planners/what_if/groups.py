@@ -32,7 +32,7 @@ from ...schedules.bounds.witness import LinkValue, Pair, as_link_values, value_b
 from ...schedules.collective import as_collective
 from ...solvers.lp.exact_optimum import ExactAnswer
 from ...solvers.lp.folding import solve_folded
-from ...support.json_files import read_json
+from ...support.files import read_json
 from ...support.validation import as_flag, as_kind, as_list, as_several, as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology

@@ -15,10 +15,10 @@ from typing import Any
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import EVERY_SCHEDULE, as_bytes
+from ...support.files import write_whole
 from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.packages import check_extra
 from ...support.validation import as_flag, as_kind, as_list, as_path, shown
-from ...support.writing import write_whole
 from ..tables import check_rows, is_predictable, link_table, predicted_times, schedule_rows
 from .certificate import certificate
 from .outlook import baselines, class_chart, class_rows, failure_chart, rates_chart, sizes_data

@@ -16,7 +16,7 @@ from ...errors import CapacityOverflowError
 from ...support.arrays import IntArray
 from ...support.kernels import kernel_with
 from ...support.validation import shown
-from ...topologies.symmetry.automorphisms import link_images
+from ...topologies.symmetry.isomorphism import link_images
 
 LabelArray = npt.NDArray[np.int32]
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ...errors import BoundError, CapacityOverflowError, SolverError
 from ...support.arrays import FloatArray, IntArray
-from ...topologies.symmetry.automorphisms import LinkOrbits
+from ...topologies.symmetry.isomorphism import LinkOrbits
 from .shortest_paths import Adjacency, OrderArray, adjacency, distance_sums, initial_orders
 
 AnyIntegers = npt.NDArray[np.int64 | np.object_]
