@@ -31,7 +31,7 @@ from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import checked_count, network_options, tree_problem, whole_numbers
+from .problem import checked_count, tree_options, tree_problem, whole_numbers
 from .spanned_switches import in_original_numbers, spannable, spanning_network
 from .strength import allreduce_bound
 
@@ -245,7 +245,7 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, 
         schedule = _schedule(topology, best, count, trace)
     trace.note("tree_algbw", str(best.rates.rate))
     trace.note("cuts", best.rates.cuts)
-    options = network_options(in_network) | ({} if count is None else {"trees_per_root": count})
+    options = tree_options(in_network, count)
     plan = proved_plan(topology, ALLREDUCE, schedule, "allreduce-lp", options, trace, bound)
     if best.rates.exact and count is None and not topology.loopback and plan.algbw != best.rates.rate:
         raise SolverError(f"trees reach {plan.algbw} GB/s where the program proves that they reach {best.rates.rate}")

@@ -34,8 +34,9 @@ from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from .problem import check_abilities, check_request, check_size, shard_weights, whole_numbers
+from .problem import check_request, shard_weights, whole_numbers
 
+MAX_RANKS, MAX_SWITCHES = 12, 6  # of networks, and of their switches that multicast or aggregate
 MAX_ROUNDS = 1000
 
 GRAINS = 2**40  # dual values in floats are read in multiples of the largest of them over this
@@ -66,6 +67,31 @@ class Optimum:
     bound: Bound
     rates: tuple[tuple[SteinerTree, Fraction], ...]
     exact: bool
+
+
+def check_abilities(topology: Topology) -> None:
+    """Raise `UnsupportedError` if no switch multicasts or aggregates."""
+    if not topology.multicast | topology.aggregation:
+        raise UnsupportedError(
+            f"no switch of {topology} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
+            "an allreduce"
+        )
+
+
+def _check_size(topology: Topology) -> None:
+    """Raise `UnsupportedError` if there are too many ranks or branching switches, or one joins too few neighbors."""
+    branching = topology.multicast | topology.aggregation
+    counts = {"ranks": (topology.num_ranks, MAX_RANKS), "switches that branch": (len(branching), MAX_SWITCHES)}
+    for what, (count, limit) in counts.items():
+        if count > limit:
+            raise UnsupportedError(f"{topology} has {count} {what}; expected at most {limit} to find the best trees")
+    for limits in topology.limits:
+        # Each child leads to a rank of its own, and so does the way to the root.
+        if limits.switch in branching and limits.group is not None and limits.group < topology.num_ranks:
+            raise UnsupportedError(
+                f"switch {limits.switch!r} joins at most {limits.group} neighbors; the best trees are found only if "
+                f"all {topology.num_ranks} ranks fit: use another planner"
+            )
 
 
 def steiner_bound(
@@ -120,7 +146,7 @@ def plan_steiner(
 
 def best_trees(topology: Topology, collective: Collective, weights: tuple[int, ...]) -> Optimum:
     """Solve the program of trees, adding trees until none is missing."""
-    check_size(topology)
+    _check_size(topology)
     capacities = topology.arrays.capacities
     # Whole numbers are exact in floats.
     unit = topology.arrays.unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)

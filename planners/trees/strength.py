@@ -27,7 +27,7 @@ from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import TreeProblem, check_request, cut_problem, network_options, tree_problem
+from .problem import TreeProblem, check_request, cut_problem, tree_options, tree_problem
 from .spanned_switches import (
     BoxGroups,
     box_groups,
@@ -175,7 +175,7 @@ def _choices(topology: Topology, trace: Trace, *, in_network: bool) -> tuple[lis
 def _planned(topology: Topology, choices: list[list[_Slice]], bound: Bound, trace: Trace, *, in_network: bool) -> Plan:
     parts, schedule = _packed(topology, choices, trace)
     trace.note("spanned_switches", len({switch for part in parts for switch in part.switches}))
-    return proved_plan(topology, ALLREDUCE, schedule, "strength", network_options(in_network), trace, bound)
+    return proved_plan(topology, ALLREDUCE, schedule, "strength", tree_options(in_network), trace, bound)
 
 
 def _packed(topology: Topology, choices: list[list[_Slice]], trace: Trace) -> tuple[list[_Slice], Allreduce]:

@@ -33,7 +33,7 @@ from ..bounds import bound
 from ..plans.plan import Plan
 from ..plans.registry import PLANNERS, Planner, plan, unknown_name
 from ..plans.stages import Trace
-from ..trees.problem import check_abilities, check_reachable, shard_weights
+from ..trees.problem import check_reachable, shard_weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -241,7 +241,7 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
 
 
 def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
-    from ..trees.steiner import steiner_bound
+    from ..trees.steiner import check_abilities, steiner_bound
 
     as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)

@@ -293,12 +293,12 @@ BAD: dict[str, tuple[Change, str]] = {
     "a link without bandwidth": (put(0, "topology", "links", 0, 2), "field topology: .*bandwidth of link .* is 0"),
     "a rank less": (lambda made: made["topology"]["compute"].pop(), "field topology: .*names the unknown node 'c'"),
     **cases("loads", [None, {}, "2", 3], "field link_loads", "link_loads"),
-    **cases("load", [None, "2", 2.5, True, [2], {}], r"field link_loads\[1\]", "link_loads", 1),
-    **cases("load", [2**63, -(2**63), 10**90], "field link_loads has a number beyond 64 bits", "link_loads", 1),
+    **cases("load", [None, "2", 2.5, True, [2], {}], "field link_loads: loads are", "link_loads", 1),
+    **cases("load", [2**63, 10**90], "field link_loads: loads are", "link_loads", 1),
     **cases("schedule", [None, [], "forest", 3], "field schedule", "schedule"),
     **cases("schedule without a kind", [{}], "field schedule has no kind; expected one of ", "schedule"),
     "a schedule of another kind": (put("gossip", "schedule", "kind"), "field schedule is not of the kind .forest."),
-    "trees for steps": (put("steps", "schedule", "kind"), r"field link_loads\[0\] is .*; it should be a valid list"),
+    "trees for steps": (put("steps", "schedule", "kind"), "field schedule is not of the kind 'steps'"),
     **cases(
         "weight", [2.5, "1", None, True, 2**63, 10**90, [1]], "the weights of schedule.trees", "schedule", "trees", 0, 1
     ),
