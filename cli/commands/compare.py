@@ -35,7 +35,8 @@ def compare(
     costs: str | None = None,
 ) -> None:
     """Plan a collective with every planner, and compare the results with the proven bounds."""
-    from ...planners.what_if.compare import check_feasible, iter_outcomes, outcome_table
+    from ...planners import compare as run_planners
+    from ...planners.what_if.compare import check_feasible
     from ..terminal.networks import find_network
 
     operation = as_collective(collective)
@@ -45,11 +46,10 @@ def compare(
         raise UsageError("--costs matter at a size; give --size too")
     sizes, shards = distinct_sizes(size), data.read()
     options: dict[str, Any] = {**shards, "costs": costs}
-    outcomes = iter_outcomes(network, operation, planners=planner or None, sizes=sizes, **options)
     # What no planner can mend is told once, not in every row.
     check_feasible(network, operation, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):
-        frame = outcome_table(list(outcomes), sizes)
+        frame = run_planners(network, operation, planners=planner or None, sizes=sizes, **options)
     if not formats.emit(lambda: plain_rows(frame.drop(columns="plan"))):
         _print(frame, operation, network, sizes)
     attempts = frame[frame["kind"] == "plan"].to_dict("records")

@@ -185,13 +185,7 @@ def _plans_of(network: Topology, kind: str, request: Request) -> list[Plan]:
     collective = request.collective
     planned_for = (request.sizes or [DEFAULT_SIZE])[0] if kind == "steps" else None
     return [
-        plan(
-            network,
-            collective,
-            planner=name,
-            size=planned_for,
-            **request.shards,
-        )
+        plan(network, collective, planner=name, size=planned_for, **request.shards)
         for name in request.planners or ["auto"]
     ]
 

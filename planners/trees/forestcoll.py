@@ -30,15 +30,7 @@ from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import (
-    TreeProblem,
-    check_request,
-    checked_count,
-    cut_problem,
-    shard_weights,
-    tree_options,
-    tree_problem,
-)
+from .problem import TreeProblem, check_request, checked_count, cut_problem, shard_weights, tree_options, tree_problem
 from .strength import allreduce_bound, node_names, unchecked_bound
 
 

@@ -93,6 +93,8 @@ def sensitivity(
     >>> frame[["tail", "head", "dual", "gain"]].iloc[0].tolist()
     ['gpu1', 'gpu2', Fraction(4, 3), Fraction(20, 1)]
     """
+    import pandas as pd
+
     refuse_options(sensitivity, topology, unknown)
     topology = as_network(topology)
     planned = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
@@ -115,7 +117,8 @@ def sensitivity(
         worth = _worth(best, links)
         figures = name, worth, min(gains[kinds[name]], worth)
         rows += [(*link[:3], best.get(link[:2], Fraction(0)), *figures) for link in links]
-    return _frame(rows)
+    rows.sort(key=lambda row: (row[6], row[5], row[3]), reverse=True)
+    return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "dual", "group", "worth", "gain"])
 
 
 def _bound_of(
@@ -198,11 +201,3 @@ def _grouped(topology: Topology, together: Callable[[Link], Hashable] | None) ->
                 "can be a dictionary's key, such as text or a tuple"
             ) from None
     return groups
-
-
-def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    import pandas as pd
-
-    names = ["tail", "head", "bandwidth", "dual", "group", "worth", "gain"]
-    rows.sort(key=lambda row: (row[6], row[5], row[3]), reverse=True)
-    return pd.DataFrame(rows, columns=names)

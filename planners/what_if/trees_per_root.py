@@ -9,7 +9,7 @@ from ...errors import UnsupportedError
 from ...schedules import as_bytes
 from ...schedules.collective import AnyCollective
 from ...support import progress
-from ...support.validation import shown
+from ...support.validation import as_options
 from ...topologies import Topology
 from ...topologies.builders import refuse_network_options
 from ..plans.plan import Plan
@@ -69,7 +69,9 @@ def scan_trees_per_root(
     if unknown := sorted(set(options) - set(OPTIONS)):
         refuse_network_options(scan_trees_per_root, topology, {name: options[name] for name in unknown})
         raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
-    numbers = None if counts is None else _checked_counts(counts)
+    numbers = None if counts is None else [checked_count(count) for count in as_options(counts, "counts")]
+    if numbers == []:
+        raise UnsupportedError("counts is empty; name at least one number of trees per root")
     best = plan(topology, collective, planner=planner, **options)
     if numbers is None:
         # Up to the best plan's own number, where it is one per rank and so of the same kind.
@@ -102,11 +104,3 @@ def _row(scanned: Plan, size: int | str) -> dict[str, object]:
         "planner": scanned.planner,
         "plan": scanned,
     }
-
-
-def _checked_counts(counts: Iterable[int]) -> list[int]:
-    if isinstance(counts, (str, bytes)) or not isinstance(counts, Iterable):
-        raise UnsupportedError(f"counts is {shown(counts)}; expected a list of numbers of trees per root")
-    if not (numbers := [checked_count(count) for count in counts]):
-        raise UnsupportedError("counts is empty; name at least one number of trees per root")
-    return numbers
