@@ -273,8 +273,8 @@ def compare(
     kind = PAIR_COLLECTIVES if planned.in_pairs else TREE_COLLECTIVES
     everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
     usual = [name for name in everyone if (amounts if name == "auto" else any(map(PLANNERS[name].plans, kind)))]
-    bound_names = _names(bounds, "bounds", list(BOUNDS), [] if planned.in_pairs else list(BOUNDS))
-    tasks: list[tuple[Kind, str]] = [("bound", name) for name in bound_names]
+    of_kind = [name for name in BOUNDS if planned.in_pairs == (name == "multicommodity")]
+    tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", list(BOUNDS), of_kind)]
     tasks += [("plan", name) for name in _names(planners, "planners", everyone, usual)]
     if not tasks:
         raise UnsupportedError("there is nothing to compare; name a planner or a bound")

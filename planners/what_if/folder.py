@@ -1,4 +1,4 @@
-"""`PlanFolder`: plans for a network and its failures in files, with an index that ``docs/reference/plan-folder.md`` shows."""
+"""`PlanFolder`: plans for a network and its failures in files; ``docs/reference/plan-folder.md`` has the format."""
 
 from __future__ import annotations
 

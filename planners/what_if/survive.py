@@ -182,9 +182,7 @@ def _answers(
     except Exception as error:
         advice = "give a folder, which keeps them" if folder is None else f"{folder} keeps them: run again to resume"
         if not done and isinstance(error, BrokenExecutor):
-            advice = (
-                'in a script, call this under if __name__ == "__main__": or with jobs=1, as processes run it again'
-            )
+            advice = 'in a script, call this under if __name__ == "__main__": or with jobs=1, as processes run it again'
         raise NoAnswerError(
             f"the executor ended after {done} of {len(tasks)} cases ({type(error).__name__}: {error}); {advice}"
         ) from error

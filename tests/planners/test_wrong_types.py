@@ -114,7 +114,7 @@ CALLS: dict[str, tuple[Callable[[], object], type[ColloptError], str]] = {
     "trees that are a number": (lambda: Forest.from_paths(3, 1, 3), UnsupportedError, "trees 3"),
     "trees that are numbers": (lambda: Forest.from_paths(3, 1, [1, 2]), UnsupportedError, "not of the form"),
     "a path beyond the ranks": (lambda: Forest.from_paths(2, 1, [(0, 1, [(0, 5)])]), UnsupportedError, "end at ranks"),
-    "a word for a weight": (lambda: Forest.from_paths(2, 1, [(0, "1", [(0, 1)])]), UnsupportedError, "whole numbers"),
+    "a word for a weight": (lambda: Forest.from_paths(2, 1, [(0, "one", [(0, 1)])]), UnsupportedError, "whole numbers"),
 }
 
 
