@@ -234,7 +234,6 @@ show torus --shape 3x3 -o torus.gif                      -> --output torus.gif .
 show plan.json allgather                                 -> allgather plan.json
 show plan.json --boxes 2                                 -> --boxes plan.json
 show plan.json --tree 3:70                               -> tree 70
-show plan.json --size 1M --size 2M                       -> --size 2
 show plan.json --size 1M                                 -> --size trees
 show found.csv --figure trees                            -> --figure trees pareto
 show found.csv allgather                                 -> allgather found.csv

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ... import planners
 from ...errors import UnsupportedError
+from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
+from ...topologies import Topology
+from ..terminal.networks import find_network
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
 from ..terminal.progress import computing
@@ -14,9 +18,6 @@ from ..terminal.progress import computing
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
-
-    from ...schedules import Collective
-    from ...topologies import Topology
 
 
 MICROSECONDS = 10**6
@@ -35,9 +36,7 @@ def compare(
     costs: str | None = None,
 ) -> None:
     """Plan a collective with every planner, and compare the results with the proven bounds."""
-    from ...planners import compare as run_planners
     from ...planners.what_if.compare import check_feasible
-    from ..terminal.networks import find_network
 
     operation = as_collective(collective)
     check_planners(planner or ())
@@ -49,7 +48,7 @@ def compare(
     # What no planner can mend is told once, not in every row.
     check_feasible(network, operation, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):
-        frame = run_planners(network, operation, planners=planner or None, sizes=sizes, **options)
+        frame = planners.compare(network, operation, planners=planner or None, sizes=sizes, **options)
     if not formats.emit(lambda: plain_rows(frame.drop(columns="plan"))):
         _print(frame, operation, network, sizes)
     attempts = frame[frame["kind"] == "plan"].to_dict("records")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from ... import planners
 from ...errors import ColloptError, MissingDependencyError
 from ...support.packages import ABSENT, remedy, requirements
 from ..terminal.output import CHECK_FAILED, emit_json, emit_rows
@@ -156,11 +157,10 @@ def _solve() -> str:
 
 
 def _plan() -> str:
-    from ...planners import plan
     from ...schedules import ALLGATHER
     from ...topologies import dgx_a100
 
-    planned = plan(dgx_a100(boxes=2), ALLGATHER, trees_per_root=1)
+    planned = planners.plan(dgx_a100(boxes=2), ALLGATHER, trees_per_root=1)
     planned.verify()
     return f"an allgather on {planned.topology.name} was planned and verified"
 

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ... import planners
 from ...errors import FileFormatError
+from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.validation import shown
+from ..terminal.networks import find_network, network_file
 from ..terminal.output import note
 from ..terminal.output_files import check_figure, check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
@@ -18,8 +21,6 @@ from ..terminal.progress import computing, working
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ...planners import Plan
-    from ...schedules import Collective
 
 PLAN_FIGURES = ("trees", "utilization", "steps", "curves")
 REQUIRED_INPUT = (
@@ -89,7 +90,6 @@ def show(
     """Draw a network, its bottleneck cut, or a plan: trees, steps, link utilization, bandwidth by size."""
     from ...report import save_figure
     from ...report.figures.style import empty_figure
-    from ..terminal.networks import network_file
 
     file = Path(what) if what.lower().endswith(TABLES) else network_file(what)
     kind_of_file = _kind_of_file(file)
@@ -104,8 +104,8 @@ def show(
         raise UsageError(f"{stray[0]} applies to a collective; name one after {what}, or leave {stray[0]} out")
     requested = None if collective is None else as_collective(collective)
     check_planners(planner or ())
-    planners, sizes = list(dict.fromkeys(planner or [])), distinct_sizes(size)
-    request = Request(requested, planners, sizes, tree, model, data.read())
+    names, sizes = list(dict.fromkeys(planner or [])), distinct_sizes(size)
+    request = Request(requested, names, sizes, tree, model, data.read())
     # Of a plan it depends on the schedule.
     of_network = "topology" if collective is None else "cut"
     kind = figure or {"network": of_network, "table": "pareto"}.get(kind_of_file)
@@ -137,12 +137,9 @@ def _drawn(
     what: str, kind_of_file: str, kind: str | None, options: NetworkOptions, request: Request
 ) -> tuple[tuple[str, Figure], str]:
     """Draw the figure; return its kind, the figure and a default file name."""
-    from ...planners import bound, load_plan, plan
-    from ..terminal.networks import find_network
-
     if kind_of_file == "plan":
         with working(f"verifying {what}"):
-            loaded = load_plan(what)
+            loaded = planners.load_plan(what)
         if kind is None:
             kind = "trees" if loaded.schedule.num_trees else "steps"
             request.check(kind, "plan")
@@ -157,12 +154,12 @@ def _drawn(
     name = _file_name(f"{network.name}-{collective}")
     with computing(f"drawing {collective} on {network.name}"):
         if REQUIRED_INPUT[kind] == "bound":
-            limit = bound(network, collective, **request.shards)
+            limit = planners.bound(network, collective, **request.shards)
             limit.verify()
             return (kind, limit.plot(kind)), name
         size = (request.sizes or [DEFAULT_SIZE])[0] if kind == "steps" else None
         names = request.planners or ["auto"]
-        plans = [plan(network, collective, planner=planner, size=size, **request.shards) for planner in names]
+        plans = [planners.plan(network, collective, planner=planner, size=size, **request.shards) for planner in names]
         return (kind, _figure_of_plan(kind, plans, request)), name
 
 
@@ -171,7 +168,7 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-.")[:100] or "network"
 
 
-def _figure_of_plan(kind: str, plans: Sequence[Plan], request: Request) -> Figure:
+def _figure_of_plan(kind: str, plans: Sequence[planners.Plan], request: Request) -> Figure:
     """Draw a plan, or curves of several."""
     from ... import report
 

@@ -207,24 +207,12 @@ def compare(
 ) -> pd.DataFrame:
     """Plan a collective with several planners, and compare the results with the bounds.
 
-    Parameters
-    ----------
-    topology, collective
-        As for `collopt.bound`.
-    planners : sequence of str, optional
-        Keys of `PLANNERS`; by default all that are about such collectives, ``"auto"`` only with `sizes`.
-    bounds : sequence of str, optional
-        Keys of `BOUNDS`, ways to bound the speed of any schedule; by default all that are about such collectives.
-    sizes : sequence of int or str, optional
-        Bytes in all, such as ``"1M"``, to predict times for, by simulation where that takes less than a second.
-        Planners that plan for a size, ``"auto"`` among them, do so for each of these; their rows show the plan for a
-        single size, or else the one for large data.
-    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
-        Costs of the software; by default those that the topology states.
-    root, weights, traffic
-        As for `collopt.bound`.
-    **unknown
-        Refused; options of a network belong to `collopt.topology`.
+    Parameters ---------- topology, collective, root, weights, traffic, costs As for `collopt.bound`. planners :
+    sequence of str, optional Keys of `PLANNERS`; by default all that are about such collectives, ``"auto"`` only with
+    `sizes`. bounds : sequence of str, optional Keys of `BOUNDS`; by default all that are about such collectives. sizes
+    : sequence of int or str, optional Bytes in all, such as ``"1M"``, to predict times for.  Planners that plan for a
+    size do so for each; their rows show the plan for a single size, or else the one for large data. **unknown Refused;
+    options of a network belong to `collopt.topology`.
 
     Returns
     -------
@@ -237,11 +225,9 @@ def compare(
         - ``bound``, ``bound_exact``: the lowest bound of all, the same in every row.
         - ``gap``: share of it that the plan misses, 0 only if none.
         - ``tree_bound``, ``tree_bound_exact``, ``tree_gap``: the same for trees, where bounds of these alone count too.
-        - ``num_trees``, ``max_height``: trees of the plan, and hops from root to leaf of the highest.
-        - ``num_steps``: steps of a plan that has these instead of trees.
+        - ``num_trees``, ``max_height``, ``num_steps``: trees of the plan and hops of the highest, or its steps.
         - ``us_<size>``: predicted µs, for each of `sizes`.
-        - ``seconds``: wall time of planning and verifying, with what imports it took.
-        - ``compile_seconds``: what the compilation of kernels took besides, of the first run of all.
+        - ``seconds``: wall time of planning and verifying; ``compile_seconds``: of compiling kernels besides.
         - ``plan``: the `Plan`.
 
     Examples

@@ -365,9 +365,9 @@ def plan_groups(topology: Topology, groups: Iterable[Group], *, relay: bool = Fa
     """Plan for groups that run at the same time, at max-min fair rates in proportion to their sizes.
 
     A linear program divides every link among the groups, exactly; each group's plan is for its part.  Switches only
-    pass data on, whatever else they can.  Raises `UnsupportedError` for groups that cannot be planned, `TopologyError`
-    for unknown or repeated ranks and groups of one rank, `BoundError` if a rank of a group cannot reach another,
-    `TooLargeError` for too many groups or links.
+    pass data on.  Raises `UnsupportedError` for groups that cannot be planned, `TopologyError` for unknown or repeated
+    ranks and groups of one rank, `BoundError` if a rank of a group cannot reach another, `TooLargeError` for too many
+    groups or links.
 
     Parameters
     ----------

@@ -83,8 +83,7 @@ def survive(
     baselines : iterable of str
         Planners of fixed patterns to compare with.
     folder : path, optional
-        Where to write the plans as a `PlanFolder`, each as soon as it is found.  Cases that are there already are not
-        planned again, so that an interrupted run resumes.
+        Where to write the plans as a `PlanFolder`, each as soon as it is found.  An interrupted run resumes there.
     jobs : int, optional
         Processes to plan in, by default as many as there are processors; with 1, in this one.
     executor : concurrent.futures.Executor, optional
