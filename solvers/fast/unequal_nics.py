@@ -139,7 +139,7 @@ def _segments(
             if total:
                 ends = parts[server], parts[other], parts[other + 1] - parts[other]
                 divided = _shares(total, counts[server], counts[other], ends[2], width)
-                count = _tile(traffic, divided, rows, columns, ends, lanes, segments, streams, count)
+                count = _server_tile(traffic, divided, rows, columns, ends, lanes, segments, streams, count)
     starts = np.zeros(lanes.shape[0] ** 2 * width + 1, dtype=np.int64)
     for at in range(count):
         starts[streams[at] + 1] += 1
@@ -148,7 +148,7 @@ def _segments(
 
 
 @kernel
-def _tile(
+def _server_tile(
     traffic: IntArray,
     divided: tuple[int, int, int],
     rows: tuple[int, int],

@@ -28,7 +28,7 @@ from .max_flow import check_capacities
 from .rate_certificate import demand_rows, dual_bound, exact_sum, longest_length
 from .shortest_paths import Adjacency, adjacency, initial_orders, soft_loads
 
-MAX_LENGTH = 2**26
+ROUND_LENGTH = 2**26
 UNITS = 2**40  # units of flow per round, over all demands
 LOAD_BITS = 61
 MAX_ROUNDS_SUMMED = 64  # rounds whose loads may be summed
@@ -54,7 +54,7 @@ def scaled_instance(
     class_capacities = np.zeros(len(orbits.sizes), dtype=np.int64)
     np.add.at(class_capacities, orbits.classes, capacities)
     rows = demand_rows(demands, orbits.sources)
-    max_length = longest_length(rows, num_nodes, MAX_LENGTH)
+    max_length = longest_length(rows, num_nodes, ROUND_LENGTH)
     units, amount = scaled_demands(demands, orbits.sources, num_nodes)
     return ScaledInstance(
         adjacency(num_nodes, tails, heads), capacities.copy(), orbits, class_capacities, rows, units, amount, max_length
