@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TooLargeError
 from ...schedules import Collective
+from ...support.files import write_all_whole
 from ...support.quantities import as_bytes
-from ...support.writing import write_all_whole
 from .output import note
 from .parameters import UsageError, takes_option
 from .progress import computing, handling, working
@@ -141,8 +141,8 @@ class RuntimeFiles(NamedTuple):
         options = {xml: self._values(*XML_OPTIONS) | shared, mscclpp: shared}
         files = {path: _exported(planned, form, path, options[form]) for form, path in paths.items() if path}
         if self.register and self.mscclpp:
+            from ...runtime.mscclpp.export import registration_code
             from ...runtime.mscclpp.reader import parse_document
-            from ...runtime.mscclpp.registration import registration_code
 
             document = parse_document(json.loads(files[self.mscclpp]), os.fspath(self.mscclpp))
             files[self.register] = registration_code([(self.mscclpp, document)], self.register).encode()

@@ -11,7 +11,7 @@ from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology, automorphisms
 from ...topologies.network.direct_graph import as_direct_graph
-from ...topologies.symmetry.automorphisms import link_orbits
+from ...topologies.symmetry.isomorphism import link_orbits
 
 EXACT_COLUMNS = 20_000
 """Of the linear program: interior point, crossover and the exact optimum take about a second for so many."""

@@ -19,7 +19,7 @@ from ...support import progress
 from ...support.arrays import IntArray
 from ...topologies import Topology, symmetries
 from ...topologies.network.direct_graph import partial_hop_distances
-from ...topologies.symmetry.automorphisms import link_orbits
+from ...topologies.symmetry.isomorphism import link_orbits
 from ..plans.stages import Trace
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from ...schedules import COLLECTIVES, Bound, SizeBound
 from ...schedules.collective import AnyCollective, as_collective
 from ...support.quantities import as_several_bytes
 from ...topologies import RuntimeCosts, Topology, reached_network
-from ...topologies.files import NetworkLike, refuse_options
-from ...topologies.files import topology as as_network
+from ...topologies.builders import NetworkLike, refuse_options
+from ...topologies.builders import topology as as_network
 from ...topologies.network.link_costs import CostsName, as_costs
 from ..trees.problem import shard_weights
 

@@ -19,8 +19,8 @@ from ...schedules import (
     verified_loads,
 )
 from ...schedules.collective import ALL_TO_ALL, EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...support.packages import Viewed
 from ...support.quantities import Exact, as_factor, as_latency
-from ...support.views import Viewed
 from ...topologies import DirectGraph, Topology, bandwidth_optimum, moore_steps, undirected_moore_steps
 from .constructions import Construction
 

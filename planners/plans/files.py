@@ -12,8 +12,7 @@ from ...errors import FileFormatError, UnsupportedError
 from ...schedules import SCHEDULE_KINDS, Bound, Witness, schedule_from_json
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
 from ...schedules.collective import Collective, collective_or_given
-from ...support.file_kinds import PLAN_KIND, wrong_kind
-from ...support.json_files import name_of, read_json
+from ...support.files import PLAN_KIND, name_of, read_json, wrong_kind
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.topology_json import topology_from_json

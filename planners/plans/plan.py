@@ -30,10 +30,10 @@ from ...schedules.collective import collective_or_given
 from ...schedules.schedule import is_verifiable
 from ...schedules.trees.tree_schedule import Heights
 from ...support.arrays import IntArray, read_only
+from ...support.files import write_whole
 from ...support.formatting import bandwidth_text, percentage_text
+from ...support.packages import VIEWS, Viewed, call_registered, register
 from ...support.validation import as_kind, shown
-from ...support.views import VIEWS, Viewed, call_registered, register
-from ...support.writing import write_whole
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology_json import topology_to_json

@@ -17,8 +17,8 @@ from ...schedules import Collective, as_bytes
 from ...schedules.collective import AnyCollective, as_collective
 from ...support.validation import as_flag, hint, shown
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.files import NetworkLike, refuse_network_options
-from ...topologies.files import topology as as_network
+from ...topologies.builders import NetworkLike, refuse_network_options
+from ...topologies.builders import topology as as_network
 from ...topologies.network.link_costs import CostsName, as_costs
 from .plan import Plan
 

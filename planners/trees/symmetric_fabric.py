@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...support.arrays import BoolArray, FloatArray, IntArray, distances_from
+from ...support.arrays import BoolArray, FloatArray, IntArray, distances_from, places_of
 from ...support.kernels import kernel
-from ...support.lookup import places_of
 from .problem import TreeProblem
 
 CANDIDATES = 24

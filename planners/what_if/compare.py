@@ -25,8 +25,8 @@ from ...support import progress
 from ...support.kernels import timed_compilation
 from ...support.validation import shown
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.files import NetworkLike, refuse_options
-from ...topologies.files import topology as as_network
+from ...topologies.builders import NetworkLike, refuse_options
+from ...topologies.builders import topology as as_network
 from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
 from ..bounds.bound import bound

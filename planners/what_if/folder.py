@@ -21,9 +21,8 @@ from ...errors import FileFormatError, NoAnswerError, TopologyError, Unsupported
 from ...schedules import Bound
 from ...schedules.collective import as_collective
 from ...support.arrays import IntArray, decode_integers, encode_integers
-from ...support.json_files import name_of, read_json
+from ...support.files import name_of, read_json, write_whole
 from ...support.validation import as_path, shown
-from ...support.writing import write_whole
 from ...topologies import Topology, read_topology, write_topology
 from ...topologies.network.failures import Failure, Fault
 from ...topologies.network.links import as_root

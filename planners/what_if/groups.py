@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import ColloptError, FileFormatError, UnsupportedError
 from ...schedules import ALL_TO_ALL, TREE_COLLECTIVES, Collective, as_bytes
 from ...schedules.collective import as_collective
-from ...support.json_files import read_json
+from ...support.files import read_json
 from ...support.validation import as_kind, as_list, as_several, as_whole, shown
 from ...topologies import Topology
 

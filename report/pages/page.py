@@ -17,10 +17,10 @@ from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import EVERY_SCHEDULE, Bound, as_bytes
 from ...schedules.bounds.witness import Crossing
+from ...support.files import write_whole
 from ...support.formatting import count_text, exact, percentage_text, rate_text, time_text
 from ...support.packages import check_extra
 from ...support.validation import as_flag, as_kind, as_list, as_path, shown
-from ...support.writing import write_whole
 from ..tables import check_rows, is_predictable, link_table, predicted_times, schedule_rows, witness_view
 from .outlook import baselines, class_chart, class_rows, failure_chart, rates_chart, sizes_data
 from .scene import MAX_MOVES, scene, shares_of

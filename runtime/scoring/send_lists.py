@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from ...errors import FileFormatError, ProgramError
 from ...schedules import Collective
-from ...support.json_files import name_of, read_text
+from ...support.files import name_of, read_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.links import rank_number
-from ..interpreter.interpret import Contents, describe_contents, expected_outputs, symbolic_inputs
+from ..programs.interpret import Contents, describe_contents, expected_outputs, symbolic_inputs
 from ..programs.layout import Layout
 from .messages import Messages
 

@@ -16,7 +16,7 @@ from ...errors import BoundError, CapacityOverflowError, SolverError, Unsupporte
 from ...support import progress
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import LinearProgram
-from ...topologies.symmetry.automorphisms import LinkOrbits, link_orbits, trivial_link_orbits
+from ...topologies.symmetry.isomorphism import LinkOrbits, link_orbits, trivial_link_orbits
 from ..lp.options import Algorithm, HighsOptions
 from ..lp.session import solve
 from ..lp.solution import PrimalStatus

@@ -17,7 +17,7 @@ from ...errors import CapacityOverflowError, SolverError
 from ...support.arrays import IntArray
 from ...support.kernels import kernel, kernel_with
 from ...support.validation import shown
-from ...topologies.symmetry.automorphisms import link_images
+from ...topologies.symmetry.isomorphism import link_images
 from .max_flow import check_capacities
 from .shortest_paths import Adjacency, adjacency
 

@@ -15,7 +15,7 @@ from collopt.formulations import all_to_all
 from collopt.solvers import Algorithm, HighsOptions, solve
 from collopt.solvers.flows.concurrent_flow import rate_certificate
 from collopt.topologies import Topology, dgx_a100, generalized_kautz, symmetries, torus
-from collopt.topologies.symmetry.automorphisms import trivial_link_orbits
+from collopt.topologies.symmetry.isomorphism import trivial_link_orbits
 from sample_sizes import examples
 from strategies import eulerian_topologies
 

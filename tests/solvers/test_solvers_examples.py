@@ -19,7 +19,7 @@ from collopt.solvers.trees.height_reduction import centered, lower_trees
 from collopt.solvers.trees.strength import balanced_demands, orient, strength
 from collopt.solvers.trees.tight_sets import tight_family
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
-from collopt.topologies.symmetry.automorphisms import link_orbits
+from collopt.topologies.symmetry.isomorphism import link_orbits
 
 
 def test_chunked_times() -> None:

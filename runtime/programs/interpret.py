@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ProgramError
-from ..programs.layout import Layout
-from ..programs.ordering import CYCLE_SHOWN, Site, sites
-from ..programs.program import ChunkRange, Program, ThreadBlock, check_counts
 from .check import check_program
+from .layout import Layout
+from .ordering import CYCLE_SHOWN, Site, sites
+from .program import ChunkRange, Program, ThreadBlock, check_counts
 
 Data = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...support.arrays import BoolArray, IntArray, SmallArray, joined_rows
 from ...support.kernels import kernel_with
-from ..programs.ordering import Order
+from .ordering import Order
 
 MAX_CLOCKS = 2**23  # Numbers held at a time: more do not stay in a cache
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from ...errors import ProgramError
 from ...support.arrays import BoolArray, IntArray
-from ..programs.ordering import Order, Site, global_order
-from ..programs.program import (
+from .happens_before import Accesses, EventGraph, Steps
+from .ordering import Order, Site, global_order
+from .program import (
     ChunkRange,
     Instruction,
     Program,
@@ -22,7 +23,6 @@ from ..programs.program import (
     check_structure,
     copies_onto_itself,
 )
-from .happens_before import Accesses, EventGraph, Steps
 
 
 def check_program(program: Program) -> None:
