@@ -1,4 +1,4 @@
-"""Fractional packing of Steiner trees: the best schedule of trees that branch at ranks and at able switches.
+"""Fractional packing of Steiner trees: the best schedule of trees that branch at ranks and at switches.
 
 One variable per tree, far too many to state; `SteinerModel.add_trees` adds those that column generation finds.
 

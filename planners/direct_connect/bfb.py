@@ -31,7 +31,7 @@ from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_col
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
-from ..bounds.from_schedule import bound_of_schedule
+from ..bounds import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace

@@ -25,7 +25,7 @@ from ...support.formatting import bandwidth_text, count_text
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
-from ..bounds.bound import bound
+from ..bounds import bound
 from ..plans.plan import Plan
 from ..plans.registry import register_planner
 from ..trees.problem import TreeProblem, tree_problem

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners.bounds.from_schedule import plan_of_schedule
+from collopt.planners.bounds import plan_of_schedule
 from collopt.planners.by_size.families import families
 from collopt.schedules import StepExchange, rate_of_loads, schedule_time, verified_loads
 from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, hypercube

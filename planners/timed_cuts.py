@@ -17,16 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import NoAnswerError
-from ...formulations import flow_over_time
-from ...schedules import Bound, Cut
-from ...schedules.bounds.size_bound import FanOut, RateAndHop, SizeBound
-from ...schedules.bounds.time_witness import TimedCut, TimedRequest, TimeWitness, shards_to
-from ...schedules.collective import Direction
-from ...solvers import Session
-from ...support.arrays import FloatArray, IntArray
-from ...topologies import RuntimeCosts, Topology
-from ...topologies.symmetry.rank_groups import rank_groups
+from ..errors import NoAnswerError
+from ..formulations import flow_over_time
+from ..schedules import Bound, Cut
+from ..schedules.bounds.size_bound import FanOut, RateAndHop, SizeBound
+from ..schedules.bounds.time_witness import TimedCut, TimedRequest, TimeWitness, shards_to
+from ..schedules.collective import Direction
+from ..solvers import Session
+from ..support.arrays import FloatArray, IntArray
+from ..topologies import RuntimeCosts, Topology
+from ..topologies.symmetry.rank_groups import rank_groups
 
 MAX_SINKS = 8
 MAX_DISTANCES = 8

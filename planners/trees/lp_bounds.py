@@ -16,7 +16,7 @@ from ...schedules.collective import AnyCollective, Collective
 from ...solvers import HighsOptions, Solution, solve
 from ...support.quantities import MAX_BANDWIDTH
 from ...topologies import Topology
-from ..trees.problem import check_request, shard_weights
+from .problem import check_request, shard_weights
 
 Model = AllreduceModel | ThroughputModel
 Duals = Mapping[str, Mapping[Any, Fraction]]
