@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CertificateError
-from ..support.arrays import BoolArray, IntArray
-from ..support.lookup import rows_with_repeats
+from ..support.arrays import BoolArray, IntArray, rows_with_repeats
 from ..support.validation import shown
 from ..topologies import Topology
 from .collective import Direction

@@ -17,8 +17,7 @@ from ...schedules.stages.as_flow import LocalParts, Routes, all_pieces, as_flow,
 from ...schedules.stages.segments import StagedArrays, lane_rate
 from ...schedules.steps.verify import check_partners
 from ...support import progress
-from ...support.arrays import IntArray, joined_rows
-from ...support.lookup import rows_with_repeats
+from ...support.arrays import IntArray, joined_rows, rows_with_repeats
 from ...support.quantities import as_bytes
 from ...topologies import Topology
 from ...topologies.network.direct_graph import partial_hop_distances

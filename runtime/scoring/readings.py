@@ -24,20 +24,19 @@ from ...planners import Plan, load_plan
 from ...schedules import Collective, as_bytes
 from ...schedules.collective import as_collective
 from ...schedules.steps.verify import check_contents
-from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, wrong_kind
-from ...support.file_kinds import kind_of as file_kind
-from ...support.json_files import name_of, read_bytes
+from ...support.files import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, name_of, read_bytes, wrong_kind
+from ...support.files import kind_of as file_kind
 from ...support.validation import as_path, shown
 from ...topologies import Topology
 from ...topologies.network.links import as_root
-from ..interpreter.findings import Findings, TooManyFindingsError
 from ..msccl.document import Document, read_document
 from ..msccl.export import ANY_RUNTIME, MANY
 from ..msccl.lint_runs import Queue, buffered_order, check_execution, queue_of
 from ..msccl.linter import MAX_BYTES, WRONG, checked_program
+from ..mscclpp.code import layout_of
 from ..mscclpp.interpret import run_execution_plan
-from ..mscclpp.memory import layout_of
 from ..mscclpp.reader import read_mscclpp
+from ..programs.findings import Findings, TooManyFindingsError
 from ..programs.layout import Layout
 from ..programs.ordering import Order, global_order
 from ..programs.program import Program

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import FileFormatError
 from ...schedules import Collective
 from ...schedules.steps.sends import EVERYONE, Sends
-from ...support.json_files import name_of, read_text
+from ...support.files import name_of, read_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.links import rank_number

@@ -105,9 +105,10 @@ def _check_columns(sends: Sends) -> None:
     invalid = (lower < 0) | (lower >= upper) | (upper > sends.sizes[item])
     if invalid.any():
         number = int(np.flatnonzero(invalid)[0])
+        name, size = sends.item_name(int(item[number])), sends.sizes[item[number]]
         raise CertificateError(
-            f"send {number} carries chunks {lower[number]} to {upper[number] - 1} of {sends.item_name(int(item[number]))}; "
-            f"expected an interval of its {sends.sizes[item[number]]}"
+            f"send {number} carries chunks {lower[number]} to {upper[number] - 1} of {name}; "
+            f"expected an interval of its {size}"
         )
     refuse_if(sends.steps < 0, "send {} happens before step 0")
 

@@ -26,8 +26,8 @@ from collopt.runtime import (
     run_program,
     to_xml_text,
 )
-from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.msccl.export import export_msccl_xml
+from collopt.runtime.programs.interpret import run_interleaving
 from collopt.schedules import FlowSchedule, Forest
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, fat_tree, hypercube, mi250, ring, torus
 from sample_sizes import examples
