@@ -36,7 +36,7 @@ from ..support.arrays import IntArray
 from ..support.validation import shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
-from .modelling.blocks import BlockModel, Blocks
+from .blocks import BlockModel, Blocks
 
 __all__ = ["SteinerModel", "SteinerTree", "build"]
 

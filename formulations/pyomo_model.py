@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import UnsupportedError
-from ...support.arrays import FloatArray
-from ...support.linear_program import LinearProgram
-from ...support.validation import shown
+from ..errors import UnsupportedError
+from ..support.arrays import FloatArray
+from ..support.linear_program import LinearProgram
+from ..support.validation import shown
 
 Bounds = tuple[FloatArray, FloatArray]
 

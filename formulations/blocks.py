@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import UnsupportedError
-from ...support.arrays import FloatArray, IntArray
-from ...support.linear_program import LinearProgram
-from ...support.validation import is_whole, shown
+from ..errors import UnsupportedError
+from ..support.arrays import FloatArray, IntArray
+from ..support.linear_program import LinearProgram
+from ..support.validation import is_whole, shown
 from .pyomo_model import model_text
 
 Numbers = npt.ArrayLike

@@ -29,8 +29,7 @@ from ...planners import PLANNERS
 from ...schedules import COLLECTIVES
 from ...support.validation import shown
 from ...topologies import Topology, catalogue
-from .answers import FILES, Answer, Case
-from .scenario import Scenario
+from .answers import FILES, Answer, Case, Scenario
 from .worker import Workers
 
 if TYPE_CHECKING:
@@ -51,14 +50,7 @@ POLICY = (
 )
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 QUESTIONS = {"answers": Case.answers, "play": Case.run}
-PAGE = {
-    "": ("explorer", "explore.html"),
-    "explore.js": ("explorer", "explore.js"),
-    "explore.css": ("explorer", "explore.css"),
-    "viewer.css": ("html", "viewer.css"),
-    "viewer.js": ("html", "viewer.js"),
-}
-"""What the page consists of, and where it lies."""
+PAGE = {"": "explore.html", **{name: name for name in ("explore.js", "explore.css", "viewer.css", "viewer.js")}}
 
 
 class Explorer:
@@ -208,9 +200,9 @@ class _Page(_Handler):
         if name not in PAGE:
             self.refuse(404, "the page has no such part")
             return
-        folder, file = PAGE[name]
-        self.set_header("Content-Type", f"{TYPES[Path(file).suffix]}; charset=utf-8")
-        self.finish((files("collopt.report") / folder / "templates" / file).read_bytes())
+        part = files(__package__) / "templates" / PAGE[name]
+        self.set_header("Content-Type", f"{TYPES[Path(PAGE[name]).suffix]}; charset=utf-8")
+        self.finish(part.read_bytes())
 
 
 class _Facts(_Handler):

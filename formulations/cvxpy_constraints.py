@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import UnsupportedError
-from ...support.linear_program import Labels
-from ...support.validation import shown
+from ..errors import UnsupportedError
+from ..support.linear_program import Labels
+from ..support.validation import shown
 
 __all__ = ["ConvexProgram", "restate"]
 

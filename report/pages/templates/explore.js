@@ -1,5 +1,5 @@
 "use strict";
-/* The page of collopt explore.  A state is what is behind # in the address, as report/explorer/scenario.py reads it, and
+/* The page of collopt explore.  A state is what is behind # in the address, as report/pages/answers.py reads it, and
    `against`, the state that it is compared with; each answer of the server is kept by the state that it is about. */
 const $ = (id) => document.getElementById(id);
 const element = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text }, more);

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import BoundError, UnsupportedError
-from ...support.arrays import IntArray
-from ...support.validation import as_whole, shown
-from ...topologies import Topology
-from ...topologies.network.direct_graph import partial_hop_distances
-from ...topologies.network.topology import as_topology
+from ..errors import BoundError, UnsupportedError
+from ..support.arrays import IntArray
+from ..support.validation import as_whole, shown
+from ..topologies import Topology
+from ..topologies.network.direct_graph import partial_hop_distances
+from ..topologies.network.topology import as_topology
 
 TOLERANCE = Fraction(1, 10**6)
 """Of solvers, for numbers of at least 0 and for the sum of the shares of one source."""

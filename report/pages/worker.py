@@ -16,8 +16,7 @@ from ...planners import on_stage
 from ...schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE
 from ...support.kernels import on_compiling
 from ...topologies import dgx_a100
-from .answers import Answer, Case
-from .scenario import Scenario
+from .answers import Answer, Case, Scenario
 
 INTERVAL = 0.1  # seconds between two reports of progress
 MOST = 4  # questions at once, as of several tabs; others wait
