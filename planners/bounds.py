@@ -71,17 +71,26 @@ def bound(
     Raises `UnsupportedError` for a collective without a bound here, an unbalanced switch, or a root or weights that do
     not fit; `BoundError` if some rank cannot reach another.
 
-    Parameters ---------- topology : Topology, networkx.Graph, str or path A string is a name of the catalogue, such as
-    ``"dgx-a100"``, or else a path.  Every rank must reach every other, and switches give out what they take in; for an
-    all-to-all only ranks with traffic must, and switches are free. collective : str or Collective ``"allgather"``,
-    ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"``, ``"all_to_allv"``, or one
-    that was registered. size : int or str, optional Bytes in all as nccl-tests counts them, such as ``"64K"``; by
-    default the bound is for endless data. costs : RuntimeCosts or {"links", "generic", "fused"}, optional What the
-    software adds at a size; by default what the topology says, or nothing. root : int or str, optional Rank that
-    broadcast starts from and reduce ends at, by number or name. weights : sequence of number, optional Relative sizes
-    of the shards in rank order, for allgather and reduce_scatter. traffic : matrix of number, shape (ranks, ranks),
-    optional What each rank (row) has for each other (column), for all_to_allv. **unknown Refused; options of a network
-    belong to `collopt.topology`.
+    Parameters
+    ----------
+    topology : Topology, networkx.Graph, str or path
+        A string is a name of the catalogue, such as ``"dgx-a100"``, or else a path.  Every rank must reach every other,
+        and switches give out what they take in; for an all-to-all only ranks with traffic must, and switches are free.
+    collective : str or Collective
+        ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"``,
+        ``"all_to_allv"``, or one that was registered.
+    size : int or str, optional
+        Bytes in all as nccl-tests counts them, such as ``"64K"``; by default the bound is for endless data.
+    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
+        What the software adds at a size; by default what the topology says, or nothing.
+    root : int or str, optional
+        Rank that broadcast starts from and reduce ends at, by number or name.
+    weights : sequence of number, optional
+        Relative sizes of the shards in rank order, for allgather and reduce_scatter.
+    traffic : matrix of number, shape (ranks, ranks), optional
+        What each rank (row) has for each other (column), for all_to_allv.
+    **unknown
+        Refused; options of a network belong to `collopt.topology`.
 
     Examples
     --------

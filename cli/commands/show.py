@@ -53,17 +53,17 @@ class Request(NamedTuple):
 
     def check(self, kind: str, kind_of_file: str) -> None:
         """Refuse a figure that the input cannot provide, and options that do not apply to it."""
-        needed = REQUIRED_INPUT[kind]
-        if (needed == "table") != (kind_of_file == "table"):
+        source = REQUIRED_INPUT[kind]
+        if (source == "table") != (kind_of_file == "table"):
             table = "a table printed by `collopt find --csv`, in a file that ends in .csv"
             raise UsageError(
                 f"--figure {kind} is not drawn from a table; expected pareto"
                 if kind_of_file == "table"
                 else f"--figure {kind} is drawn from {table}; name one instead of a network or plan"
             )
-        if kind_of_file == "network" and needed in ("bound", "plan") and self.collective is None:
+        if kind_of_file == "network" and source in ("bound", "plan") and self.collective is None:
             raise UsageError(f"--figure {kind} needs a plan file, or a COLLECTIVE after the network")
-        if kind_of_file == "network" and needed == "network" and self.collective is not None:
+        if kind_of_file == "network" and source == "network" and self.collective is not None:
             shows = f"shows no collective; leave {str(self.collective)!r} out, or choose --figure cut"
             raise UsageError(f"--figure {kind} {shows}")
         values = {"--planner": self.planners, "--size": self.sizes, "--tree": self.tree, "--model": self.model}

@@ -213,12 +213,18 @@ def plan(
     Raises `UnsupportedError` for an unknown planner, a collective or an option that it does not have, or a topology
     that it cannot plan on; `BoundError` if some rank cannot reach another.
 
-    Parameters ---------- topology, collective, root, weights, traffic, costs As for `collopt.bound`; the plan's
-    topology has the costs. size : int or str, optional Bytes in all to plan for, such as ``"64K"``; by default endless
-    data.  Planners whose schedules do not depend on the size ignore it. planner : str or Planner A key of `PLANNERS`,
-    or a planner of your own. **options The planner's own options, such as ``channels=2`` for ``"ring"``; None leaves an
-    option to the planner. ``PLANNERS["ring"].options`` are their names, and the documentation's table of planners
-    explains them.
+    Parameters
+    ----------
+    topology, collective, root, weights, traffic, costs
+        As for `collopt.bound`; the plan's topology has the costs.
+    size : int or str, optional
+        Bytes in all to plan for, such as ``"64K"``; by default endless data.  Planners whose schedules do not depend on
+        the size ignore it.
+    planner : str or Planner
+        A key of `PLANNERS`, or a planner of your own.
+    **options
+        The planner's own options, such as ``channels=2`` for ``"ring"``; None leaves an option to the planner.
+        ``PLANNERS["ring"].options`` are their names, and the documentation's table of planners explains them.
 
     Examples
     --------

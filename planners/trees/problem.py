@@ -102,7 +102,7 @@ def checked_count(trees_per_root: int) -> int:
 
 def tree_options(in_network: bool, trees_per_root: int | None = None) -> dict[str, int | str]:
     """Options of a plan: whether switches copy and add, and the number of trees, where these are not the default."""
-    options = {} if in_network else {"in_network": 0}
+    options: dict[str, int | str] = {} if in_network else {"in_network": 0}
     return options | ({} if trees_per_root is None else {"trees_per_root": trees_per_root})
 
 

@@ -207,12 +207,19 @@ def compare(
 ) -> pd.DataFrame:
     """Plan a collective with several planners, and compare the results with the bounds.
 
-    Parameters ---------- topology, collective, root, weights, traffic, costs As for `collopt.bound`. planners :
-    sequence of str, optional Keys of `PLANNERS`; by default all that are about such collectives, ``"auto"`` only with
-    `sizes`. bounds : sequence of str, optional Keys of `BOUNDS`; by default all that are about such collectives. sizes
-    : sequence of int or str, optional Bytes in all, such as ``"1M"``, to predict times for.  Planners that plan for a
-    size do so for each; their rows show the plan for a single size, or else the one for large data. **unknown Refused;
-    options of a network belong to `collopt.topology`.
+    Parameters
+    ----------
+    topology, collective, root, weights, traffic, costs
+        As for `collopt.bound`.
+    planners : sequence of str, optional
+        Keys of `PLANNERS`; by default all that are about such collectives, ``"auto"`` only with `sizes`.
+    bounds : sequence of str, optional
+        Keys of `BOUNDS`; by default all that are about such collectives.
+    sizes : sequence of int or str, optional
+        Bytes in all, such as ``"1M"``, to predict times for.  Planners that plan for a size do so for each; their rows
+        show the plan for a single size, or else the one for large data.
+    **unknown
+        Refused; options of a network belong to `collopt.topology`.
 
     Returns
     -------

@@ -60,16 +60,19 @@ def sensitivity(
     DataFrame
         One row per link, the most rewarding first; all numbers are fractions.
 
-        - ``tail``, ``head``, ``bandwidth``: the link, GB/s. - ``dual``: GB/s of algorithm bandwidth per GB/s of this
-        link, from the witness of the bound. - ``group``: what `together` returned, or the number of the link. -
-        ``worth``: the dual values of the group's links times their bandwidths, in GB/s: what doubling these would gain
-        if no other cut, or partition, took over.  That of all links is the bound. - ``gain``: what widening by `step`
-        was found to gain, divided by it.
+        - ``tail``, ``head``, ``bandwidth``: the link, GB/s.
+        - ``dual``: GB/s of algorithm bandwidth per GB/s of this link, from the witness of the bound.
+        - ``group``: what `together` returned, or the number of the link.
+        - ``worth``: the dual values of the group's links times their bandwidths, in GB/s: what doubling these would
+          gain if no other cut, or partition, took over.  That of all links is the bound.
+        - ``gain``: what widening by `step` was found to gain, divided by it.
 
-    Notes ----- The bound is the least over cuts, partitions or lengths of links, each linear in all bandwidths.  So it
-    is concave, the dual values are a supergradient, and ``gain`` never exceeds ``worth``.  It is less where the links
-    are not the only bottleneck.  For an allreduce on a network whose switches reduce, the bound is the least of the
-    partitions that were tried, so gains may be a little off there.
+    Notes
+    -----
+    The bound is the least over cuts, partitions or lengths of links, each linear in all bandwidths.  So it is concave,
+    the dual values are a supergradient, and ``gain`` never exceeds ``worth``.  It is less where the links are not the
+    only bottleneck.  For an allreduce on a network whose switches reduce, the bound is the least of the partitions that
+    were tried, so gains may be a little off there.
 
     Examples
     --------

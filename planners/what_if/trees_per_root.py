@@ -34,16 +34,25 @@ def scan_trees_per_root(
 ) -> pd.DataFrame:
     """Plan with several numbers of trees per root and tabulate the results.
 
-    Parameters ---------- topology, collective, planner As for `collopt.plan`; a planner that takes ``trees_per_root``.
-    counts : iterable of int, optional Numbers of trees per root; by default 1 up to 8, but fewer than ForestColl's
-    optimum takes.  The planner's best for any number is always added, as the last row. size : int or str For the
-    estimated time, as for `Plan.estimate`. **options : object As for `collopt.plan`: ``root``, ``weights``,
-    ``in_network``.
+    Parameters
+    ----------
+    topology, collective, planner
+        As for `collopt.plan`; a planner that takes ``trees_per_root``.
+    counts : iterable of int, optional
+        Numbers of trees per root; by default 1 up to 8, but fewer than ForestColl's optimum takes.  The planner's best
+        for any number is always added, as the last row.
+    size : int or str
+        For the estimated time, as for `Plan.estimate`.
+    **options : object
+        As for `collopt.plan`: ``root``, ``weights``, ``in_network``.
 
-    Returns ------- DataFrame One row per plan: ``trees_per_root``, ``algbw`` (GB/s), ``gap``, ``num_trees``,
-    ``min_height``, ``mean_height``, ``max_height``, ``estimate_us``; ``pareto`` marks rows that no other beats in
-    throughput, height and number of trees at once; ``plan`` is the `Plan`, ``planner`` who made it.  Where roots have
-    unequal parts of the data, ``trees_per_root`` is the number per unit of such a part.
+    Returns
+    -------
+    DataFrame
+        One row per plan: ``trees_per_root``, ``algbw`` (GB/s), ``gap``, ``num_trees``, ``min_height``, ``mean_height``,
+        ``max_height``, ``estimate_us``; ``pareto`` marks rows that no other beats in throughput, height and number of
+        trees at once; ``plan`` is the `Plan`, ``planner`` who made it.  Where roots have unequal parts of the data,
+        ``trees_per_root`` is the number per unit of such a part.
 
     Examples
     --------

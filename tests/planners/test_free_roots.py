@@ -114,5 +114,5 @@ def test_other_collectives_keep_their_shards() -> None:
     bound = collopt.bound(RING, "allgather")
     loads = spread.link_loads(RING)
     rate = congestion(loads, spread.trees_per_root, RING)
-    with pytest.raises(CertificateError, match="shards differ from those of its bound"):
+    with pytest.raises(CertificateError, match="shards differ"):
         Plan(RING, "allgather", spread, bound, rate, loads, "by-hand").verify()
