@@ -26,28 +26,9 @@ from collopt.support.formatting import abbreviated_names
 from slow_cases import slow_where
 
 COMMANDS = [
-    "import",
-    "bound",
-    "plan",
-    "groups",
-    "export",
-    "family",
-    "compare",
-    "survive",
-    "sensitivity",
-    "verify",
-    "score",
-    "show",
-    "report",
-    "explore",
-    "run",
-    "lint",
-    "bench",
-    "calibrate",
-    "find",
-    "topologies",
-    "doctor",
-]
+    "import", "bound", "plan", "groups", "export", "family", "compare", "survive", "sensitivity", "verify", "score", "show",
+    "report", "explore", "run", "lint", "bench", "calibrate", "find", "topologies", "doctor",
+]  # fmt: skip
 WITHOUT_JSON = {"explore", "export", "show", "report"}
 """They write files, figures and pages, and have no figures to tell."""
 ESCAPE = "\x1b["
@@ -234,17 +215,6 @@ def test_ctrl_c_ends_a_computation_at_once() -> None:
     with pytest.raises(ZeroDivisionError), computing("something"):
         raise ZeroDivisionError
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_ctrl_c_stays_ignored_where_it_was() -> None:
-    """A program that shells start in the background keeps ignoring interrupts."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with computing("something"):
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_a_computation_may_run_in_another_thread() -> None:
