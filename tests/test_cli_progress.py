@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
-from collopt.cli.terminal import progress_bar
-from collopt.cli.terminal.progress import computing
-from collopt.cli.terminal.progress_bar import progress_shown
+from collopt.cli.terminal.progress import computing, progress_shown
 from collopt.planners import plan
 from collopt.solvers.flows.bottleneck import bottleneck_cut
 from collopt.support import progress
@@ -30,15 +29,15 @@ def seen_of(monkeypatch: pytest.MonkeyPatch, work: Any, width: int = 200) -> str
     """Everything that a terminal was sent, without what moves its cursor."""
     screen = io.StringIO()
     pretended = partial(Console, file=screen, force_terminal=True, width=width, color_system=None, markup=False)
-    monkeypatch.setattr(progress_bar, "Console", lambda **_: pretended())
+    monkeypatch.setattr("rich.console.Console", lambda **_: pretended())
     # Every change is drawn, and not ten per second.
-    drawn = progress_bar.Progress.update
+    drawn = Progress.update
 
     def update(self: Any, *arguments: Any, **options: Any) -> None:
         drawn(self, *arguments, **options)
         self.refresh()
 
-    monkeypatch.setattr(progress_bar.Progress, "update", update)
+    monkeypatch.setattr(Progress, "update", update)
     with progress_shown("working [hard]"):
         work()
     return re.sub(r"\x1b\[[0-9?;]*[A-Za-z]", "", screen.getvalue())
