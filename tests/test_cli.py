@@ -16,7 +16,7 @@ import pytest
 import typer
 
 import collopt
-from cli_calls import Cli, process, refusal
+from cli_calls import Cli, process, refusal, terminal_output
 from collopt.cli import main
 from collopt.cli.app import app
 from collopt.cli.terminal.output import note
@@ -138,35 +138,10 @@ def test_closed_standard_output_is_an_error(
     assert capsys.readouterr().err == "collopt: error: standard output is closed\n"
 
 
-def on_terminal(*words: str, **environment: str) -> str:
-    """What a terminal gets to see of a call."""
-    ours, theirs = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "collopt", *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**{name: value for name, value in os.environ.items() if name != "NO_COLOR"}, **environment},
-    ) as child:
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                part = os.read(ours, 4096)
-            except OSError:  # Linux says so when the other side has closed.
-                part = b""
-            if not part:
-                break
-            seen += part
-    os.close(ours)
-    assert child.returncode == 0
-    return seen.decode()
-
-
 def test_color_and_progress_are_for_terminals() -> None:
     """Colors and progress go to terminals only, and the cursor stays visible."""
     words = ("bound", "ring", "--nodes", "3", "allgather")
-    seen = on_terminal(*words, TERM="xterm-256color")
+    seen = terminal_output(*words)
     assert ESCAPE in seen
     assert "computing the bound of allgather on ring-3" in seen
     assert seen.index(f"{ESCAPE}?25h") < seen.index("computing the bound of allgather")
