@@ -22,12 +22,12 @@ UNREACHABLE = 2**62  # where a set does not generate the group
 
 
 class CirculantCosts(NamedTuple):
-    """Costs of the best breadth-first broadcasts, one for each set of offsets."""
+    """Costs of the best breadth-first broadcasts, one for each set of offsets; `unit` is a common multiple of 1 to d."""
 
     steps: IntArray  # int64 (sets,): the diameter; 0 if dominated by an earlier set, or if the graph is not connected
     loads: IntArray  # int64 (sets,): sum of U(t) over all distances, times `unit`
     hops: IntArray  # int64 (sets,): sum of the distances from one node
-    unit: int  # a common multiple of 1 to d
+    unit: int
 
 
 def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
@@ -48,7 +48,12 @@ def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
     costs = np.zeros((3, sets), dtype=np.int64)
     hops, queue = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     inside = np.empty(1 << degree, dtype=np.int64)
-    shares = _shares(degree, unit)
+    shares = np.zeros(1 << degree, dtype=np.int64)  # of each subset of offsets: `unit` over its size
+    for subset in range(1, 1 << degree):
+        size, rest = 0, subset
+        while rest:
+            size, rest = size + (rest & 1), rest >> 1
+        shares[subset] = unit // size
     max_steps = n - 1
     best_loads = np.full(n, unit * n, dtype=np.int64)  # of loads, by most steps
     for number in range(sets):
@@ -73,17 +78,6 @@ def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
         if load * degree == unit * (n - 1):
             max_steps = steps
     return costs
-
-
-@kernel
-def _shares(degree: int, unit: int) -> IntArray:
-    """Return, for each subset of offsets, `unit` over its size; 0 for the empty set."""
-    sizes = np.zeros(1 << degree, dtype=np.int64)
-    shares = np.zeros(1 << degree, dtype=np.int64)
-    for subset in range(1, 1 << degree):
-        sizes[subset] = sizes[subset >> 1] + (subset & 1)
-        shares[subset] = unit // sizes[subset]
-    return shares
 
 
 @kernel

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from collopt.errors import UnsupportedError
 from collopt.formulations import Blocks, throughput
 from collopt.solvers import Algorithm, HighsOptions, Progress, Session, Solution, Termination, solve
-from collopt.solvers.lp.program import changes_between
 from collopt.solvers.lp.session import _Handle
 from collopt.support.linear_program import LinearProgram
 from collopt.topologies import dgx_a100, ring
@@ -131,20 +130,6 @@ changes = [
 ]
 
 
-@pytest.mark.parametrize("change", changes)
-def test_every_change_counts(change: Callable[[LinearProgram], dict[str, Any]]) -> None:
-    """In place, and back again."""
-    sketch = Sketch(routing().linear_program())
-    session, before = Session(sketch), sketch.program
-    original = session.solve().objective
-    sketch.change(**change(before))
-    differences = changes_between(before, sketch.program)
-    assert differences is not None
-    assert session.solve().objective == pytest.approx(solve(sketch).objective, rel=1e-9)
-    sketch.program = before
-    assert session.solve().objective == pytest.approx(original, rel=1e-9)
-
-
 @settings(max_examples=examples(25))
 @given(order=st.lists(st.sampled_from(changes), max_size=6))
 def test_changes_in_any_order_count(order: list[Callable[[LinearProgram], dict[str, Any]]]) -> None:
@@ -201,30 +186,6 @@ def test_a_session_survives_a_model_without_answer() -> None:
     assert "'wish'" in session.solve().message
     model.program.wish.deactivate()
     assert session.solve().exact.objective == 20
-
-
-def test_a_session_survives_an_error_on_the_way() -> None:
-    """Of a listener, or of numbers that HiGHS refuses: the next solve starts afresh and is right."""
-    patient = [False]
-
-    def listener(progress: Progress) -> None:
-        if not patient[0]:
-            raise RuntimeError("enough")
-
-    blocks = knapsack()
-    session = Session(blocks, HighsOptions(progress=listener, time_limit=1))
-    with pytest.raises(RuntimeError, match="enough"):
-        session.solve()
-    patient[0] = True
-    assert session.solve().status.termination is Termination.TIME_LIMIT
-    sketch = Sketch(routing().linear_program())
-    session, before = Session(sketch), sketch.program
-    value = session.solve().objective
-    sketch.change(costs=2 * before.costs, row_bounds=(np.full(12, np.nan), before.row_bounds[1]))
-    with pytest.raises(UnsupportedError, match=r"the lower bound of 'balance\[0\]' in routing is nan"):
-        session.solve()
-    sketch.change(row_bounds=before.row_bounds)
-    assert session.solve().objective == pytest.approx(2 * value)
 
 
 def test_every_solve_has_its_own_time() -> None:
@@ -285,12 +246,6 @@ def test_refuses_starts_that_do_not_fit(start: dict[str, Any], message: str) -> 
         solve(blocks, start=start)
 
 
-def test_refuses_values_as_a_start_of_simplex() -> None:
-    """A linear program starts from a basis, and says so."""
-    with pytest.raises(UnsupportedError, match="routing has no whole variables and starts from a basis"):
-        solve(routing(), start={"flow": 0})
-
-
 def test_a_warm_start_that_leads_nowhere_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more run, from nothing, finds what a new session would; a run that was cold is not repeated."""
     run, bases = _Handle._run, []
@@ -307,15 +262,3 @@ def test_a_warm_start_that_leads_nowhere_is_left(monkeypatch: pytest.MonkeyPatch
     assert session.solve().objective == solve(blocks).objective
     assert session.solve().status.termination is Termination.OPTIMAL
     assert bases[-2:] == [True, False]
-
-
-def test_interior_point_ends_on_empty_rows_that_come_later() -> None:
-    """The session does not ask it, since simplex sees at once that there is no answer."""
-    blocks = Blocks("later")
-    x = blocks.variables("x", 1, upper=5)
-    blocks.constraint("least", (), [(0, x, 1.0)], lower=1)
-    blocks.minimize([(x, 1.0)])
-    session = Session(blocks, HighsOptions(algorithm=Algorithm.IPM))
-    assert session.solve().objective == 1
-    blocks.constraint("empty", 2, [], lower=1, upper=1)
-    assert session.solve().status.termination is Termination.INFEASIBLE
