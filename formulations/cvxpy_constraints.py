@@ -51,7 +51,20 @@ class ConvexProgram:
     def _problem(self, sense: Any, expression: Any, shape: str) -> Any:
         import cvxpy
 
-        self._check_variables(expression)
+        number = isinstance(expression, (int, float, np.number)) and np.isfinite(expression)
+        if not number and not isinstance(expression, cvxpy.Expression):
+            raise UnsupportedError(
+                f"the objective is {shown(expression)}; expected an expression of CVXPY in this model's variables"
+            )
+        names = {variable.id for constraint in self.constraints for variable in constraint.variables()}
+        for entry in self.variables.values():
+            parts = entry.values() if isinstance(entry, Mapping) else (entry,)
+            names |= {variable.id for part in parts for variable in part.variables()}
+        used = [] if number else expression.variables()
+        if unknown := [variable.name() for variable in used if variable.id not in names]:
+            raise UnsupportedError(
+                f"the objective has variable {unknown[0]!r}, which is neither the model's nor in its constraints"
+            )
         try:
             objective = sense(expression)
         except ValueError as error:
@@ -61,25 +74,6 @@ class ConvexProgram:
                 f"the objective {str(expression)[:60]!r} is not seen to be {shape}; state it by CVXPY's rules (DCP)"
             )
         return cvxpy.Problem(objective, self.constraints)
-
-    def _check_variables(self, expression: Any) -> None:
-        """Refuse what is no expression, and variables that occur neither in the model nor in its constraints."""
-        import cvxpy
-
-        number = isinstance(expression, (int, float, np.number)) and np.isfinite(expression)
-        if not number and not isinstance(expression, cvxpy.Expression):
-            raise UnsupportedError(
-                f"the objective is {shown(expression)}; expected an expression of CVXPY in this model's variables"
-            )
-        used = [] if number else expression.variables()
-        names = {variable.id for constraint in self.constraints for variable in constraint.variables()}
-        for entry in self.variables.values():
-            parts = entry.values() if isinstance(entry, Mapping) else (entry,)
-            names |= {variable.id for part in parts for variable in part.variables()}
-        if unknown := [variable.name() for variable in used if variable.id not in names]:
-            raise UnsupportedError(
-                f"the objective has variable {unknown[0]!r}, which is neither the model's nor in its constraints"
-            )
 
 
 def restate(model: Any) -> ConvexProgram:
@@ -131,11 +125,9 @@ def _within(expression: Any, bounds: tuple[npt.NDArray[np.float64], npt.NDArray[
     equal = np.flatnonzero(lower == upper)
     below = np.flatnonzero(np.isfinite(lower) & (lower != upper))
     above = np.flatnonzero(np.isfinite(upper) & (lower != upper))
-    constraints = []
-    if len(equal):
-        constraints.append(expression[equal] == lower[equal])
-    if len(below):
-        constraints.append(expression[below] >= lower[below])
-    if len(above):
-        constraints.append(expression[above] <= upper[above])
-    return constraints
+    rows = (
+        (equal, lambda: expression[equal] == lower[equal]),
+        (below, lambda: expression[below] >= lower[below]),
+        (above, lambda: expression[above] <= upper[above]),
+    )
+    return [state() for places, state in rows if len(places)]

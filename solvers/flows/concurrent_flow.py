@@ -1,8 +1,8 @@
-"""Exact bounds on the rate of an all-to-all from approximate flows and dual values, such as an interior point's.
+"""Maximum concurrent flow by optimistic multiplicative weights, and exact bounds on its rate from approximate answers.
 
-A flow is rounded down to integral units; the deficit of a node, a few units, is sent along a tree of fewest hops, which
-restores conservation with exact loads.  Dual values are rounded to integral lengths, and shortest distances under any
-lengths bound the rate.  So both bounds are valid whatever the accuracy of the input; they only get weaker with it.
+A flow of all demands with load(e) <= z c(e) has rate 1 / z; any dual lengths bound the rate by the sum of l(e) c(e)
+over that of demand times distance.  Everything claimed is computed in integers.  Sources:
+docs/explanation/algorithms.md.
 """
 
 from dataclasses import dataclass, field

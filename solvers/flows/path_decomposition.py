@@ -1,8 +1,7 @@
-"""Path decomposition of single-source flows (Ahuja, Magnanti and Orlin, "Network Flows", 1993, theorem 3.5).
+"""Path decomposition of single-source flows (Ahuja, Magnanti and Orlin, 1993, theorem 3.5), and lifting to all sources.
 
-Cancel cycles; remove surpluses, first over the longest paths; label nodes with fewest hops and widths; extract paths
-backwards, from the farthest rank on.  There are at most as many paths as links with flow and ranks together; the fewest
-are NP-hard to find.
+Cancel cycles; remove surpluses, first over the longest paths; extract paths backwards, from the farthest rank
+on.  Lifting gives each pair (source, link) of an orbit an equal share.  Proof: docs/formulations/all_to_all.md.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """Exact rational optimum of a linear program from an optimal basis.
 
-HiGHS determines which bounds are active at the optimum; two rational linear systems give the primal and dual solution.
-A floating-point LU factorization gives the digits of such a solution a few at a time, each time from an exact residual
-(Wan, "An algorithm to solve integer linear systems exactly using numerical methods", 2006).  Rational reconstruction
-yields fractions as soon as there are enough digits, and the result is checked in the equations.
+The basis gives two rational linear systems.  A floating-point LU factorization gives the digits of a solution a few at
+a time, each time from an exact residual (Wan, 2006), rational reconstruction the fractions, which are checked in the
+equations.
 """
 
 import math

@@ -1,8 +1,7 @@
-"""Exact costs of breadth-first broadcast on circulant digraphs, and distances on metacirculant ones, for many at once.
+"""Exact costs of breadth-first broadcast on circulant and Kautz graphs, and distances on metacirculant ones.
 
-Rotations make all nodes equivalent.  With h the distances from node 0, the arc with offset a can bring the shard from x
-nodes back if h(x - a) = h(x) - 1, and the least load of a step is U(t) = max c(S) / |S| over sets S of offsets, as in
-`load_balancing`; see docs/explanation/algorithms.md.
+The least load of a step is U(t) = max c(S) / |S| over sets S of links into a rank, as in `load_balancing`; on Kautz
+graphs only *runs* of links that are adjacent on the circle count (Theorem 19).  Proofs: docs/explanation/algorithms.md.
 """
 
 from fractions import Fraction
@@ -22,7 +21,7 @@ UNREACHABLE = 2**62  # where a set does not generate the group
 
 
 class CirculantCosts(NamedTuple):
-    """Costs of the best breadth-first broadcasts, one for each set of offsets; `unit` is a common multiple of 1 to d."""
+    """Costs of the best breadth-first broadcasts, one for each set of offsets; `unit` is a multiple of 1 to d."""
 
     steps: IntArray  # int64 (sets,): the diameter; 0 if dominated by an earlier set, or if the graph is not connected
     loads: IntArray  # int64 (sets,): sum of U(t) over all distances, times `unit`

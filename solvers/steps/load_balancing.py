@@ -1,7 +1,8 @@
 """Exact minimum of the maximum link load per step of a breadth-first broadcast, and divisions of shards that have it.
 
-The links on which a shard can arrive in breadth-first order are its *mask*; shards with one mask are a *group*.  With c(S)
-the shards whose mask is in a set S of links, the load is max c(S) / b(S): direct-connect paper, Definition 15, Theorem 19.
+The links on which a shard can arrive in breadth-first order are its *mask*; shards with one mask are a *group*.  With
+c(S) the shards whose mask is in a set S of links, the load is max c(S) / b(S): direct-connect paper, Definition 15,
+Theorem 19.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """Lower trees with the same loads: exchanges of subtrees, and other roots on bidirectional links.
 
-If the links of a tree work in both directions, its root is free.  Moving it reverses the hops between the old root and
-the new one; the height is smallest, the radius, where the farthest rank is nearest.  Vertices are ranks, and after them
-switches, which are no roots and count for no hop.
+A tree whose links work in both directions may move its root to where its height is the radius.  Vertices are ranks, and
+after them switches, which are no roots and count for no hop.
 """
 
 from typing import NamedTuple

@@ -1,16 +1,9 @@
 """Removal of all switches from a network, level by level of its laminar family of tight sets.
 
-In the *level problem* of a set its ranks and child sets are terminals, everything outside is one node that supplies but
-is no sink, and the switches directly inside are removed.  No links are paired within one terminal or the outside, so
-tight sets stay tight.  A terminal's plan is then distributed over its links (its *ports*).
-
-An integral transportation plan between its neighbors replaces a whole switch; one sweep of maximum flows certifies all
-plans together, which is all that Theorem 6 of ForestColl requires.  Cuts below their demand forbid the pairs that
-wasted capacity.
-
-Switches without a feasible plan are split exactly (section 5.3, Appendix E.2, Algorithm 3).  One sweep over the sinks
-finds the largest amount for a pair (u, w), (w, t), instead of the 2 N flows of equation (1): a deficit of d lowers it
-by d.  Limiting cuts stay tight and are pooled to reject later pairs.  Proof: docs/explanation/algorithms.md.
+In the *level problem* of a set its ranks and child sets are terminals, and everything outside is one node that only
+supplies. An integral transportation plan between its neighbors replaces a switch; one sweep of maximum flows certifies
+all plans (Theorem 6 of ForestColl).  Without a plan it is split exactly (Algorithm 3).  Proof:
+docs/explanation/algorithms.md.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,8 @@
 """Laminar family of tight sets, along which tree packing decomposes, and trimming that makes near-tight sets tight.
 
-A set X is *tight* if the capacity entering it equals the supplies outside; each tree from outside then enters it once,
-so the quotient, with X contracted, and the inside are independent (`forest_packing`).  The smallest tight set around a
-rank holds the nodes that reach it in the residual network of a maximum flow.  Proof: docs/explanation/algorithms.md.
-
-Trimming removes capacity that enters a box beyond the supplies outside equally from opposite links, and one sweep over
-the sinks certifies all boxes; boxes that cross a violated cut get it back.  Candidates are *local bottlenecks*, the
-sets around a rank with the largest ratio of outside supplies to ingress, or else groups of ranks at one switch.
+A set is *tight* if the capacity entering it equals the supplies outside; each tree from outside then enters it
+once.  Trimming removes excess that enters a box equally from opposite links, and one sweep over the sinks certifies all
+boxes; those that cross a violated cut get it back.  Proof: docs/explanation/algorithms.md.
 """
 
 from collections.abc import Sequence

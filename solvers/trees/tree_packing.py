@@ -1,8 +1,7 @@
 """Packing of spanning out-trees by maximum flows: a given number per root, within the capacities of the links.
 
-ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  Trees grow in batches of m copies from one root.  With
-``g`` the capacity left and ``r_i`` the trees that root i still needs, one flow per rank y, of ``r_i`` from every other
-rank, is kept and repaired; a failed repair rejects all links of its cut.  Proof: docs/explanation/algorithms.md.
+ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  With ``g`` the capacity left and ``r_i`` the trees that
+root i still needs, one flow per rank is kept and repaired; a failed repair rejects all links of its cut.
 """
 
 from typing import NamedTuple

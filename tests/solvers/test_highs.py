@@ -366,8 +366,8 @@ def test_refuses_what_is_no_model() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"costs": np.array([1.0, np.inf])}, r"the objective of diet has 'amount\[1\]' with coefficient inf"),
-        ({"costs": np.array([np.nan, 1.0])}, r"the objective of diet has 'amount\[0\]' with coefficient nan"),
+        ({"costs": np.array([1.0, np.inf])}, r"the cost of 'amount\[1\]' in diet is inf"),
+        ({"costs": np.array([np.nan, 1.0])}, r"the cost of 'amount\[0\]' in diet is nan"),
         (
             {"column_bounds": (np.zeros(2), np.full(2, np.nan))},
             r"the upper bound of 'amount\[0\]' in diet is nan; expected a number",
