@@ -8,7 +8,7 @@ docs/explanation/algorithms.md.
 import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -131,13 +131,6 @@ def _least_scale(sizes: list[int], low: Fraction, high: Fraction, feasible: Call
     return candidates[first]
 
 
-@kernel
-def _gcd(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return a
-
-
 @kernel_with(steps_of_sinks)
 def _newton_sweep(
     network: FlowNetwork, weights: IntArray, begin: int, end: int, supply: int, capacity: int, source_side: BoolArray
@@ -150,7 +143,7 @@ def _newton_sweep(
             supply, capacity = cut_ratio(network, weights, ~source_side)
             if capacity == 0:
                 return supply, 0, source_side
-            common = _gcd(supply, capacity)
+            common = gcd(supply, capacity)
             supply, capacity = supply // common, capacity // common
     return supply, capacity, source_side
 

@@ -406,7 +406,10 @@ def concurrent_flow(
             f"the gap is {gap} and max_rounds is {max_rounds}; expected a gap between 0 and 1, and at least one round"
         )
     check_capacities(sum(capacities.tolist()))
-    orbits = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
+    if automorphisms is None:
+        orbits = trivial_link_orbits(len(tails), demands)
+    else:
+        orbits = link_orbits(tails, heads, capacities, demands, automorphisms)
     game = MultiplicativeWeights(scaled_instance(num_nodes, tails, heads, capacities, demands, orbits), max_rounds)
     with progress.status() as report:
         best = game.phase()
@@ -439,22 +442,3 @@ def source_flows(
                 sources[one], once, links, capacities, lengths, sharpness, orders[one], units[one]
             )
     return flows
-
-
-def _orbits(
-    num_nodes: int,
-    tails: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    demands: IntArray,
-    automorphisms: IntArray | None,
-) -> LinkOrbits:
-    """Find the orbits of ranks and links, trivial ones without automorphisms."""
-    if automorphisms is None:
-        return trivial_link_orbits(len(tails), demands)
-    if automorphisms.ndim != 2 or automorphisms.shape[1] != num_nodes:
-        raise SolverError(f"automorphisms have shape {automorphisms.shape}; expected rows of {num_nodes} nodes")
-    try:
-        return link_orbits(tails, heads, capacities, demands, automorphisms)
-    except UnsupportedError as error:
-        raise SolverError(str(error)) from None

@@ -6,7 +6,7 @@ graphs only *runs* of links that are adjacent on the circle count (Theorem 19). 
 
 from fractions import Fraction
 from functools import cache
-from math import lcm
+from math import gcd, lcm
 from typing import NamedTuple
 
 import numpy as np
@@ -238,10 +238,7 @@ def depth_and_reach(degree: int, size: int) -> tuple[int, int]:
 @kernel
 def kautz_period(degree: int, size: int) -> int:
     """Return the least c with (d + 1) c = 0 modulo m: nodes that far apart are alike."""
-    one, other = degree + 1, size
-    while other:
-        one, other = other, one % other
-    return size // one
+    return size // gcd(degree + 1, size)
 
 
 @kernel

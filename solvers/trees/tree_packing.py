@@ -224,7 +224,7 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
     # Reroute what the link can no longer carry.
     excess[sink] = -CAPACITY_LIMIT
     _reroute(state, flow, excess, marks)
-    deficit: int = _total_excess(excess)
+    deficit: int = np.maximum(excess, 0).sum()
     # What cannot be rerouted limits the copies; the cut limits all links across it.
     if deficit > 0:
         for other in range(len(spare)):
@@ -233,7 +233,7 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
                 spare[other] = allowed if spare[other] < 0 else min(spare[other], allowed)
         state.left[link] += deficit
         _reroute(state, flow, excess, marks)
-        if _total_excess(excess) > 0:
+        if (excess > 0).any():
             return -1
     # The copies that join need the link no more.
     excess[sink] = CAPACITY_LIMIT
@@ -246,14 +246,6 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
     state.changes[state.num_changes[0] % len(state.changes)] = link
     state.num_changes[0] += 1
     return allowed
-
-
-@kernel
-def _total_excess(excess: IntArray) -> int:
-    total = 0
-    for amount in excess:
-        total += max(amount, 0)
-    return total
 
 
 @kernel

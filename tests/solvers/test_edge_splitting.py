@@ -228,7 +228,7 @@ def test_pairs_of_one_switch_keep_every_sink_supplied(network: Network, data: st
     assume(num_nodes > len(supplies))
     switch = data.draw(st.integers(len(supplies), num_nodes - 1))
     num_sinks = data.draw(st.integers(1, len(supplies)))
-    pairs, left = split_pairs(*network, num_sinks=num_sinks, switch=switch)
+    pairs, left = split_pairs(network[:4], network[4], num_sinks=num_sinks, switch=switch)
     assert left == 0
     links = Counter(dict(zip(zip(tails.tolist(), heads.tolist(), strict=True), capacities.tolist(), strict=True)))
     for into, out, units in pairs.tolist():
