@@ -4,6 +4,7 @@ Logarithmic utilities, quadratic costs and the like are beyond the linear solver
 formulation, compiled to arrays as for `collopt.solve`; only the language of the objective changes.
 """
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,9 +126,5 @@ def _within(expression: Any, bounds: tuple[npt.NDArray[np.float64], npt.NDArray[
     equal = np.flatnonzero(lower == upper)
     below = np.flatnonzero(np.isfinite(lower) & (lower != upper))
     above = np.flatnonzero(np.isfinite(upper) & (lower != upper))
-    rows = (
-        (equal, lambda: expression[equal] == lower[equal]),
-        (below, lambda: expression[below] >= lower[below]),
-        (above, lambda: expression[above] <= upper[above]),
-    )
-    return [state() for places, state in rows if len(places)]
+    sides = ((equal, operator.eq, lower), (below, operator.ge, lower), (above, operator.le, upper))
+    return [relation(expression[places], bound[places]) for places, relation, bound in sides if len(places)]

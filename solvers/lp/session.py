@@ -235,13 +235,15 @@ class _Run:
 
 def _silent_highs() -> Any:
     """Make a HiGHS object that prints nothing: from 1.16 on, its first callback logs a header unless it is silent."""
-    from highspy import Highs
+    import highspy
+
+    base: Any = highspy.Highs
 
     def silently(highs: Any) -> None:
         highs.setOptionValue("output_flag", False)
-        Highs.enableCallbacks(highs)
+        base.enableCallbacks(highs)
 
-    return type("SilentHighs", (Highs,), {"enableCallbacks": silently})()
+    return type("SilentHighs", (base,), {"enableCallbacks": silently})()
 
 
 def _highs_basis(columns: IntArray, rows: IntArray) -> Any:

@@ -4,7 +4,7 @@ A tree whose links work in both directions may move its root to where its height
 after them switches, which are no roots and count for no hop.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -154,17 +154,18 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
     count, capacity = len(tallest), min(MAX_GROWTH * len(tallest), limit + len(tallest))
     columns, tables = np.zeros((2, capacity), dtype=np.int64), np.zeros((2, capacity, ranks), dtype=np.int32)
     forest = _Forest(columns[0], columns[1], tables[0], tables[1], np.zeros((capacity, ranks)), tails)
-    for column, values in zip(forest[:3], packing, strict=True):
+    parts: tuple[Any, ...] = forest[:3]
+    for column, values in zip(parts, packing, strict=True):
         column[:count] = values[tallest]
     _measure_all(forest, count)
     with progress.status() as report:
         report(f"height {int(forest.depths[:count].max())} hops")
         count = _exchange(forest, count, ranks, EXCHANGES_PER_ROUND)
-        height, lowest = ranks, int(forest.depths[:count].max())
+        height, lowest, kept = ranks, int(forest.depths[:count].max()), parts
         while lowest < height:
             height = lowest
             report(f"height {height} hops")
-            kept = [column[:count].copy() for column in forest[:3]]
+            kept = tuple(column[:count].copy() for column in parts)
             count = _exchange(forest, count, height - 1 - height // TALL, EXCHANGES_PER_ROUND)
             lowest = int(forest.depths[:count].max())
     others = np.delete(np.arange(trees), tallest)
