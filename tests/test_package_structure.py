@@ -137,12 +137,6 @@ def test_table_cells_are_short() -> None:
     assert {page: found for page, found in wide.items() if found} == {}
 
 
-def test_every_module_of_the_root_is_in_a_layer(tmp_path: Path) -> None:
-    """Modules of the root that no layer lists are found."""
-    assert COLLOPT.unlisted_layers() == []
-    assert package(tmp_path, **{"errors": "", "extra": "", "more.one": ""}).unlisted_layers() == ["extra", "more"]
-
-
 def test_no_module_imports_itself_through_others(tmp_path: Path) -> None:
     """Imports inside functions and for type checkers count too."""
     assert circles(COLLOPT.imports) == []
@@ -163,25 +157,6 @@ def test_no_folder_imports_itself_through_others(own: str, tmp_path: Path) -> No
     assert circles(package(tmp_path, **sources).folder_imports()) == [["collopt.solvers.a", "collopt.solvers.b"]]
 
 
-def test_no_layer_imports_from_a_layer_above_it(tmp_path: Path) -> None:
-    """A layer imports neither from above nor from beside it, nor from the root."""
-    assert COLLOPT.upward_imports() == []
-    sources = {
-        "__init__": "from .planners.p import plan",
-        "planners.p": "from ..solvers.s import solve",
-        "solvers.s": "from .. import plan",
-        "solvers.t": "from ..formulations import f",
-        "formulations.f": "from .. import __version__",
-        "support.x": "from ..extra import y",
-    }
-    assert sorted(package(tmp_path, **sources).upward_imports()) == [
-        "collopt.formulations.f -> collopt",
-        "collopt.solvers.s -> collopt.planners.p",
-        "collopt.solvers.t -> collopt.formulations.f",
-        "collopt.support.x -> collopt.extra",
-    ]
-
-
 SPELLING = {
     "schedules.collective": 10,  # the collectives themselves
     "schedules.schedule": 4,  # kinds of schedules in plan files
@@ -199,27 +174,6 @@ def test_no_module_tells_collectives_apart_by_name(tmp_path: Path) -> None:
     assert COLLOPT.spelled_collectives() == SPELLING
     told = "def f(a, collective='allreduce'):\n    'allreduce'\n    return a == 'all_reduce' or a in {'All-To-All': 1}"
     assert package(tmp_path, **{"support.one": told}).spelled_collectives() == {"support.one": 2}
-
-
-def test_all_imports_are_relative() -> None:
-    """Imports of the package that the tests could not follow are found."""
-    assert COLLOPT.hidden_imports() == []
-
-
-@pytest.mark.parametrize(
-    ("source", "hidden"),
-    [
-        ("import collopt.cli", True),
-        ("def f():\n    from collopt import plan", True),
-        ("from importlib import import_module as load\nload(name=f'collopt.{x}')", True),
-        ("importlib.import_module(f'..{x}', __package__)", True),
-        ("importlib.import_module(f'.{x}', __package__)", False),
-        ("import collopt_extras, collections", False),
-    ],
-)
-def test_finds_imports_that_are_not_relative(source: str, hidden: bool, tmp_path: Path) -> None:
-    """Registries look up modules of their own folders."""
-    assert bool(package(tmp_path, **{"support.one": source}).hidden_imports()) == hidden
 
 
 def test_exported_names_have_numpydoc_sections() -> None:

@@ -49,9 +49,9 @@ def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
     inside = np.empty(1 << degree, dtype=np.int64)
     shares = np.zeros(1 << degree, dtype=np.int64)  # of each subset of offsets: `unit` over its size
     for subset in range(1, 1 << degree):
-        size, rest = 0, subset
-        while rest:
-            size, rest = size + (rest & 1), rest >> 1
+        size, left = 0, subset
+        while left:
+            size, left = size + (left & 1), left >> 1
         shares[subset] = unit // size
     max_steps = n - 1
     best_loads = np.full(n, unit * n, dtype=np.int64)  # of loads, by most steps

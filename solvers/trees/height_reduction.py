@@ -168,8 +168,8 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
             kept = tuple(column[:count].copy() for column in parts)
             count = _exchange(forest, count, height - 1 - height // TALL, EXCHANGES_PER_ROUND)
             lowest = int(forest.depths[:count].max())
-    others = np.delete(np.arange(trees), tallest)
-    return Packing(*(np.concatenate([column[others], own]) for column, own in zip(packing, kept, strict=True)))
+    untouched = np.delete(np.arange(trees), tallest)
+    return Packing(*(np.concatenate([column[untouched], own]) for column, own in zip(packing, kept, strict=True)))
 
 
 @kernel
