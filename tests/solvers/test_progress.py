@@ -196,7 +196,7 @@ def test_integer_programs_tell_the_best_answer_and_its_bound(monkeypatch: pytest
     assert heard.texts[-1] == ""
 
 
-@pytest.mark.parametrize("fatal", [1, 2, 5, 40, 90])
+@pytest.mark.parametrize("fatal", [1, 5])
 def test_an_error_of_a_listener_comes_out_and_breaks_nothing(fatal: int) -> None:
     """Whichever call it is; the listener is not called again, and later counts start anew."""
     calls = 0
