@@ -267,8 +267,9 @@ class _Lowering(NamedTuple):
         for rank, counts in enumerate(least_operations(program, self.options, self._unit(program))):
             if instances is not None and sum(counts) * instances > capacity:
                 raise TooLargeError(
-                    f"rank {rank} needs at least {sum(counts) * instances} operations, {self.options.max_thread_blocks} "
-                    f"thread blocks of the MSCCL++ executor have {capacity}; plan with fewer trees or chunks"
+                    f"rank {rank} needs at least {sum(counts) * instances} operations, "
+                    f"{self.options.max_thread_blocks} thread blocks of the MSCCL++ executor have {capacity}; plan "
+                    "with fewer trees or chunks"
                 )
             if instances is None and (longest := max(counts, default=0)) > executor.MAX_OPERATIONS:
                 where = f"rank {rank} thread block {counts.index(longest)}"
