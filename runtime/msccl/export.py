@@ -12,9 +12,8 @@ from itertools import accumulate
 from ...errors import ColloptError, FileFormatError, TooLargeError, UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
-from ...support.json_files import name_of, read_bytes
+from ...support.files import name_of, read_bytes, write_whole
 from ...support.validation import is_int
-from ...support.writing import write_whole
 from ..lowering.lower import lower_plan
 from ..lowering.trees import refuse_switches
 from ..mscclpp.export import boxes_of

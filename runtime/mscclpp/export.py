@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
 from ...schedules import Allreduce, TreeSchedule, as_bytes, rate_of_loads
+from ...support.files import write_whole
 from ...support.validation import as_path
-from ...support.writing import write_whole
 from ...topologies import Topology
 from ..lowering.lower import collector_paused, lower_plan, program_name
 from ..lowering.trees import branches_at_switches

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from ...errors import FileFormatError, ProgramError, UnsupportedError
-from ...support.json_files import name_of, read_bytes
+from ...support.files import name_of, read_bytes
 from ...support.seed import current_seed
 from ...support.validation import shown
 from ..programs.findings import Finding, LintReport, Window
