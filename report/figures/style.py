@@ -183,7 +183,9 @@ def check_table(table: object, columns: Mapping[str, str]) -> pd.DataFrame:
     names = table.columns.tolist()
     for column in columns:
         if names.count(column) != 1:
-            raise UnsupportedError(f"the table has {names.count(column)} columns {column!r}; expected one of {named}")
+            raise UnsupportedError(
+                f"the table has {names.count(column) or 'no'} columns {column!r}; expected one of each of {named}"
+            )
     if not len(table):
         raise UnsupportedError("the table has no rows; expected rows to draw")
     for column, content in columns.items():
