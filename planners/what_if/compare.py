@@ -1,4 +1,4 @@
-"""Comparison of planners and bounds: rate, gap to the best bound, and run time."""
+"""Comparison of planners and bounds, and of numbers of trees per root: rate, gap to the best bound, and run time."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ...schedules import (
 )
 from ...schedules.collective import AnyCollective, as_collective
 from ...schedules.timing.run import MANY_EVENTS, Predictor
+from ...solvers import HighsOptions
 from ...support import progress
 from ...support.kernels import timed_compilation
 from ...support.validation import shown
@@ -28,11 +29,16 @@ from ...topologies import RuntimeCosts, Topology
 from ...topologies.builders import NetworkLike, refuse_options
 from ...topologies.builders import topology as as_network
 from ...topologies.network.link_costs import CostsName, as_costs
+from ..all_to_all.flows import check_pairs_reachable
+from ..all_to_all.multicommodity import checked_traffic
 from ..bounds import bound
 from ..plans.plan import Plan
 from ..plans.registry import PLANNERS, Planner, plan, unknown_name
 from ..plans.stages import Trace
+from ..trees.lp_bounds import lp_bound
 from ..trees.problem import check_reachable, shard_weights
+from ..trees.steiner import check_abilities, steiner_bound
+from ..trees.strength import strength_bound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,9 +78,6 @@ def check_feasible(
 ) -> None:
     """Raise `BoundError` if ranks cannot reach each other; parameters as `compare`."""
     if collective.in_pairs:
-        from ..all_to_all.flows import check_pairs_reachable
-        from ..all_to_all.multicommodity import checked_traffic
-
         check_pairs_reachable(topology, checked_traffic(topology, collective, traffic, root))
     else:
         check_reachable(topology, collective, root=root, weights=weights)
@@ -154,16 +157,11 @@ def _multicommodity_bound(topology: Topology, collective: Collective, shards: Sh
 
 
 def _strength_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:  # noqa: ARG001
-    from ..trees.strength import strength_bound
-
     as_collective(collective, [ALLREDUCE], "the network strength does not bound")
     return strength_bound(topology)
 
 
 def _linear_program_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
-    from ...solvers import HighsOptions
-    from ..trees.lp_bounds import lp_bound
-
     as_collective(collective, TREE_COLLECTIVES, "the LP over trees does not bound")
     columns = topology.num_ranks * topology.num_links * len(collective.phases)
     if columns > LARGEST_PROGRAM:
@@ -175,8 +173,6 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: Sh
 
 
 def _steiner_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
-    from ..trees.steiner import check_abilities, steiner_bound
-
     as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)
     return steiner_bound(topology, collective, **shards)
