@@ -79,7 +79,7 @@ def scan_trees_per_root(
         for count in progress.iterate(numbers, len(numbers))
     ]
     plans.append(best)
-    frame = pd.DataFrame([_row(scanned, size) for scanned in plans])
+    frame = pd.DataFrame([_scan_row(scanned, size) for scanned in plans])
     better = frame[["algbw", "max_height", "num_trees"]] * [-1, 1, 1]
     frame["pareto"] = [
         not ((better <= row).all(axis=1) & (better < row).any(axis=1)).any() for _, row in better.iterrows()
@@ -87,7 +87,7 @@ def scan_trees_per_root(
     return frame
 
 
-def _row(scanned: Plan, size: int | str) -> dict[str, object]:
+def _scan_row(scanned: Plan, size: int | str) -> dict[str, object]:
     heights = scanned.heights
     return {
         "trees_per_root": scanned.trees.forests[-1].trees_per_root,
