@@ -12,8 +12,8 @@ from ..terminal.networks import find_network
 from ..terminal.output import emit_json, emit_rows, note
 from ..terminal.output_files import check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, UsageError
-from ..terminal.plan_summary import plan_figures
 from ..terminal.progress import working
+from .plan import plan_figures
 
 
 def verify(plan: Path, described: NetworkOptions, topology: str | None = None, as_json: bool = False) -> None:
