@@ -43,7 +43,7 @@ def family(
     from ...runtime.mscclpp.export import write_registration
     from ...runtime.nccl.families import format_of, free_folder, loading_notes, write_family
 
-    format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
+    format, names, ends = format_of(runtime), _planner_names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
     operation = as_collective(collective)
     check_planners(names)
     if register and format != "mscclpp-json":
@@ -77,7 +77,7 @@ def family(
     if as_json:
         emit_json({"runtime": runtime, "files": frame.to_dict("records"), "environment": environment})
     else:
-        _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks, for {runtime}")
+        _print_family(frame, f"{collective} on {network.name}, {network.num_ranks} ranks, for {runtime}")
         for name, value in environment.items():
             emit(row("environment", f"{name}={value}"))
         for line in loading:
@@ -93,7 +93,7 @@ def family(
         note(f"collopt: note: {', '.join(unused)} {verb} no file, as {they_are} not the fastest for any size")
 
 
-def _names(planners: str) -> list[str]:
+def _planner_names(planners: str) -> list[str]:
     names = [name.strip() for name in planners.split(",")]
     if not all(names) or len(set(names)) < len(names):
         raise UsageError(f"--planners is {planners!r}; expected distinct names separated by commas, such as auto,ring")
@@ -175,7 +175,7 @@ def _name_planner_in_errors(planner: str) -> Iterator[None]:
         raise UnsupportedError(f"{planner} has no plan for this: {error}") from None
 
 
-def _print(frame: pd.DataFrame, title: str) -> None:
+def _print_family(frame: pd.DataFrame, title: str) -> None:
     text = "planner", "file"
     table = number_table("min bytes", "max bytes", "estimate", "algbw GB/s", *text, text=text)
     table.title, table.title_justify = title, "left"

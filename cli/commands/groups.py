@@ -52,7 +52,7 @@ def groups(
         write_files({path: document_text(plan.to_json()) for path, plan in plans})
     about = {"topology": network.name, "gap": float(planned.gap)}
     if not formats.emit(lambda: plain_rows(frame), lambda: about | {"groups": plain_rows(frame)}):
-        _print(frame, network)
+        _print_groups(frame, network)
     if output is not None:
         note(f"wrote {count_text(len(targets), 'plan')} to {output}")
 
@@ -77,7 +77,7 @@ def _of_mesh(network: Topology, mesh: str, axes: list[str]) -> tuple[planners.Gr
     return tuple(chain.from_iterable(groups_by_axes.values()))
 
 
-def _print(frame: pd.DataFrame, network: Topology) -> None:
+def _print_groups(frame: pd.DataFrame, network: Topology) -> None:
     text = "group", "collective"
     table = number_table(*text, "ranks", "algbw GB/s", "limit", "gap", "link share", "alone", "loss", text=text)
     table.title = f"{count_text(len(frame), 'group')} on {network.name}, {network.num_ranks} ranks, verified together"

@@ -61,13 +61,13 @@ def survive(
     if not formats.emit(lambda: plain_rows(frame)):
         for name, rows in frame.groupby("collective", sort=False):
             emit(f"{name} on {network.name}, {network.num_ranks} ranks")
-            emit(_table(rows))
+            emit(_failure_table(rows))
     if output is not None:
         planned = [case for case in planners.PlanFolder(output).cases if case.file is not None]
         note(f"{output} has plans for {count_text(len(planned), 'case')}")
 
 
-def _table(frame: pd.DataFrame) -> Table:
+def _failure_table(frame: pd.DataFrame) -> Table:
     """One row per case, the intact network first."""
     import pandas as pd
 
@@ -134,7 +134,7 @@ def sensitivity(
     about = {"topology": network.name, "collective": str(operation), "step": str(part)}
     if not formats.emit(rows, lambda: about | {"links": rows()}):
         emit(f"{operation} on {network.name}: the bound on algbw, {rate_text(rate)}, rests on these links")
-        _print(table, part)
+        _print_gains(table, part)
 
 
 def _with_pairs(
@@ -165,7 +165,7 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(["gain", "worth"], ascending=False, kind="stable")
 
 
-def _print(table: pd.DataFrame, part: Any) -> None:
+def _print_gains(table: pd.DataFrame, part: Any) -> None:
     shown = number_table(
         "links", "number", "GB/s each", f"gain at +{100 * float(part):g} %", "at +100 %, at most", text={"links"}
     )
