@@ -1,4 +1,4 @@
-"""``collopt survive``, ``sensitivity`` and ``groups``: costs of failures, worth of links, and plans that share a fabric."""
+"""``collopt survive``, ``sensitivity`` and ``groups``: what failures cost, links are worth, and groups get of a fabric."""
 
 from __future__ import annotations
 
