@@ -115,12 +115,6 @@ def test_curves_compare_planners_and_models(here: Path, cli: Cli) -> None:
     assert "1G" not in words(here / "few.svg").splitlines()
 
 
-def test_a_table_shows_its_frontier(table_file: Path, cli: Cli) -> None:
-    """A table of `collopt find --csv` is drawn as its Pareto front."""
-    assert cli("show", table_file).err == "wrote found-pareto.svg\n"
-    assert {"DBJMod(4, 2)", "steps T_L in α"} <= set(words(table_file.with_name("found-pareto.svg")).splitlines())
-
-
 def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(plan_file: Path, cli: Cli) -> None:
     """A false plan ends in status 1 without a figure."""
     plan_file.write_text(

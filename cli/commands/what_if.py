@@ -1,4 +1,4 @@
-"""``collopt survive``, ``sensitivity`` and ``groups``: what failures cost, links are worth, and groups get of a fabric."""
+"""``collopt survive``, ``sensitivity`` and ``groups``: what failures cost, links are worth, and groups get."""
 
 from __future__ import annotations
 
