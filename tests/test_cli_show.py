@@ -38,14 +38,6 @@ def step_file(here: Path) -> Path:
     return here / "steps.json"
 
 
-@pytest.fixture
-def table_file(here: Path) -> Path:
-    """A table of topologies."""
-    found = collopt.find_topologies(16, 4).to_frame().drop(columns="candidate")
-    found.to_csv(here / "found.csv", index=False)
-    return here / "found.csv"
-
-
 def words(path: Path) -> str:
     """What a picture says, as text that can be searched."""
     texts = ET.parse(path).iter("{http://www.w3.org/2000/svg}text")
