@@ -203,7 +203,7 @@ def size_range(sizes: object) -> tuple[int, int]:
 def free_folder(folder: str | os.PathLike[str]) -> Path:
     """Resolve the target folder through symbolic links; refuse one that is not empty."""
     path = as_path(folder)
-    if not os.fspath(folder) or "\0" in str(path):
+    if "\0" in str(path):
         raise UnsupportedError(f"the folder is {shown(folder)}; expected the name of one")
     target = Path(os.path.realpath(path))
     if target.is_dir() and any(target.iterdir()):
