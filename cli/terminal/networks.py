@@ -28,6 +28,13 @@ def find_network(name: str, options: NetworkOptions) -> Topology:
     return _with_failures(_build(name, options) if file is None else _read([file], options), options)
 
 
+def network_if_named(name: str | None, options: NetworkOptions) -> Topology | None:
+    """Build or read the network of ``--topology``; None without one, which no option may describe then."""
+    if name is None and (flags := options.flags()):
+        raise UsageError(f"{flags[0]} describes a network; give --topology too, or leave it out")
+    return None if name is None else find_network(name, options)
+
+
 def join_files(files: Sequence[Path], options: NetworkOptions) -> Topology:
     """Join the boxes that files describe, one each, by the fabric that `options` ask for."""
     return _with_failures(_read(files, options), options)
