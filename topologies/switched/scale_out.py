@@ -1,7 +1,7 @@
 """Boxes of GPUs and NICs, the shares of NICs in PCIe links, and their connection by a scale-out network."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -91,6 +91,9 @@ class Box:
         Links that `nic_shares.with_port_bandwidth` divides among `nics` once the speed of their ports is known.
     limits : tuple of SwitchLimits
         Limits of the switches in `abilities`.
+    rack : str
+        The network of the catalogue whose switches join several such boxes, such as ``"gb200-nvl72"``; empty if NICs
+        alone do.
     """
 
     name: str
@@ -102,6 +105,7 @@ class Box:
     notes: tuple[str, ...] = ()
     shared: tuple[SharedLink, ...] = ()
     limits: tuple[SwitchLimits, ...] = ()
+    rack: str = ""
 
 
 def repeat_box(box: Box, boxes: int, *, fabrics: Sequence[str] = ("ib",), backbone: Sequence[Link] = ()) -> Topology:
@@ -303,11 +307,11 @@ def _with_link_bandwidths(
     ]
 
 
-def with_port_bandwidth(box: Box, port: Fraction) -> tuple[Nic, ...]:
+def with_port_bandwidth(box: Box, port: Fraction) -> Box:
     """Replace the port bandwidth of all NICs of a box. Units: `port` in GB/s."""
     limited = {number for link in box.shared for number, _ in link.paths}
     shares = max_min_shares([len(nic.near) for nic in box.nics], [port] * len(box.nics), box.shared)
-    return tuple(
+    nics = (
         nic._replace(
             near_bandwidth=share.near_bandwidth if number in limited else nic.near_bandwidth,
             bandwidth=share.bandwidth,
@@ -315,6 +319,7 @@ def with_port_bandwidth(box: Box, port: Fraction) -> tuple[Nic, ...]:
         )
         for number, (nic, share) in enumerate(zip(box.nics, shares, strict=True))
     )
+    return replace(box, nics=tuple(nics))
 
 
 def share_notes(shares: Sequence[Share], ports: Sequence[Fraction | None]) -> list[str]:
