@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
-
-from collopt.support.arrays import components, read_only
+from collopt.support.arrays import components
 from collopt.support.formatting import (
     abbreviated_names,
     bandwidth_text,
-    count_text,
     gap_text,
     percentage_text,
     rate_text,
@@ -18,15 +15,8 @@ from collopt.support.formatting import (
 )
 from collopt.support.packages import requirements
 from collopt.support.progress import batches
-from collopt.support.quantities import as_bandwidth, as_gigabytes, looks_like_unit
-from collopt.support.validation import as_integers, as_size, as_whole
-
-
-def test_read_only() -> None:
-    """Return a read-only view of an array, or the array itself if it is read-only already."""
-    loads = np.arange(3)
-    view = read_only(loads)
-    assert (loads.flags.writeable, view.flags.writeable, read_only(view) is view) == (True, False, True)
+from collopt.support.quantities import as_bandwidth
+from collopt.support.validation import as_whole
 
 
 def test_bandwidth_text() -> None:
@@ -50,11 +40,6 @@ def test_percentage_text() -> None:
         "50.00 %",
         "0.00123 %",
     )
-
-
-def test_count_text() -> None:
-    """Format a count with its noun, whose plural ends in s."""
-    assert (count_text(1, "step"), count_text(12, "chunk")) == ("1 step", "12 chunks")
 
 
 def test_rate_text() -> None:
@@ -88,17 +73,6 @@ def test_batches() -> None:
     assert list(batches(1000)) == [(0, 1000)]
 
 
-def test_as_gigabytes() -> None:
-    """Convert text with a unit to GB/s, and return everything else unchanged."""
-    assert as_gigabytes("400Gb/s") == Fraction(50, 1)
-    assert as_gigabytes("400") == "400"
-
-
-def test_looks_like_unit() -> None:
-    """Return whether a text ends in what may be a unit."""
-    assert (looks_like_unit("400gbps"), looks_like_unit("fast")) == (True, False)
-
-
 def test_as_bandwidth() -> None:
     """Read a bandwidth in GB/s as an exact positive fraction."""
     assert as_bandwidth(0.1, "link ('a', 'b')") == Fraction(1, 10)
@@ -108,16 +82,6 @@ def test_as_bandwidth() -> None:
 def test_as_whole() -> None:
     """Return an int of at least `least`, and at most `most` if that is given."""
     assert as_whole(4, "chunks", high=8) == 4
-
-
-def test_as_integers() -> None:
-    """Convert an array or nested lists of integers to int64; anything else raises `TopologyError`."""
-    assert as_integers([(0, 1), (1, 0)], "the arcs", "pairs of whole numbers").shape == (2, 2)
-
-
-def test_as_size() -> None:
-    """Return a size from `least` to `most`, or raise `TopologyError`."""
-    assert as_size(4, "boxes") == 4
 
 
 def test_components() -> None:

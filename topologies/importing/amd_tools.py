@@ -216,7 +216,8 @@ def _bandwidth_header(document: Document) -> Header | None:
     """Find the first header above a row of bandwidths."""
     lines = plain_lines(document) if "GPU" in document.text else []
     for header in find_headers(lines, GPU_LABEL):
-        if _BANDWIDTH_ROW.search(next((line for line in lines[header.line :] if line.strip()), "")):
+        below = next((lines[number] for number in range(header.line, len(lines)) if lines[number].strip()), "")
+        if _BANDWIDTH_ROW.search(below):
             return header
     return None
 

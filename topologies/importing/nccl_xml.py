@@ -1,7 +1,7 @@
 """Reader of NCCL and RCCL topology files (``NCCL_TOPO_DUMP_FILE``, ``NCCL_TOPO_FILE``).
 
-The format has no specification; what elements and numbers mean is in NCCL's ``src/graph/xml.cc`` and
-``src/graph/topo.cc``, and in the same files of RCCL.  NVLinks and xGMI links are listed, or assumed from the GPU model.
+The format has no specification; what elements and numbers mean is in ``src/graph/xml.cc`` and ``src/graph/topo.cc`` of
+NCCL and of RCCL.
 """
 
 import re

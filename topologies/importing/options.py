@@ -1,7 +1,7 @@
 """GPU models with the bandwidths of their NVLinks or xGMI links, and options that complete a file of a box.
 
-Every kind of link has two figures: the *line* rate of the vendors' data sheets and ForestColl, and the lower *nccl*
-figure that NCCL and RCCL use (``src/graph/topo.h`` of both), which allows for packet headers.
+Links have two figures: the *line* rate of the vendors' data sheets and ForestColl, and the lower *nccl* figure that
+NCCL and RCCL use (``src/graph/topo.h`` of both), which allows for packet headers.
 """
 
 from __future__ import annotations

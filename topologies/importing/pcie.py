@@ -1,8 +1,7 @@
-"""PCIe trees between the GPUs and NICs of a machine, one below every CPU, and bandwidths of their links.
+"""PCIe trees between the GPUs and NICs of a machine, one below every CPU, and the part of a box that they make.
 
 Bridges with one child are contracted, and the slowest link of the chain counts.  As in NCCL, the two levels of a
-Broadcom switch are merged, because it sustains the full bandwidth between all its ports.  NCCL's figures for PCIe and
-for links between CPUs are those of its ``src/graph/topo.h`` and ``src/graph/topo.cc``.
+Broadcom switch are merged; figures are those of its ``src/graph/topo.h`` and ``src/graph/topo.cc``.
 """
 
 from __future__ import annotations
