@@ -1,7 +1,4 @@
-"""`PlanFolder`: plans for a network and its failures in files, with an index to pick from.
-
-Plans are carried to networks that differ in the names of nodes only.
-"""
+"""`PlanFolder`: plans for a network and its failures in files; ``docs/reference/plan-folder.md`` has the format."""
 
 from __future__ import annotations
 
@@ -10,12 +7,13 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from fractions import Fraction
 from importlib.metadata import version
-from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
 from ...errors import FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import Bound
@@ -26,13 +24,77 @@ from ...support.validation import as_path, shown
 from ...topologies import Topology, read_topology, write_topology
 from ...topologies.network.failures import Failure, Fault
 from ...topologies.network.links import as_root
-from ..plans.files import load_plan
+from ..plans.files import Word, as_positive, load_plan
 from ..plans.plan import Plan, document_text, proved_plan
 from ..plans.registry import as_planner, plan
 from ..plans.stages import Trace
 
-if TYPE_CHECKING:
-    from .schema import CaseEntry
+INDEX_FORMAT = "collopt-plan-folder"
+INDEX_VERSION = 1
+
+Status = Literal["ok", "disconnected", "failed"]
+
+
+def _as_fraction(value: object) -> Fraction:
+    return value if isinstance(value, Fraction) else as_positive(value)
+
+
+Exact = Annotated[Fraction, PlainValidator(_as_fraction), PlainSerializer(str)]
+Left = Annotated[Exact, PlainValidator(lambda value: Fraction(0) if value == "0" else _as_fraction(value))]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FaultEntry(_Entry):
+    """A node, or both ends of a link, and what is left of its bandwidth."""
+
+    nodes: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
+    factor: Left = Fraction(0)
+
+
+class CaseEntry(_Entry):
+    """What came of one case for one collective."""
+
+    collective: Word
+    failure: tuple[FaultEntry, ...]
+    kind: str
+    count: int
+    status: Status
+    reason: str
+    ranks: int
+    bound: Exact | None
+    algbw: Exact | None
+    baselines: dict[Word, Exact | None]
+    seconds: float
+    file: Word | None = None
+
+    @model_validator(mode="after")
+    def _rates_only_plans(self) -> CaseEntry:
+        if any((rate is None) is (self.status == "ok") for rate in (self.bound, self.algbw)):
+            raise ValueError("expected bound and algbw where the status is ok, and only there")
+        return self
+
+
+class OptionsEntry(_Entry):
+    """Options of all plans."""
+
+    planner: Word
+    root: str | None
+
+
+class IndexDocument(_Entry):
+    """All cases, and symmetries that take them to failures that are alike."""
+
+    format: str
+    version: int
+    made_by: str
+    topology_digest: str
+    options: OptionsEntry
+    num_generators: int
+    generators: dict[str, Any]
+    cases: tuple[CaseEntry, ...]
 
 
 def carried_plan(plan: Plan, topology: Topology, names: Mapping[str, str]) -> Plan:
@@ -99,7 +161,6 @@ class PlanFolder:
 
         from ...topologies.network.schema import first_error
         from ...topologies.symmetry.failure_orbits import Symmetries
-        from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument
 
         self.path: Path | None = as_path(path)
         data, where = read_json(self.path / INDEX, INDEX_FORMAT, INDEX_VERSION), name_of(self.path / INDEX)
@@ -136,34 +197,29 @@ class PlanFolder:
         """Open a folder of this network with these options, or make a new one; without a path, one in memory only."""
         from ...topologies.symmetry.failure_orbits import Symmetries
 
-        if path is not None and (as_path(path) / INDEX).exists():
-            folder = cls(path)
+        home = None if path is None else as_path(path)
+        if home is not None and (home / INDEX).exists():
+            folder = cls(home)
             if (folder.topology.digest, dict(folder.options)) != (topology.digest, dict(options)):
                 request = ", ".join(f"{name} {value}" for name, value in folder.options.items())
-                raise UnsupportedError(f"{folder.path} has plans for {folder.topology}, {request}; give another folder")
+                raise UnsupportedError(f"{home} has plans for {folder.topology}, {request}; give another folder")
             return folder
-        new_folder = cls.__new__(cls)
-        new_folder.topology = topology
-        new_folder._start(options)
-        new_folder.symmetries = Symmetries(topology, fixed=new_folder.root)
-        new_folder.path = None
-        if path is not None:
-            new_folder.path = as_path(path)
+        folder = cls.__new__(cls)
+        folder.path, folder.topology = home, topology
+        folder._start(options)
+        folder.symmetries = Symmetries(topology, fixed=folder.root)
+        if home is not None:
             try:
-                new_folder.path.mkdir(parents=True, exist_ok=True)
+                home.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise UnsupportedError(
-                    f"{new_folder.path} cannot be a folder: {error.strerror}; give another"
-                ) from None
+                raise UnsupportedError(f"{home} cannot be a folder: {error.strerror}; give another") from None
             # A run that was killed at the start left hidden files, or the topology.
-            strays = [file for file in new_folder.path.iterdir() if not file.name.startswith(".")]
+            strays = [file for file in home.iterdir() if not file.name.startswith(".")]
             if any(file.name != TOPOLOGY or read_topology(file).digest != topology.digest for file in strays):
-                raise UnsupportedError(
-                    f"{new_folder.path} holds other files; give a new folder, or one that survive wrote"
-                )
-            write_topology(topology, new_folder.path / TOPOLOGY)
-            new_folder.save()
-        return new_folder
+                raise UnsupportedError(f"{home} holds other files; give a new folder, or one that survive wrote")
+            write_topology(topology, home / TOPOLOGY)
+            folder.save()
+        return folder
 
     def _start(self, options: Mapping[str, str | None]) -> None:
         ranks, root = self.topology.compute_nodes, options["root"]
@@ -288,15 +344,12 @@ class PlanFolder:
 
     def _file_of(self, key: tuple[str, Failure]) -> str:
         """Name the file of a case by its place, which it keeps when it is replaced."""
-        later = sum(1 for _ in takewhile(lambda other_key: other_key != key, reversed(self._cases)))
-        return f"{key[0]}-{len(self._cases) - 1 - later}.json"
+        return f"{key[0]}-{list(self._cases).index(key)}.json"
 
     def save(self) -> None:
         """Write the index with all cases."""
         if self.path is None:
             return
-        from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument, OptionsEntry
-
         start = time.monotonic()
         document = IndexDocument(
             format=INDEX_FORMAT,
@@ -306,11 +359,10 @@ class PlanFolder:
             options=OptionsEntry.model_validate(self.options),
             num_generators=len(self.symmetries.generators),
             generators=encode_integers([mapping.tolist() for mapping in self.symmetries.generators]),
-            cases=tuple(self.cases),
+            cases=self.cases,
         )
-        write_whole(
-            self.path / INDEX, json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
-        )
+        content = json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        write_whole(self.path / INDEX, f"{content}\n")
         self._due = time.monotonic() + PAUSES * (time.monotonic() - start)
 
 

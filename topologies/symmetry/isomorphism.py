@@ -284,8 +284,8 @@ def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntA
     -------
     ndarray of int64, shape (found, nodes)
         Each row has the image of each node of `Topology.nodes`, and is checked: ranks map to ranks, switches to
-        switches of the same abilities, links to links of the same bandwidth and latency, and traffic to equal traffic.  The
-        identity is left out.
+        switches of the same abilities, links to links of the same bandwidth and latency, and traffic to equal traffic.
+        The identity is left out.
 
     Examples
     --------
