@@ -8,15 +8,12 @@ from collopt.support.arrays import components
 from collopt.support.formatting import (
     abbreviated_names,
     bandwidth_text,
-    gap_text,
     percentage_text,
     rate_text,
-    time_text,
 )
 from collopt.support.packages import requirements
 from collopt.support.progress import batches
 from collopt.support.quantities import as_bandwidth
-from collopt.support.validation import as_whole
 
 
 def test_bandwidth_text() -> None:
@@ -26,11 +23,6 @@ def test_bandwidth_text() -> None:
         "354 GB/s",
         "354.13 GB/s",
     )
-
-
-def test_time_text() -> None:
-    """Format a time."""
-    assert (time_text(191.04), time_text(2384.9), time_text(0.02)) == ("191 µs", "2.38 ms", "20.0 ns")
 
 
 def test_percentage_text() -> None:
@@ -49,11 +41,6 @@ def test_rate_text() -> None:
         "320.00 GB/s",
         "333.33 kB/s (1/3000 GB/s)",
     )
-
-
-def test_gap_text() -> None:
-    """Format an optimality gap."""
-    assert (gap_text(Fraction(0)), gap_text(Fraction(37, 1162))) == ("0 (optimal)", "3.18 % (37/1162)")
 
 
 def test_abbreviated_names() -> None:
@@ -77,11 +64,6 @@ def test_as_bandwidth() -> None:
     """Read a bandwidth in GB/s as an exact positive fraction."""
     assert as_bandwidth(0.1, "link ('a', 'b')") == Fraction(1, 10)
     assert as_bandwidth("400Gb/s", "every NIC") == Fraction(50, 1)
-
-
-def test_as_whole() -> None:
-    """Return an int of at least `least`, and at most `most` if that is given."""
-    assert as_whole(4, "chunks", high=8) == 4
 
 
 def test_components() -> None:

@@ -137,7 +137,7 @@ def test_only_weight_15_is_a_direct_link() -> None:
 @pytest.mark.parametrize("weight", [13, 41])
 def test_partitions_of_gpus_are_refused_by_name(weight: int) -> None:
     """Those of two packages share a link, which no table of weights shows."""
-    with pytest.raises(FileFormatError, match=f"is '{weight}'; expected 15, .* CPX mode .* set SPX mode"):
+    with pytest.raises(FileFormatError, match=f"is '{weight}'; expected 15, .* CPX mode.* set SPX mode"):
         read(TYPES, rocm_topology([[0, weight], [weight, 0]]).replace("PCIE", "XGMI"), gpu="mi300x", pcie_bandwidth=32)
 
 

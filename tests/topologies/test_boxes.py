@@ -152,7 +152,6 @@ def test_every_file_is_valid(name: str) -> None:
 
 TORUS = {"pattern": "torus", "shape": [4, 4], "bandwidths": [1], "latency": 0}
 PAIRS = {"pattern": "pairs", "pairs": [[0, 9, 1]], "bandwidth": 1, "latency": 0}
-FULL = {"pattern": "full", "bandwidth": 1, "latency": 0}
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,6 @@ def test_an_undirected_edge_counts_in_both_directions() -> None:
     assert topology.links == (Link("a", "b", *expected), Link("b", "a", *expected))
 
 
-def test_a_directed_edge_counts_once() -> None:
-    """Its opposite may differ or be missing."""
-    graph = nx.DiGraph()
-    graph.add_edge("a", "b", bandwidth=1)
-    assert [link[:2] for link in Topology.from_networkx(graph).links] == [("a", "b")]
-
-
 @pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
 def test_parallel_edges_merge(kind: type[nx.Graph]) -> None:
     """Bandwidths add, the larger latency stays."""
@@ -74,17 +67,6 @@ def test_nodes_of_any_kind_are_named_by_their_text() -> None:
     graph.add_node(np.int64(7))
     nx.set_edge_attributes(graph, 1, "bandwidth")
     assert Topology.from_networkx(graph).compute_nodes == ("(0, 0)", "(0, 1)", "(1, 0)", "(1, 1)", "7")
-
-
-def test_abilities_are_node_attributes() -> None:
-    """False and absent mean the same."""
-    graph = nx.Graph()
-    graph.add_nodes_from("ab", kind="compute")
-    graph.add_node("s", kind="switch", multicast=True, aggregation=False)
-    nx.add_star(graph, ["s", "a", "b"], bandwidth=1)
-    topology = Topology.from_networkx(graph)
-    assert topology.multicast == {"s"}
-    assert topology.aggregation == set()
 
 
 def with_node(**attributes: Any) -> nx.Graph:

@@ -60,13 +60,6 @@ def test_every_link_is_in_one_class(topology: Topology) -> None:
     assert len({each.name for each in classes}) == len(classes)
 
 
-def test_latency_is_that_of_the_slowest_link() -> None:
-    """Links of one class may differ in it."""
-    pair = Topology.from_links([("a", "a1", 5, 1), ("a1", "a", 5, 3)], compute=["a", "a1"])
-    (only,) = link_classes(pair)
-    assert only.latency == 3
-
-
 def test_kinds_mean_all_their_classes() -> None:
     """In the order of the network, each once."""
     classes = link_classes(dgx1_v100())
@@ -124,20 +117,6 @@ def test_scales_bandwidths_by_class_and_kinds() -> None:
         if "gpu" in before.tail and "gpu" in before.head:
             share = Fraction(1, 5) if before.bandwidth == 50 else Fraction(1, 2)
         assert after == before._replace(bandwidth=before.bandwidth * share)
-
-
-def test_shares_count_once() -> None:
-    """In the network that data reaches, they are no longer among the costs."""
-    costs = RuntimeCosts(alpha=2, efficiency={"gpu-gpu": "1/2"}, calibrated=True)
-    reached = reached_network(replace(ring(4), costs=costs), costs)
-    assert reached.costs == RuntimeCosts(alpha=2, calibrated=True)
-    assert reached_network(ring(4), costs).costs is None
-
-
-def test_without_shares_the_network_stays() -> None:
-    """The network itself is returned, not a copy."""
-    network = ring(4)
-    assert reached_network(network, RuntimeCosts(alpha=1, efficiency={"gpu-gpu": 1})) is network
 
 
 @pytest.mark.parametrize("given", ["argument", "topology", "file"])

@@ -16,7 +16,6 @@ from collopt.errors import CapacityOverflowError, ColloptError, FileFormatError,
 from collopt.topologies import Link, SwitchLimits, Topology, mi250, read_topology, write_topology
 from collopt.topologies.network.links import as_root, rank_number
 from sample_sizes import examples
-from strategies import eulerian_topologies, rank_orders
 
 
 def star(**changes: Any) -> Topology:
@@ -121,18 +120,6 @@ def test_half_of_each_mi250_box_keeps_the_links_among_its_gcds() -> None:
             outside = [link for gcd in sorted(inside) for link in topology.out_links(gcd) if link.head not in inside]
             assert sum(link.bandwidth for link in outside if "gpu" in link.head) == 50 * links
             assert sum(link.bandwidth for link in outside if "nic" in link.head) == 32
-
-
-@settings(max_examples=examples(50))
-@given(st.data())
-def test_restricting_to_all_ranks_only_renumbers_them(data: st.DataObject) -> None:
-    """Every node keeps its links, and the way back gives the same network."""
-    topology = data.draw(eulerian_topologies())
-    order = data.draw(rank_orders(topology))
-    shuffled = topology.restrict(order)
-    assert set(shuffled.links) == set(topology.links)
-    assert shuffled.compute_nodes == tuple(topology.compute_nodes[rank] for rank in order)
-    assert shuffled.restrict(topology.compute_nodes).digest == topology.digest
 
 
 @settings(max_examples=examples(100))

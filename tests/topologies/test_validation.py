@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import TopologyError, UnsupportedError
-from collopt.support.quantities import as_bandwidth, as_factor, as_latency
+from collopt.support.quantities import as_bandwidth, as_factor
 from collopt.support.validation import as_name, as_names, as_whole, is_whole, shown
 from sample_sizes import examples
 
@@ -72,15 +72,6 @@ def test_a_bandwidth_that_is_no_positive_number_is_refused_at_once(wrong: object
         as_bandwidth(wrong, "link X")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-def test_a_latency_may_be_zero_but_not_negative_or_endless() -> None:
-    """Latencies are microseconds from 0 to 1e12."""
-    assert as_latency(0, "link") == 0
-    assert as_latency("0.7", "link") == Fraction(7, 10)
-    for wrong in (-1, "1e13", "soon", None):
-        with pytest.raises(TopologyError, match=r"latency of link .*microseconds"):
-            as_latency(wrong, "link")
 
 
 def test_a_factor_is_positive() -> None:

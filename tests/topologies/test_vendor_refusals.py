@@ -138,12 +138,6 @@ def test_output_that_makes_no_sense_is_refused(reader: str, row: int) -> None:
     assert message in str(caught.value)
 
 
-def test_output_without_the_table_that_its_reader_needs_is_refused() -> None:
-    """As where a file is read as a format that it is not of."""
-    with pytest.raises(FileFormatError, match="no table of bandwidths between GPUs; expected `rocm-smi --shownodesbw`"):
-        READERS["bandwidths"].read(Document("output.txt", "GPU0"), BoxOptions.of())
-
-
 OTHER = {
     "nvidia_smi": ["", "GPU0 GPU1", "GPU0 GPU1\nGPU0 0 15\nGPU1 15 0", "<system/>", '{"GPU0": "X"}', "GPU0 X NV1",
                    "GPU0\tX", "\0GPU0 X", "GPU" * 100_000, "GPU0 " * 100_000],
