@@ -25,15 +25,15 @@ _OPEN_DESCRIPTOR = re.compile(r"/dev/stdin|/dev/fd/[0-9]+|/proc/(self|[0-9]+)/fd
 
 def name_of(path: str | os.PathLike[str]) -> str:
     """Format a path for an error message, on one line."""
-    name = str(as_path(path))
+    name = str(as_path(path)) if path != "" else ""
     return name if name.isprintable() else repr(name)
 
 
 def read_bytes(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     """Read a file of at most `max_bytes`, or raise `FileFormatError`."""
-    where, file, content = name_of(path), as_path(path), bytearray()
-    if not os.fspath(path):
+    if path == "":
         raise FileFormatError("the path is empty; expected the name of a file")
+    where, file, content = name_of(path), as_path(path), bytearray()
     try:
         # Before opening, which would block on a pipe and may affect a device.
         kind, size = stat.S_IFMT((data := file.stat()).st_mode), data.st_size

@@ -100,7 +100,9 @@ def catalogue() -> tuple[CatalogueEntry, ...]:
     entries = []
     for name, function in BUILDERS.items():
         hints = get_type_hints(function)
-        parameters = [_parameter(each, hints[each.name]) for each in inspect.signature(function).parameters.values()]
+        parameters = [
+            _parameter(option, hints[option.name]) for option in inspect.signature(function).parameters.values()
+        ]
         summary = (inspect.getdoc(function) or "").partition("\n")[0]
         entries.append(CatalogueEntry(name, summary, function, tuple(parameters)))
     return tuple(entries)

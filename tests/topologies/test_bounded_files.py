@@ -77,7 +77,7 @@ def test_folders_sockets_and_devices_are_refused(tmp_path: Path, monkeypatch: py
         for path, message in ((tmp_path, "is a folder"), ("socket", "is a socket"), ("/dev/zero", "is a device")):
             with pytest.raises(FileFormatError, match=message):
                 read_bytes(path, 100)
-    with pytest.raises(UnsupportedError, match="expected text or a path"):
+    with pytest.raises(UnsupportedError, match="expected the path of a file or folder"):
         read_bytes(3, 100)  # type: ignore[arg-type]
 
 

@@ -214,10 +214,10 @@ def test_written_files_have_the_usual_permissions(tmp_path: Path) -> None:
 
 
 def test_several_files_are_written_together(tmp_path: Path) -> None:
-    """New ones and those that were there, with nothing beside them."""
+    """New ones and those that were there, text and bytes, with nothing beside them."""
     (tmp_path / "a").write_text("old")
     (tmp_path / "link").symlink_to("target")
-    write_all_whole({str(tmp_path / name): f"new {name}" for name in ("a", "b", "link")})
+    write_all_whole({tmp_path / "a": "new a", str(tmp_path / "b"): b"new b", str(tmp_path / "link"): "new link"})
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "a": "new a",
         "b": "new b",

@@ -57,7 +57,6 @@ def test_graphs_and_files_are_networks(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: plan("dgx-a10", "allgather"), "no topology called 'dgx-a10' (did you mean dgx-a100"),
         (lambda: topology("dgx-a100", boxs=2), "no option of dgx-a100 called 'boxs' (did you mean boxes?)"),
         (lambda: topology(ring(4), boxes=2), "there is no option 'boxes' of <Topology 'ring-4'"),
         (lambda: plan("dgx-a100", "allgather", boxes=2), "write plan(collopt.topology('dgx-a100', boxes=2), ...)"),

@@ -14,32 +14,14 @@ from collopt.topologies.importing.options import find_product, products_of
 from collopt.topologies.importing.read import import_network
 from nccl_texts import box_of, cpu, gpu, link, nic, port, slot, switched, system
 
+ONE_WAY = {
+    "p100": 80, "v100": 150, "A100": 300, "a800": 200, "a40": Fraction(225, 4), "h100": 450, "H200": 450, "h20": 450,
+    "h800": 200, "b200": 900, "GB200": 900, "b300": 900, "gb300": 900, "mi300x": 448, "mi325x": 448,
+    "mi355x": Fraction(2688, 5), "L40S": 0, "l4": 0, "rtx-pro-6000": 0, "RTX 5090": 0,
+}  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("name", "one_way"),
-    [
-        ("p100", 80),
-        ("v100", 150),
-        ("A100", 300),
-        ("a800", 200),
-        ("a40", Fraction(225, 4)),
-        ("h100", 450),
-        ("H200", 450),
-        ("h20", 450),
-        ("h800", 200),
-        ("b200", 900),
-        ("GB200", 900),
-        ("b300", 900),
-        ("gb300", 900),
-        ("mi300x", 448),
-        ("mi325x", 448),
-        ("mi355x", Fraction(2688, 5)),
-        ("L40S", 0),
-        ("l4", 0),
-        ("rtx-pro-6000", 0),
-        ("RTX 5090", 0),
-    ],
-)
+
+@pytest.mark.parametrize(("name", "one_way"), ONE_WAY.items(), ids=ONE_WAY.keys())
 def test_all_links_together_are_what_data_sheets_state(name: str, one_way: Fraction) -> None:
     """Half of the total, as vendors add up both directions."""
     product = find_product(name)
@@ -81,13 +63,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("text", "gigabytes"),
-    [
-        ("400Gb/s", 50),
-        ("1.6Tb/s", 200),
-        ("100000Mb/s", Fraction(25, 2)),
-        ("25GB/s", 25),
-        ("0.9TB/s", 900),
-    ],
+    [("400Gb/s", 50), ("1.6Tb/s", 200), ("100000Mb/s", Fraction(25, 2)), ("25GB/s", 25), ("0.9TB/s", 900)],
 )
 def test_bits_and_bytes_are_told_apart_exactly(text: str, gigabytes: Fraction) -> None:
     """A small b means bits, a large B bytes."""

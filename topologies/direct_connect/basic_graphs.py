@@ -178,6 +178,11 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
 
     The twisted cube of Esfahanian, Ni and Sagan (IEEE Transactions on Computers 40, 1991), which the direct-connect
     paper compares with the hypercube in section A.1.  Parameters as for `hypercube`, but the dimension is at least 3.
+
+    Examples
+    --------
+    >>> hypercube(4).graph.diameter, twisted_hypercube(4).graph.diameter
+    (4, 3)
     """
     dimension = as_size(dimension, "dimension", low=3, high=15)
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
@@ -332,6 +337,11 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
     breadth-first broadcast takes at most one step more than the Moore bound allows.  Unless d + 1 divides n, some arcs
     are self-loops.  Parameters as for `kautz`, but the degree is at least 2, and n, at least degree + 1, is the number
     of nodes.
+
+    Examples
+    --------
+    >>> generalized_kautz(4, 1000).graph.diameter
+    5
     """
     degree = as_size(degree, "degree", low=2, high=MAX_DEGREE)
     n = as_size(n, "n", low=degree + 1)
@@ -346,6 +356,11 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
 
     Direct-connect paper, Table 9.  Nodes are numbered in the order of their words.  Parameters as for `kautz`, but the
     degree is at least 2, and the length at least 1; there are d**n nodes.
+
+    Examples
+    --------
+    >>> de_bruijn(2, 3).out_links("gpu3")[0].head, de_bruijn(2, 3).graph.diameter
+    ('gpu6', 3)
     """
     degree = as_size(degree, "degree", low=2, high=MAX_DEGREE)
     length = as_size(length, "length", high=MAX_LENGTH)

@@ -227,9 +227,9 @@ def low_diameter_circulant(
 def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Directed circulant graph: each node i of n has an arc to i + a, modulo n, for each of the offsets a.
 
-    The Cayley digraph of the cyclic group: vertex-transitive, and renaming x to -x reverses all arcs.  Parameters as
-    for `circulant`, but n is at least 2, and the offsets, as many as the degree, are from 1 to n - 1; one that is given
-    several times makes parallel links.
+    The Cayley digraph of the cyclic group: vertex-transitive, and renaming x to -x reverses all arcs.
+    Parameters as for `circulant`, but n is at least 2, and the offsets, as many as the degree, are from 1 to n - 1; one
+    that is given several times makes parallel links.
 
     Examples
     --------

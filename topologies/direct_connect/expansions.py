@@ -113,7 +113,14 @@ def _product_of_two(left: DirectGraph, right: DirectGraph) -> DirectGraph:
 
 
 def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
-    """Cartesian product of `n` copies of a graph, the paper's G^□n, numbered as by `cartesian_product`."""
+    """Cartesian product of `n` copies of a graph, the paper's G^□n; Parameters as for `line_graph`, but for any graph.
+
+    Examples
+    --------
+    >>> two = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
+    >>> cartesian_power(two, 3)
+    <DirectGraph K(2)^□3: 8 nodes, 24 arcs>
+    """
     as_direct_graph(graph)
     n = as_size(n, "n", high=MAX_TIMES)
     name = graph.name if n == 1 else f"{operand(graph.name)}^□{n}"
@@ -122,7 +129,7 @@ def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
 
 
 def parallel(graph: DirectGraph, times: int) -> DirectGraph:
-    """Repeat every arc `times` times."""
+    """Repeat every arc several times; Parameters as for `line_graph`, but for any graph."""
     as_direct_graph(graph)
     times = as_size(times, "times")
     name = graph.name if times == 1 else f"{times}·{operand(graph.name)}"

@@ -45,6 +45,11 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
 
     Direct-connect paper, Table 8, last column: the least k with 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)) >= N.
     Parameters as for `moore_steps`.
+
+    Examples
+    --------
+    >>> moore_steps(728, 4), undirected_moore_steps(728, 4)
+    (5, 6)
     """
     nodes, degree = as_size(nodes, "nodes", high=MAX_NODES), as_size(degree, "degree")
     if degree == 1 and nodes > 2:
@@ -63,7 +68,13 @@ def _fewest_layers(nodes: int, layer: int, growth: int) -> int:
 
 
 def bandwidth_optimum(nodes: int) -> Fraction:
-    """Lower bound on T_B of every allgather, in multiples of M/B: T_B* = (N - 1) / N (Theorem 4)."""
+    """Lower bound on T_B of every allgather, in multiples of M/B: T_B* = (N - 1) / N (Theorem 4).
+
+    Examples
+    --------
+    >>> bandwidth_optimum(1024)
+    Fraction(1023, 1024)
+    """
     nodes = as_size(nodes, "nodes", high=MAX_NODES)
     return Fraction(nodes - 1, nodes)
 

@@ -43,9 +43,9 @@ class GpuLinks(NamedTuple):
     limits: tuple[SwitchLimits, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def joins(self, gpus: int, others: Collection[Link] = ()) -> bool:
+    def joins(self, gpus: int, more_links: Collection[Link] = ()) -> bool:
         """Return whether these and other links join all GPUs."""
-        links = [*self.links, *others]
+        links = [*self.links, *more_links]
         numbers = {f"gpu{gpu}": gpu for gpu in range(gpus)}
         ends = [[numbers.setdefault(node, len(numbers)) for node in link[:2]] for link in links]
         return not components(len(numbers), ends)[:gpus].any()

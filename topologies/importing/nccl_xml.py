@@ -190,9 +190,9 @@ def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: 
     notes = [product.rate_note(options.figures)]
     if len(listing.nvswitches) > 1:
         notes.append(f"{len(listing.nvswitches)} NVSwitches became one, as in NCCL")
-    gpu, most = min(totals.items(), key=lambda item: (-item[1], item[0]))
-    if most > product.links:
-        notes.append(f"gpu{gpu} has {most} links in this file; a known {product.name} has {product.links}")
+    gpu, links = min(totals.items(), key=lambda item: (-item[1], item[0]))
+    if links > product.links:
+        notes.append(f"gpu{gpu} has {links} links in this file; a known {product.name} has {product.links}")
     return notes
 
 

@@ -238,10 +238,10 @@ def _nearest_gpus(pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> dict[int, list[
             nearest[number] = [below[node]]
             continue
         host = host_of(node.element)
-        others = [below[cpu] for cpu in pcie.cpus if cpu in below and host_of(cpu.element) == host]
-        if others:
-            hops = min(near.hops for near in others)
-            nearest[number] = [near for near in others if near.hops == hops]
+        candidates = [below[cpu] for cpu in pcie.cpus if cpu in below and host_of(cpu.element) == host]
+        if candidates:
+            hops = min(near.hops for near in candidates)
+            nearest[number] = [near for near in candidates if near.hops == hops]
     return nearest
 
 

@@ -354,7 +354,7 @@ def _ports(
     leaving: dict[int, int] = {}
     entering: dict[int, int] = {}
     nodes = frozenset(range(len(units)))
-    for number, (tails, heads, most, name) in enumerate(bounds):
+    for number, (tails, heads, bound, name) in enumerate(bounds):
         senders, receivers = frozenset(tails), frozenset(heads)
         if not senders | receivers <= nodes:
             raise document.error(f"switches[{number}] has node {max(senders | receivers)}; expected 0 to {max(nodes)}")
@@ -367,7 +367,7 @@ def _ports(
                 f"switch {shown(name)} bounds the total from {len(senders)} nodes to {len(receivers)}; expected one "
                 "node and all others, as on a hub: other bounds have no counterpart in a network"
             )
-        ports[node] = min(most, ports.get(node, most))
+        ports[node] = min(bound, ports.get(node, bound))
     for receiver, row in enumerate(units):
         for sender, count in enumerate(row):
             if sender != receiver and not (

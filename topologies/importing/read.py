@@ -396,9 +396,10 @@ def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions
             f"the files say nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
         )
     for_box = {name: values[name] for name in OPTIONS if name in values}
-    boxes = {path: read_box(path, **for_box) for path in dict.fromkeys(map(os.fspath, paths))}
+    order = [os.fspath(path) for path in paths]
+    boxes = {path: read_box(path, **for_box) for path in dict.fromkeys(order)}
     network = compose(
-        [boxes[os.fspath(path)] for path in paths],
+        [boxes[path] for path in order],
         **{name: value for name, value in values.items() if name in COMPOSE_OPTIONS},
     )
     # Notes that all files share once, all others with their files.

@@ -229,7 +229,8 @@ class LinkLookup:
     def at(self, node: int, *, entering: bool) -> list[int]:
         """Return the places of the links that leave, or enter, a node, in order."""
         order, starts = self._around[entering]
-        return order[starts[node] : starts[node + 1]].tolist()
+        places: list[int] = order[starts[node] : starts[node + 1]].tolist()
+        return places
 
     def crossing(self, nodes: IntArray, *, entering: bool) -> IntArray:
         """Return the places of the links that leave, or enter, a set of nodes, in order."""

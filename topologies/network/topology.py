@@ -145,7 +145,7 @@ class Topology(WhatIf, Viewed):
         >>> ring.link("a", "b").bandwidth
         Fraction(25, 1)
         """
-        one_way = map(as_link, as_list(links, "the links"))
+        one_way: Iterable[Link] = map(as_link, as_list(links, "the links"))
         if as_flag(bidirectional, "bidirectional"):
             one_way = (way for link in one_way for way in (link, link._replace(tail=link.head, head=link.tail)))
         return cls._checked(tuple(one_way), compute, switches, multicast, aggregation, limits, name)

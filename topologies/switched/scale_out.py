@@ -301,9 +301,9 @@ def share_notes(shares: Sequence[Share], ports: Sequence[Fraction | None]) -> li
             groups[name, bandwidth, len(paths), share.bandwidth, port].append(f"nic{nic}")
     notes = []
     for (name, bandwidth, sharing, lowered, port), nics in groups.items():
-        more = f" and {len(nics) - MAX_NAMES} more" if len(nics) > MAX_NAMES else ""
+        unnamed = f" and {len(nics) - MAX_NAMES} more" if len(nics) > MAX_NAMES else ""
         notes.append(
-            f"{', '.join(nics[:MAX_NAMES])}{more} {'is' if len(nics) == 1 else 'are'} modeled with "
+            f"{', '.join(nics[:MAX_NAMES])}{unnamed} {'is' if len(nics) == 1 else 'are'} modeled with "
             f"{float(lowered):.4g} of {float(port):.4g} GB/s, because {name} has {float(bandwidth):.4g} GB/s"
             + (f" for {sharing} of them" if sharing > 1 else "")
         )

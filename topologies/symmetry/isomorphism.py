@@ -25,6 +25,11 @@ from .refinement import ColoredNetwork, mixed, node_kinds, refinements
 def isomorphism(graph: DirectGraph, other: DirectGraph) -> IntArray | None:
     """Find an isomorphism between two graphs, with parallel arcs and self-loops.
 
+    Parameters
+    ----------
+    graph, other : DirectGraph
+        Any graphs.
+
     Returns
     -------
     ndarray of int64, shape (nodes,), or None
@@ -54,6 +59,12 @@ def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
     """Find an isomorphism from a graph to its transpose, and back, by which schedules can be reversed (Theorem 2).
 
     Direct-connect paper, Definition 6; found once for each graph.  None and `NoAnswerError` as by `isomorphism`.
+
+    Examples
+    --------
+    >>> from collopt.topologies import diamond, kautz
+    >>> reverse_symmetry(diamond().graph) is None, reverse_symmetry(kautz(2, 1).graph) is None
+    (True, False)
     """
     if as_direct_graph(graph) not in _reversals:
         _reversals[graph] = isomorphism(graph, graph.transpose())
