@@ -11,7 +11,7 @@ from ..support.arrays import BoolArray, IntArray, rows_with_repeats
 from ..support.validation import shown
 from ..topologies import Topology
 from .collective import Direction
-from .loads import hop_ends
+from .transfers import hop_ends
 
 
 class Hops(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from ...schedules.loads import path_links
+from ...schedules.transfers import path_links
 from ...support.arrays import FloatArray, IntArray
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.link_costs import timed_network

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...schedules.stages.step_loads import local_shares, part_of
+from ...schedules.stages.segments import local_shares, part_of
 from ...support.arrays import IntArray
 from ...support.kernels import kernel, runtime_kernel
 

@@ -1,6 +1,6 @@
 """Messages of one rank of an all-to-allv, in bytes of its own tensors.
 
-A compiled kernel plans the merged steps of the schedule for the rank alone; see `collopt.schedules.stages.step_loads`.
+A compiled kernel plans the merged steps of the schedule for the rank alone; see `collopt.schedules.stages.segments`.
 """
 
 from fractions import Fraction

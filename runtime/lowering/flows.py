@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
-from ...schedules.sizes import is_even
+from ...schedules.collective import is_even
 from ...schedules.stages.as_flow import as_flow
 from ...schedules.steps.verify import check_flow, check_partners
 from ...schedules.timing.message_order import message_rounds, sending_turns

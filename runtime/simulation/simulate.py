@@ -18,7 +18,7 @@ from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import Collective, as_bytes
 from ...schedules.timing.event_loop import heap_pop, heap_push
-from ...schedules.timing.message_times import Clock, PieceTimes
+from ...schedules.timing.message_order import Clock, PieceTimes
 from ...schedules.timing.run import Forwarding, Rules, Service, TimedSchedule, Waiting
 from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray

@@ -12,8 +12,7 @@ from ...support.arrays import IntArray
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text, set_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..collective import ALLREDUCE, BROADCAST, REDUCE, AnyCollective, Collective, as_collective
-from ..sizes import crossing_traffic
+from ..collective import ALLREDUCE, BROADCAST, REDUCE, AnyCollective, Collective, as_collective, crossing_traffic
 from .witness import (
     WITHOUT_CODING,
     Argument,

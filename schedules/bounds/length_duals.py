@@ -13,8 +13,7 @@ from ...errors import CertificateError
 from ...support.arrays import FloatArray
 from ...support.validation import shown
 from ...topologies import Topology
-from ..collective import AnyCollective, Collective, Direction, as_collective
-from ..sizes import traffic_matrix
+from ..collective import AnyCollective, Collective, Direction, as_collective, traffic_matrix
 from .witness import (
     EVERY_SCHEDULE,
     Crossing,

@@ -19,12 +19,10 @@ from ...support.formatting import count_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import Topology
-from ..collective import Collective
+from ..collective import Collective, is_even
 from ..fields import as_count, as_paths, path_arrays, schedule_fields, whole_count, whole_numbers
-from ..loads import congestion, path_latencies, path_links, slowest_path
 from ..schedule import NS_PER_US
-from ..sizes import is_even
-from ..transfers import Transfers
+from ..transfers import Transfers, congestion, path_latencies, path_links, slowest_path
 from .sends import MAX_LOADS, Sends
 from .verify import FlowArrays, check_partners, flow_sends, verified_flow
 

@@ -20,8 +20,7 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..collective import Direction
 from ..fields import as_rows
-from ..loads import path_links
-from ..transfers import Part, Transfers, concatenate, in_direction, root_transfers
+from ..transfers import Part, Transfers, concatenate, in_direction, path_links, root_transfers
 
 EVERYONE = -1  # In place of a rank: all of them
 MAX_CHUNKS = 2**62

@@ -18,9 +18,8 @@ from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from ..collective import Direction
 from ..fields import as_count, path_arrays, schedule_fields, whole_count, whole_numbers
-from ..loads import path_latencies
 from ..schedule import NS_PER_US, RoutedSchedule, Schedule
-from ..transfers import Transfers
+from ..transfers import Transfers, path_latencies
 from .sends import EVERYONE, MAX_LOADS, Sends, as_columns, shard_transfers
 from .verify import check_sends, check_shapes, verified_sends
 

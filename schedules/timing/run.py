@@ -14,11 +14,9 @@ from ...errors import CertificateError, UnsupportedError
 from ...support.arrays import IntArray
 from ...support.validation import as_whole
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
-from ..loads import congestion
 from ..schedule import DEFAULT_SLICES, NS_PER_US, Schedule, schedule_time
-from ..transfers import Transfers, add_step_gates
-from .message_order import merged, ordered_transfers
-from .message_times import Clock, PieceTimes, piece_times, transfers_ahead, urgency_keys
+from ..transfers import Transfers, add_step_gates, congestion
+from .message_order import Clock, PieceTimes, merged, ordered_transfers, piece_times, transfers_ahead, urgency_keys
 
 if TYPE_CHECKING:
     from .event_loop import Network

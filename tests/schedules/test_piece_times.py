@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collopt.schedules import Forest
-from collopt.schedules.timing.message_times import piece_times
+from collopt.schedules.timing.message_order import piece_times
 from collopt.topologies import LINKS_ONLY, complete
 
 PAIR = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])

@@ -37,7 +37,7 @@ from collopt.schedules import (
     verified_loads,
     without_repeats,
 )
-from collopt.schedules.sizes import as_weights
+from collopt.schedules.collective import as_weights
 from collopt.topologies import build, circulant, complete
 from sample_sizes import examples
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import CertificateError
 from collopt.schedules import FanOut, RateAndHop, SizeBound, TimedCut, TimedRequest
-from collopt.schedules.bounds.size_bound import copying_groups, hop_latencies, spreading_time
-from collopt.schedules.bounds.time_witness import shards_to
+from collopt.schedules.bounds.size_bound import copying_groups, hop_latencies, shards_to, spreading_time
 from collopt.topologies import LINKS_ONLY, RuntimeCosts, Topology, dgx_a100, dgx_h100, ring
 from sample_sizes import examples
 

@@ -8,7 +8,7 @@ import pytest
 import collopt
 from collopt.runtime import simulate
 from collopt.schedules import Allreduce, Forest
-from collopt.schedules.timing.message_times import transfers_ahead
+from collopt.schedules.timing.message_order import transfers_ahead
 from collopt.topologies import dgx_a100, ring, torus
 
 
