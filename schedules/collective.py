@@ -32,6 +32,11 @@ Pattern = Literal["every root", "one root", "pairs"]
 Holding = Literal["shard", "all", "parts"]
 """A rank's own shard, which only the root has if there is one root; all data; a part for, or from, each rank."""
 
+MAX_UNITS = 2**53  # units at most of all parts together
+FLOAT_UNITS = 2**40  # units of all parts together where floats are rounded
+FLOATS = (float, np.floating)
+DECIMAL = re.compile(r"\+?([0-9]{1,64}\.?[0-9]{0,64}|\.[0-9]{1,64})(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
+"""How numbers of at least 0 are written that are read with all their digits."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 COMPARED_RANKS = 8  # How many ranks' traffic shows whether two collectives are each other's reverse
 
@@ -250,11 +255,6 @@ TREE_COLLECTIVES = tuple(collective for collective in COLLECTIVES.values() if no
 """Collectives that trees can carry out."""
 EVERY_ROOT = tuple(collective for collective in COLLECTIVES.values() if collective.pattern == "every root")
 """Collectives in which all ranks do the same, along trees."""
-MAX_UNITS = 2**53  # units at most of all parts together
-FLOAT_UNITS = 2**40  # units of all parts together where floats are rounded
-FLOATS = (float, np.floating)
-DECIMAL = re.compile(r"\+?([0-9]{1,64}\.?[0-9]{0,64}|\.[0-9]{1,64})(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
-"""How numbers of at least 0 are written that are read with all their digits."""
 PAIR_COLLECTIVES: Collection[Collective] = _PairCollectives()
 """Collectives in which ranks have different data for each other, registered ones included."""
 

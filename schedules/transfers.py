@@ -15,7 +15,6 @@ from ..topologies import Topology
 from ..topologies.network.topology import as_topology
 from .collective import Direction
 
-
 INT64_LIMIT = 2**63
 
 

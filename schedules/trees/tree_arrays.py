@@ -14,7 +14,6 @@ from ...topologies import Topology
 from ..collective import Direction
 from ..schedule import RoutedSchedule
 
-
 BLOCK_ENTRIES = 2**19  # tree entries of one block, so that they fit the processor's cache
 
 

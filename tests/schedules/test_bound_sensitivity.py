@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from collopt.errors import UnsupportedError
 from collopt.schedules import Bound, Cut, CutDual, Partition, RankCuts, link_values
 from collopt.topologies import Topology, dgx_a100, ring
 from sample_sizes import examples
@@ -68,19 +66,6 @@ def test_every_widest_cut_around_a_rank_counts() -> None:
     prices = {(tail, head): price for tail, head, price in link_values(bound)}
     assert prices["box0/gpu1", "box0/nvswitch"] == Fraction(16, 30)
     assert ("box0/gpu0", "box0/nvswitch") not in prices
-
-
-def test_refuses_witnesses_that_it_does_not_know() -> None:
-    """A witness that is no `Witness` has no dual values."""
-
-    @dataclass(frozen=True)
-    class Promise(Cut):
-        pass
-
-    bound = Bound.from_witness(ring(3), "allgather", Cut(frozenset({"gpu0"})))
-    assert link_values(replace(bound, witness=Promise(frozenset({"gpu0"}))))
-    with pytest.raises(UnsupportedError, match="a bound by object has no dual values of links"):
-        link_values(replace(bound, witness=object()))  # type: ignore[arg-type]
 
 
 def test_bound_tells_its_scope_and_its_links() -> None:

@@ -83,12 +83,6 @@ def test_circles_are_counted_not_run_forever() -> None:
     assert run.starts.tolist() == [[-1, -1], [-1, -1], [0, 3]]
 
 
-def test_nothing_takes_no_time() -> None:
-    """A transfer that crosses no link, on a network without links, is over at 0."""
-    run = run_events(network([]), 1)
-    assert (run.finish, run.unfinished, run.starts.shape) == (0, 0, (0, 1))
-
-
 def plain_starts(run: Network, pieces: int) -> list[list[int]]:
     """Run the same, one event after the other: starts by hop and piece."""
     hops = [range(first, end) for first, end in zip(run.hop_starts, run.hop_starts[1:], strict=False)]

@@ -18,7 +18,6 @@ from collopt.errors import CertificateError
 from collopt.schedules import (
     FlowPath,
     FlowSchedule,
-    StagedFlow,
     rate_of_loads,
     schedule_from_json,
     schedule_time,
@@ -158,13 +157,6 @@ def test_the_check_names_what_is_wrong(name: str) -> None:
     make, message = WRONG[name]
     with pytest.raises(CertificateError, match=message):
         verified_loads(make(), RING)
-
-
-def test_what_is_no_topology_is_refused() -> None:
-    """The verification of both kinds of flows refuses a topology that is none."""
-    for schedule in (flow(), StagedFlow.of(flow(), np.zeros(3, dtype=np.int64))):
-        with pytest.raises(CertificateError, match="the topology is None; expected a Topology"):
-            verified_loads(schedule, None)  # type: ignore[arg-type]
 
 
 def test_steps_change_at_ranks_and_not_at_switches() -> None:

@@ -358,8 +358,3 @@ def test_the_shortest_link_counts_beside_the_rate() -> None:
     network = Topology.from_links(links, compute="abc", bidirectional=True)
     asked = request(network, "allgather", 3000)
     assert RateAndHop().least_time(asked) == 1 + Fraction(3000) / (asked.rate.algbw * 1000)
-
-
-def test_one_byte_has_a_bound() -> None:
-    """The least amount there is."""
-    found(size=1).verify()

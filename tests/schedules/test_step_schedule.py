@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-import pytest
-
-from collopt.errors import CertificateError
 from collopt.schedules.steps.allreduce import StepAllreduce
 from collopt.schedules.steps.step_schedule import Send, StepSchedule
 from collopt.topologies import Topology, complete, ring
@@ -39,12 +35,6 @@ def test_sends_come_back_as_they_were_given() -> None:
     assert list(made().sends()) == SENDS
     assert made().routes.tolist() == [0, 1, 2, 2]
     assert [made().path(route) for route in range(3)] == [(0, 1), (0, 3, 1), (1, 3, 2)]
-
-
-def test_numbers_of_steps_and_sends() -> None:
-    """The last step counts from 0."""
-    assert (made().num_steps, made().num_sends) == (2, 4)
-    assert (StepSchedule.from_sends(3, 4, []).num_steps, made().schedules[0].num_ranks) == (0, 3)
 
 
 def test_loads_are_counted_in_each_step_on_each_link_of_a_path() -> None:
@@ -88,22 +78,6 @@ def test_a_reduction_loads_the_opposite_links() -> None:
     assert made(direction="reduce").inverse_rate(back) == Fraction(3, 4) / 2 + Fraction(8, 4) / IN
 
 
-def test_a_path_without_a_link_has_no_load() -> None:
-    """Loads and rates are refused if a link is missing."""
-    for change in ({"direction": "reduce"}, {"path_nodes": made().path_nodes + 4}):
-        for ask in (made(**change).link_loads, made(**change).inverse_rate):
-            with pytest.raises(CertificateError, match="a link that the topology does not have"):
-                ask(STAR)
-
-
-def test_numpy_integers_make_the_same_schedule() -> None:
-    """Planners may pass arrays and integers of numpy."""
-    sends = [(*map(np.int32, send[:4]), np.array(send.path)) for send in SENDS]
-    schedule = StepSchedule.from_sends(np.int64(3), np.int64(4), sends)  # type: ignore[arg-type]
-    assert list(schedule.sends()) == SENDS
-    assert type(schedule.chunks_per_shard) is int
-
-
 def test_an_allreduce_adds_up_both_halves() -> None:
     """Steps, sends and times."""
     topology = ring(2, bandwidth=5)
@@ -115,10 +89,3 @@ def test_an_allreduce_adds_up_both_halves() -> None:
     assert both.schedules == (halves, spread)
     assert (both.num_ranks, both.num_steps, both.num_sends) == (2, 3, 6)
     assert both.inverse_rate(topology) == Fraction(1, 10) + 2 * Fraction(1, 2) / 10
-
-
-def test_the_repr_is_one_short_line() -> None:
-    """The line names the collective and the size."""
-    assert repr(made()) == "<StepSchedule: allgather of 3 ranks, 2 steps, 4 chunks per shard, 4 sends>"
-    one = StepSchedule.from_sends(2, 1, [(0, 0, 0, 1, (0, 1))], "reduce")
-    assert repr(one) == "<StepSchedule: reduce-scatter of 2 ranks, 1 step, 1 chunk per shard, 1 send>"
