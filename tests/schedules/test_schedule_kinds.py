@@ -38,6 +38,7 @@ from collopt.schedules import (
     schedule_to_json,
     verified_loads,
 )
+from collopt.schedules.timing.message_order import reordered
 from collopt.support.arrays import read_only
 from collopt.topologies import Topology, ring
 from sample_sizes import examples
@@ -173,6 +174,18 @@ def test_plans_verify_and_come_back_from_files(name: str, tmp_path: Any) -> None
             plan_of_schedule(network, other, schedule)
         with pytest.raises(UnsupportedError, match=f"{other} was requested"):
             lower(schedule, other)
+
+
+def test_parts_of_a_flow_are_its_sources_in_any_order_of_transfers() -> None:
+    """Tables and pages number transfers of a run, which has an order of its own."""
+    network, traffic = ring(3, bidirectional=False), np.ones((3, 3), dtype=np.int64)
+    near = [(1, (rank, (rank + 1) % 3), (0,)) for rank in range(3)]
+    far = [(1, (rank, (rank + 1) % 3, (rank + 2) % 3), (0, 1)) for rank in range(3)]
+    schedule = FlowSchedule.from_paths(traffic, 1, near + far)
+    transfers = schedule.transfers(network)
+    order = np.array([8, 3, 0, 5, 1, 7, 2, 4, 6])
+    sources = schedule.columns.items // 3
+    assert schedule.part_numbers(reordered(transfers, order)).tolist() == sources[order].tolist()
 
 
 def test_arrays_of_the_caller_stay_writable() -> None:
