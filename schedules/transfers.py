@@ -177,20 +177,11 @@ def congestion(loads: IntArray, trees_per_root: int, topology: Topology) -> Frac
     Parameters
     ----------
     loads : ndarray of int64, shape (links,)
-        Load of each link, in multiples of ``1 / trees_per_root`` units of data, in the order of
-        ``topology.links``.
+        Load of each link, in multiples of ``1 / trees_per_root`` units of data, in the order of ``topology.links``.
     trees_per_root : int
         The paper's k.
     topology : Topology
         Whose links carry the loads.
-
-    Examples
-    --------
-    Three copies on 25 GB/s, two on 10 GB/s:
-
-    >>> topology = Topology.from_links([("a", "b", 25), ("b", "a", 10)], compute="ab")
-    >>> congestion(np.array([3, 2]), 2, topology)
-    Fraction(1, 10)
     """
     capacities, largest, _ = _by_capacity(loads, topology)
     peak, divisor = 0, 1

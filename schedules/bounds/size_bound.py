@@ -162,22 +162,9 @@ class TimedCut(TimeWitness):
     """From ranks `sources` to `sinks`, see `TimedRequest.amount`, by `potentials` of all nodes in the topology's order.
 
     These are the µs that data needs at least from a node to sinks if little else is on its way, at most 0 for sinks.
-
     With ``w(e) = max(0, pi(tail) - pi(head) - delay(e))`` no schedule is faster than the least potential of a source,
     if all links e together carry no more than the data from sources to sinks in the time w(e) each.
     `docs/explanation/every-size.md` has the proof, after Ford and Fulkerson (Operations Research 6(3), 1958).
-
-    Examples
-    --------
-    40 kB over 10 GB/s and a latency of 1 µs:
-
-    >>> from collopt.schedules import Bound, Cut
-    >>> from collopt.topologies import LINKS_ONLY, Topology
-    >>> network = Topology.from_links([("a", "b", 10, 1)], compute="ab", bidirectional=True)
-    >>> rate = Bound.from_witness(network, "broadcast", Cut(frozenset("a")), (1, 0))
-    >>> cut = TimedCut(frozenset("a"), frozenset("b"), (Fraction(5), Fraction(0)))
-    >>> cut.least_time(TimedRequest(rate, 40_000, LINKS_ONLY))
-    Fraction(5, 1)
     """
 
     sources: frozenset[str]
