@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
 from ..schedules import COLLECTIVES, Collective, TreeSchedule, as_bytes
 from ..schedules.schedule import rate_of_loads
-from ..schedules.timing.run import Predictor
+from ..schedules.timed_run import Predictor
 from ..schedules.transfers import congestion
 from ..support.quantities import as_amount
 from ..support.validation import shown

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...schedules import Forest, StepExchange, StepSchedule
-from ...schedules.timing.message_order import message_rounds
+from ...schedules.message_order import message_rounds
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...topologies.network.direct_graph import partial_hop_distances
 from ...topologies.symmetry.rank_groups import UNREACHED, RankGroups

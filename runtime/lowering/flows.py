@@ -19,9 +19,9 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
 from ...schedules.collective import is_even
+from ...schedules.message_order import message_rounds, sending_turns
 from ...schedules.stages.as_flow import as_flow
 from ...schedules.steps.verify import check_flow, check_partners
-from ...schedules.timing.message_order import message_rounds, sending_turns
 from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray
 from ...topologies.symmetry.rank_groups import RankGroups, one_group

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...schedules import Allreduce, AnyStepSchedule, Forest, Schedule, StepSchedule, TreeSchedule
 from ...schedules.collective import Direction
-from ...schedules.timing.message_order import message_rounds
+from ...schedules.message_order import message_rounds
 from ...schedules.trees.tree_schedule import Share, TreeChunks, heights_below
 from ...support.arrays import IntArray, SmallArray, narrow
 from ...support.kernels import kernel, kernel_with

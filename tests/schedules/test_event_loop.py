@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collopt.schedules.timing.event_loop import Network, heap_pop, heap_push, run_events
+from collopt.schedules.event_loop import Network, heap_pop, heap_push, run_events
 
 
 def network(

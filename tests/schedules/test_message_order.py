@@ -12,7 +12,7 @@ import collopt
 from collopt.planners.by_size.families import families
 from collopt.runtime import simulate
 from collopt.schedules import Allreduce, Forest, StepSchedule
-from collopt.schedules.timing.message_order import (
+from collopt.schedules.message_order import (
     merged,
     message_rounds,
     ordered_transfers,
@@ -21,7 +21,7 @@ from collopt.schedules.timing.message_order import (
     sending_turns,
     transfers_ahead,
 )
-from collopt.schedules.timing.run import Predictor, Rules, TimedSchedule
+from collopt.schedules.timed_run import Predictor, Rules, TimedSchedule
 from collopt.topologies import (
     LINKS_ONLY,
     RuntimeCosts,

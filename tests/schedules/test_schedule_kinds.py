@@ -38,7 +38,7 @@ from collopt.schedules import (
     schedule_to_json,
     verified_loads,
 )
-from collopt.schedules.timing.message_order import reordered
+from collopt.schedules.message_order import reordered
 from collopt.support.arrays import read_only
 from collopt.topologies import Topology, ring
 from sample_sizes import examples

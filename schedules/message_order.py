@@ -16,14 +16,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ...errors import UnsupportedError
-from ...support.arrays import IntArray
-from ...support.kernels import kernel
-from ...topologies import Topology
-from ...topologies.network.runtime_costs import RuntimeCosts
-from ...topologies.symmetry.rank_groups import RankGroups, rank_groups
-from ..schedule import BYTES_PER_MB, NS_PER_US, Schedule
-from ..transfers import Transfers
+from ..errors import UnsupportedError
+from ..support.arrays import IntArray
+from ..support.kernels import kernel
+from ..topologies import Topology
+from ..topologies.network.runtime_costs import RuntimeCosts
+from ..topologies.symmetry.rank_groups import RankGroups, rank_groups
+from .schedule import BYTES_PER_MB, NS_PER_US, Schedule
+from .transfers import Transfers
 
 MAX_UNEVEN = 2**14  # Messages of uneven traffic that are ordered by time: each is looked at whenever another ends
 LONGEST = 2**40  # Ticks of the longest message on one link
