@@ -15,7 +15,7 @@ from ...topologies.symmetry.automorphisms import link_orbits
 
 EXACT_COLUMNS = 20_000
 """Of the linear program: interior point, crossover and the exact optimum take about a second for so many."""
-MAX_COLUMNS = 150_000  # interior point alone takes half a minute for so many
+MAX_CERTIFIED_COLUMNS = 150_000  # interior point alone takes half a minute for so many
 FINE_GAP = Fraction(1, 500)
 """Smaller ones take multiplicative weights about as long as the interior point, or more rounds than they have."""
 
@@ -73,13 +73,13 @@ def all_to_all_rate_bounds(
             rate = exact_rate(graph, generators)
             return rate, rate
     with suppress(NoAnswerError):
-        if columns <= MAX_COLUMNS and part < FINE_GAP:
+        if columns <= MAX_CERTIFIED_COLUMNS and part < FINE_GAP:
             return certified_rate(graph, generators)
     from ...solvers.flows.concurrent_flow import concurrent_flow
 
     flow = concurrent_flow(graph.num_nodes, *graph.adjacency, demands, gap=part, floor=floor, automorphisms=generators)
     with suppress(NoAnswerError):
-        if columns <= MAX_COLUMNS and flow.gap > part and flow.upper > floor:
+        if columns <= MAX_CERTIFIED_COLUMNS and flow.gap > part and flow.upper > floor:
             lower, upper = certified_rate(graph, generators)
             return max(flow.lower, lower), min(flow.upper, upper)
     return flow.lower, flow.upper

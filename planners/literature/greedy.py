@@ -32,7 +32,7 @@ from .fixed_pattern import Hops, LinkLoads, Route, forest_along, plan_baseline
 
 USUAL_CHUNKS = 16  # per shard, or fewer to stay within `USUAL_WORK`
 USUAL_WORK, MAX_WORK = 2**20, 2**23  # hops times chunks: some seconds, and half a minute
-MAX_RANKS = 256
+MAX_MATCHED_RANKS = 256
 
 
 @register_planner("greedy", EVERY_ROOT)
@@ -51,7 +51,7 @@ def plan_greedy(
     """
     count = None if chunks is None else as_whole(chunks, "chunks", high=MAX_WORK)
     options = {} if count is None else {"chunks": count}
-    return plan_baseline(topology, collective, "greedy", partial(_forest, count), weights=weights, options=options)
+    return plan_baseline(topology, collective, "greedy", partial(_matched_forest, count), weights=weights, options=options)
 
 
 class _Hop(NamedTuple):
@@ -64,10 +64,10 @@ class _Hop(NamedTuple):
     route: Route
 
 
-def _forest(count: int | None, problem: TreeProblem) -> Forest:
+def _matched_forest(count: int | None, problem: TreeProblem) -> Forest:
     ranks, roots = problem.topology.num_ranks, np.flatnonzero(problem.root_weights)
-    if ranks > MAX_RANKS:
-        raise UnsupportedError(f"greedy synthesis is for up to {MAX_RANKS} ranks; {problem.topology} has more")
+    if ranks > MAX_MATCHED_RANKS:
+        raise UnsupportedError(f"greedy synthesis is for up to {MAX_MATCHED_RANKS} ranks; {problem.topology} has more")
     hops = _hops(problem)
     work = len(hops) * len(roots)
     count = count or max(min(USUAL_CHUNKS, USUAL_WORK // work), 1)

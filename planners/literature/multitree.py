@@ -28,10 +28,10 @@ MAX_RANKS = 256  # growing takes time with the third power of the number of rank
 @register_planner("multitree", EVERY_ROOT)
 def plan_multitree(topology: Topology, collective: AnyCollective, *, weights: Sequence[object] | None = None) -> Plan:
     """Plan one greedily grown tree per rank (MultiTree)."""
-    return plan_baseline(topology, collective, "multitree", _forest, weights=weights)
+    return plan_baseline(topology, collective, "multitree", _grown_forest, weights=weights)
 
 
-def _forest(problem: TreeProblem) -> Forest:
+def _grown_forest(problem: TreeProblem) -> Forest:
     if problem.topology.num_ranks > MAX_RANKS:
         raise UnsupportedError(f"MultiTree grows trees for up to {MAX_RANKS} ranks here; {problem.topology} has more")
     roots = np.flatnonzero(problem.root_weights).tolist()

@@ -55,13 +55,13 @@ def plan_nvls(topology: Topology, collective: AnyCollective) -> Plan:
             return boxes.with_nvswitches(boxes.through_fabric(MAX_HEADS))
         return boxes.with_nvswitches(iter([[(head,)] for head in boxes.boxes[0][:MAX_HEADS]]))
 
-    return _plan(topology, planned, "nvls", build)
+    return _plan_in_boxes(topology, planned, "nvls", build)
 
 
 @register_planner("nvls-tree", ALLREDUCE)
 def plan_nvls_tree(topology: Topology) -> Plan:
     """Plan NVLS in boxes and double binary trees between them, as NCCL's NVLSTree."""
-    return _plan(topology, ALLREDUCE, "nvls-tree", lambda boxes: boxes.with_nvswitches(boxes.double_binary_trees()))
+    return _plan_in_boxes(topology, ALLREDUCE, "nvls-tree", lambda boxes: boxes.with_nvswitches(boxes.double_binary_trees()))
 
 
 @register_planner("collnet", ALLREDUCE)
@@ -70,12 +70,12 @@ def plan_collnet(topology: Topology) -> Plan:
 
     GPUs send to the heads of their box.
     """
-    return _plan(
+    return _plan_in_boxes(
         topology, ALLREDUCE, "collnet", lambda boxes: boxes.with_direct_sends(boxes.through_fabric(MAX_DIRECT))
     )
 
 
-def _plan(
+def _plan_in_boxes(
     topology: Topology, collective: AnyCollective, planner: str, build: Callable[[_Boxes], Iterator[Tree]]
 ) -> Plan:
     """Plan with trees of equal weight."""
