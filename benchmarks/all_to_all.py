@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from collopt.planners.all_to_all.direct_connect_rate import MAX_CERTIFIED_COLUMNS, all_to_all_rate_bounds, certified_rate
+from collopt.planners.all_to_all.flows import MAX_CERTIFIED_COLUMNS, all_to_all_rate_bounds, certified_rate
 from collopt.solvers.flows.concurrent_flow import concurrent_flow
 from collopt.topologies import (
     DirectGraph,

@@ -1,8 +1,8 @@
 """Planners: from a topology and a collective to a verified plan."""
 
-from .all_to_all.direct_connect_rate import all_to_all_rate_bounds
 from .all_to_all.dispatch import DispatchBound, DispatchCounts, DispatchPlan, count_dispatch, schedule_dispatch
 from .all_to_all.fast import schedule_all_to_allv
+from .all_to_all.flows import all_to_all_rate_bounds
 from .bounds.bound import bound, bound_sizes
 from .bounds.from_schedule import plan_of_schedule
 from .bounds.lp_bounds import lp_bound

@@ -181,7 +181,7 @@ class Candidate(Viewed):
 
     def bounded(self, gap: Exact = Fraction(1, 100)) -> Candidate:
         """Return a copy whose bounds in `all_to_all` differ by at most `gap`, relative to the larger one."""
-        from ..all_to_all.direct_connect_rate import all_to_all_rate_bounds
+        from ..all_to_all.flows import all_to_all_rate_bounds
 
         return self.changed(
             all_to_all=all_to_all_rate_bounds(self.graph(), gap, symmetries=self.construction.symmetries())

@@ -20,7 +20,7 @@ from ...topologies import DirectGraph, Topology
 from ...topologies.direct_connect import expansions as graph_expansions
 from ...topologies.direct_connect.optimal_broadcasts import base_schedule_names
 from ...topologies.symmetry.automorphisms import link_images
-from ..all_to_all.direct_connect_rate import found_automorphisms
+from ..all_to_all.flows import found_automorphisms
 from .bfb import bfb_schedule
 
 VERTEX_TRANSITIVE = {

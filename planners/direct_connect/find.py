@@ -23,7 +23,7 @@ from ...schedules.collective import AnyCollective
 from ...support import progress
 from ...support.quantities import Exact, as_factor, as_latency
 from ...support.validation import as_flag, as_list, as_size
-from ..all_to_all.direct_connect_rate import all_to_all_rate_bounds
+from ..all_to_all.flows import all_to_all_rate_bounds
 from ..plans.stages import Trace
 from .bases import Entry
 from .candidate import Calls, Candidate, FrontierBounds, Workload, is_no_worse

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from collopt.errors import NoAnswerError
 from collopt.planners import all_to_all_rate_bounds
-from collopt.planners.all_to_all import direct_connect_rate
+from collopt.planners.all_to_all import flows as direct_connect_rate
 from collopt.solvers.flows.concurrent_flow import concurrent_flow
 from collopt.topologies import (
     DirectGraph,
