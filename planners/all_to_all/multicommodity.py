@@ -303,10 +303,11 @@ def plan_shortest_paths(
     trace = Trace()
     with trace.stage("paths"):
         schedule = best_order(topology, matrix, 1, _shortest_paths(topology, matrix), "hops")
-    return proved_plan(
-        topology, collective, schedule, "shortest-paths", {}, trace,
-        lambda _: bound_pairs(topology, collective, **schedule.problem(collective)),
-    )  # fmt: skip
+
+    def bound(_: Fraction) -> Bound:
+        return bound_pairs(topology, collective, **schedule.problem(collective))
+
+    return proved_plan(topology, collective, schedule, "shortest-paths", {}, trace, bound)
 
 
 def _shortest_paths(topology: Topology, traffic: IntArray) -> Paths:

@@ -30,17 +30,7 @@ from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import check_request, tree_problem
 from .digits import Digits, compositions, joined, with_radix
-from .exchanges import (
-    Exchange,
-    Pieces,
-    exchanges,
-    in_all_orders,
-    in_turn,
-    in_waves,
-    overlapping,
-    schedule_of,
-    trees,
-)
+from .exchanges import Exchange, Pieces, exchanges, in_all_orders, in_turn, in_waves, overlapping, schedule_of, trees
 from .routing import Estimator, LinkTimes, MoveLoads, Routing
 
 MOST_COMPOSITIONS = 16

@@ -56,7 +56,7 @@ def read_network(network: DirectGraph | Topology, direction: Direction = "broadc
         names: Sequence[Any] = range(network.num_nodes)
         (tails, heads, widths), unit = network.adjacency, Fraction(1)
     else:
-        as_kind(network, Topology, "the network")
+        as_kind(network, Topology, "the network", hint=" or a DirectGraph")
         if network.switch_nodes:
             raise UnsupportedError(
                 f"{network} has switches, such as {network.switch_nodes[0]!r}; expected direct links between ranks"

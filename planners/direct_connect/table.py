@@ -21,15 +21,7 @@ from .bases import (
     order_of_entry,
     pareto,
 )
-from .constructions import (
-    CartesianPower,
-    CartesianProduct,
-    Construction,
-    DegreeExpansion,
-    LineGraph,
-    Parallel,
-    TwoWay,
-)
+from .constructions import CartesianPower, CartesianProduct, Construction, DegreeExpansion, LineGraph, Parallel, TwoWay
 
 Kind = Literal["any", "reverse-symmetric", "two-way"]
 """What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""

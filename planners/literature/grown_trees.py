@@ -162,11 +162,7 @@ class _Tree:
 
 @register_planner("greedy", EVERY_ROOT)
 def plan_greedy(
-    topology: Topology,
-    collective: AnyCollective,
-    *,
-    chunks: int | None = None,
-    weights: Sequence[object] | None = None,
+    topology: Topology, collective: AnyCollective, *, chunks: int | None = None, weights: Sequence[object] | None = None
 ) -> Plan:
     """Plan chunks matched greedily with links over time, in the manner of TACOS.
 
