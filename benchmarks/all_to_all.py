@@ -34,7 +34,7 @@ from collopt.topologies import (
     torus,
     unidirectional_ring,
 )
-from collopt.topologies.symmetry.automorphisms import link_orbits
+from collopt.topologies.symmetry.isomorphism import link_orbits
 
 GAP = Fraction(1, 100)
 

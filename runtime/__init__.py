@@ -6,22 +6,21 @@ from .execution.execute import execute
 from .execution.jax_function import jax_function
 from .execution.launch import RunReport, run_local
 from .execution.rendezvous import launched_rank
-from .interpreter.check import check_program
-from .interpreter.interpret import run_program
 from .lowering.lower import lower
 from .measuring.bench_report import BenchReport
 from .measuring.calibrate import Calibration, Measurement, calibrate
 from .measuring.measure_plans import measure_plans
 from .measuring.measured_times import MeasuredTimes, read_nccl_tests
-from .msccl.export import interpret_file, read_xml
+from .msccl.export import interpret_file, read_xml, to_xml_text
 from .msccl.linter import lint_file
-from .msccl.writer import to_xml_text
 from .mscclpp.execution_plan import ExecutionPlan
 from .mscclpp.interpret import interpret_mscclpp
 from .mscclpp.reader import read_mscclpp
 from .nccl.families import write_family
 from .nccl.tuner import write_nccl_tuner
 from .nccl.windows import lint_family
+from .programs.check import check_program
+from .programs.interpret import run_program
 from .programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from .programs.transformations import without_receive_reduce
 from .scoring.score import Score, score

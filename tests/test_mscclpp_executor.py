@@ -14,8 +14,8 @@ from mscclpp_executor import build, cases, ranks, reference
 from mscclpp_executor.rank import ExecutorError
 
 from collopt.errors import ColloptError
+from collopt.runtime.mscclpp.code import layout_of
 from collopt.runtime.mscclpp.interpret import _Machine, interpret_mscclpp
-from collopt.runtime.mscclpp.memory import layout_of
 from collopt.runtime.mscclpp.reader import read_mscclpp
 
 SLICES = cases.UNIT // 4

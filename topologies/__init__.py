@@ -3,14 +3,18 @@
 Arguments that are not of the documented form raise `TopologyError`, or `UnsupportedError` if they are graphs.
 """
 
-from .builders import CatalogueEntry, build, catalogue
+from .builders import CatalogueEntry, build, catalogue, read_topology, topology, write_topology
 from .direct_connect.basic_graphs import (
     complete,
     complete_bipartite,
+    de_bruijn,
     diamond,
     double_binary_tree,
+    generalized_kautz,
     hamming,
     hypercube,
+    kautz,
+    modified_de_bruijn,
     ring,
     torus,
     twisted_hypercube,
@@ -36,7 +40,6 @@ from .direct_connect.expansions import (
     line_graph,
     parallel,
 )
-from .direct_connect.kautz import de_bruijn, generalized_kautz, kautz, modified_de_bruijn
 from .direct_connect.optimal_broadcasts import (
     BaseSchedule,
     bandwidth_optimum,
@@ -44,9 +47,7 @@ from .direct_connect.optimal_broadcasts import (
     moore_steps,
     undirected_moore_steps,
 )
-from .files import read_topology, topology, write_topology
-from .importing.formats import read_box
-from .importing.read import compose
+from .importing.read import compose, read_box
 from .network.direct_graph import Adjacency, DirectGraph
 from .network.failures import Failure, Fault, Scaling, scaled_links
 from .network.link_costs import LinkClass, guessed_costs, link_classes, reached_network
@@ -77,9 +78,8 @@ from .switched.vendor_boxes import (
     trn2,
     trn2_ultraserver,
 )
-from .symmetry.automorphisms import symmetries
 from .symmetry.failure_orbits import FailureCase, failure_cases
-from .symmetry.isomorphism import automorphisms, isomorphism, reverse_symmetry
+from .symmetry.isomorphism import automorphisms, isomorphism, reverse_symmetry, symmetries
 
 __all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
 __all__ += ["LINKS_ONLY", "RuntimeCosts", "guessed_costs", "reached_network"]

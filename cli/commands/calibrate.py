@@ -116,7 +116,7 @@ def _check_request(
 def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:
     from ...runtime import read_nccl_tests
     from ...runtime.measuring.measured_times import collective_by_name
-    from ...support.file_kinds import MEASURED_KIND, wrong_kind
+    from ...support.files import MEASURED_KIND, wrong_kind
 
     try:
         read = read_nccl_tests(file)

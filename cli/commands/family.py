@@ -40,7 +40,7 @@ def family(
     as_json: bool = False,
 ) -> None:
     """Export a folder of files from which a runtime picks the fastest plan by size."""
-    from ...runtime.mscclpp.registration import write_registration
+    from ...runtime.mscclpp.export import write_registration
     from ...runtime.nccl.families import format_of, free_folder, loading_notes, write_family
     from ..terminal.networks import find_network
 

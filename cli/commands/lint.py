@@ -13,8 +13,8 @@ from ..terminal.parameters import UsageError
 from ..terminal.progress import working
 
 if TYPE_CHECKING:
-    from ...runtime.interpreter.findings import Finding, LintReport
     from ...runtime.nccl.windows import FamilyReport
+    from ...runtime.programs.findings import Finding, LintReport
 
 FAILING = ("rejected", "hangs", "wrong data")
 WIDTH = len("environment")
@@ -32,7 +32,7 @@ def lint(
 ) -> None:
     """Check whether a runtime would reject a file, ignore it, deadlock or compute wrong results, and why."""
     from ...runtime.nccl.windows import lint_family
-    from ...support.file_kinds import MSCCLPP_KIND, kind_of
+    from ...support.files import MSCCLPP_KIND, kind_of
 
     _refuse_other_files(files)
     kinds = [kind_of(Path(file)) for file in files]
@@ -53,7 +53,7 @@ def lint(
 
 def _refuse_other_files(files: list[str]) -> None:
     """Refuse files of other commands by naming the command; in folders all files are checked."""
-    from ...support.file_kinds import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
+    from ...support.files import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
 
     for file in files:
         if file and not Path(file).exists():

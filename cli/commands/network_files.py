@@ -36,8 +36,8 @@ def topologies(formats: Formats, name: str | None = None) -> None:
 
 def _refuse_path(name: str) -> None:
     """Refuse a path by naming the command for files."""
-    from ...support.file_kinds import kind_of
-    from ...topologies.files import looks_like_path
+    from ...support.files import kind_of
+    from ...topologies.builders import looks_like_path
 
     if looks_like_path(name):
         if not Path(name).exists():

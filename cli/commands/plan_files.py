@@ -73,7 +73,7 @@ def export(plan: Path, form: str, output: Path, settings: list[str] | None = Non
     from ...planners import load_plan
     from ...planners.plans.plan import EXPORTERS
     from ...runtime.mscclpp.export import mscclpp_notes
-    from ...support.views import call_registered
+    from ...support.packages import call_registered
 
     options = _options(settings or [])
     check_targets({"--output": output}, sources=(plan,))

@@ -58,7 +58,7 @@ def score(
 
 def _network(file: Path, topology: str | None, described: NetworkOptions) -> Topology:
     """Return the network that was asked for, or that of a plan file."""
-    from ...support.file_kinds import PLAN_KIND, kind_of
+    from ...support.files import PLAN_KIND, kind_of
     from ..terminal.networks import find_network
 
     if topology is not None:

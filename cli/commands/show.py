@@ -107,7 +107,7 @@ def show(
 
 def _kind_of_file(file: Path | None) -> str:
     """Return whether a file is a plan, a table, or else a network."""
-    from ...support.file_kinds import PLAN_KIND, kind_of
+    from ...support.files import PLAN_KIND, kind_of
 
     if file is not None and file.suffix.lower() == TABLES:
         return "table"

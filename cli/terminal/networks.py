@@ -12,8 +12,7 @@ from ...errors import FileFormatError, TopologyError
 from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
 from ...topologies import CatalogueEntry, Failure, Topology, build, scaled_links
-from ...topologies.builders import find_entry
-from ...topologies.files import names_file
+from ...topologies.builders import find_entry, names_file
 from .output import note
 from .parameters import NetworkOptions, UsageError, whole_number
 
@@ -62,7 +61,7 @@ def flag_of(option: str) -> str:
 
 def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
     """Read one file, or several boxes."""
-    from ...support.file_kinds import NETWORK_KINDS, wrong_kind
+    from ...support.files import NETWORK_KINDS, wrong_kind
     from ...topologies.importing.read import import_boxes, import_network
 
     if stray := [flag for flag in options.flags() if flag in ("--nodes", "--shape")]:

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from ...errors import FileFormatError, UnsupportedError
-from ...support.json_files import read_bytes, read_text
+from ...support.files import read_bytes, read_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 
@@ -270,7 +270,7 @@ class ShardOptions(NamedTuple):
 
 def read_traffic(path: Path) -> list[list[str]] | npt.NDArray[np.generic]:
     """Read a traffic matrix; the planner checks its entries."""
-    from ...support.file_kinds import NUMBERS_KIND, wrong_kind
+    from ...support.files import NUMBERS_KIND, wrong_kind
 
     is_array = path.suffix == ".npy"
     if not is_array and (problem := wrong_kind(path, "a traffic matrix", [NUMBERS_KIND])):

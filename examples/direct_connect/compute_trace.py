@@ -27,7 +27,7 @@ from numbers import Rational
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from collopt.errors import FileFormatError, TopologyError, UnsupportedError
-from collopt.support.json_files import name_of, read_text
+from collopt.support.files import name_of, read_text
 from collopt.support.validation import as_list, shown
 
 if TYPE_CHECKING:

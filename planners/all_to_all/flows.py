@@ -24,7 +24,7 @@ from ...support.quantities import Exact, as_factor
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology, automorphisms, symmetries
 from ...topologies.network.direct_graph import as_direct_graph, partial_hop_distances
-from ...topologies.symmetry.automorphisms import link_orbits
+from ...topologies.symmetry.isomorphism import link_orbits
 from ..plans.stages import Trace
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def certified_rate(graph: DirectGraph, generators: IntArray) -> tuple[Fraction, 
     """Solve linear program (3) by an interior point; return the rate of its flow and the bound of its duals."""
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
-    from ...solvers.flows.rate_certificate import rate_certificate
+    from ...solvers.flows.concurrent_flow import rate_certificate
 
     model = all_to_all.build(Topology.from_graph(graph), symmetries=generators)
     solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))
@@ -257,7 +257,7 @@ def _rounded_flows(
 
 def _lifted(model: AllToAllModel, generators: IntArray, rows: ObjectArray, rate: Fraction) -> PairFlows:
     """Lift flows of one source per orbit, with `rate` per unit of traffic, to all sources."""
-    from ...solvers.flows.orbit_lifting import lift_flows
+    from ...solvers.flows.path_decomposition import lift_flows
 
     tails, heads, capacities, _ = model.topology.arrays
     network = (model.topology.num_ranks, tails, heads, capacities)
@@ -271,7 +271,7 @@ def _integer_flows(
     topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
 ) -> PairFlows:
     """Round the flows of some sources, with `rate` per unit of traffic, to integers."""
-    from ...solvers.flows.transport import rounded_flow
+    from ...solvers.flows.rounding import rounded_flow
 
     tails, heads, _, _ = topology.arrays
     amount = max(1, GRAIN // int(demands.max()))

@@ -20,15 +20,14 @@ from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_col
 from ...support.arrays import IntArray
 from ...support.validation import as_kind, as_whole, shown
 from ...topologies import DirectGraph, Topology
-from ..bounds.from_schedule import bound_of_schedule
+from ..bounds import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import check_request
 
 if TYPE_CHECKING:
-    from ...solvers.bfb.link_masks import Groups, Intake
-    from ...solvers.bfb.load_balancing import BusiestSet, Shares
+    from ...solvers.steps.load_balancing import BusiestSet, Groups, Intake, Shares
 
 
 MAX_CHUNKS = 2**20
@@ -50,7 +49,7 @@ class BfbProblem(NamedTuple):
 
 def read_network(network: DirectGraph | Topology, direction: Direction = "broadcast") -> BfbProblem:
     """Convert a network to a `BfbProblem`; raise if it is unsuitable."""
-    from ...solvers.bfb.link_masks import intake
+    from ...solvers.steps.load_balancing import intake
 
     if isinstance(network, DirectGraph):
         names: Sequence[Any] = range(network.num_nodes)
@@ -112,7 +111,7 @@ def bfb_schedule(
     >>> schedule.inverse_rate(torus(4, 4))
     Fraction(15, 4)
     """
-    from ...solvers.bfb.load_balancing import busiest_sets, chunk_capacities, chunked_times, share_out
+    from ...solvers.steps.load_balancing import busiest_sets, chunk_capacities, chunked_times, share_out
 
     count = None if chunks is None else as_whole(chunks, "chunks", high=MAX_CHUNKS)
     if not isinstance(direction, str) or direction not in ("broadcast", "reduce"):
@@ -206,7 +205,7 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
     >>> bfb_cost(hypercube(10))
     StepCost(steps=10, bandwidth_factor=Fraction(1023, 1024))
     """
-    from ...solvers.bfb.load_balancing import METHODS
+    from ...solvers.steps.load_balancing import METHODS
 
     if not isinstance(solver, str) or solver not in (*METHODS, "lp"):
         raise UnsupportedError(f"solver is {shown(solver)}; expected one of {', '.join((*METHODS, 'lp'))}")
@@ -226,7 +225,7 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
 
 def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], limit: int) -> int:
     """Find the least number of chunks per shard, up to `limit`, that takes the least time."""
-    from ...solvers.bfb.load_balancing import chunked_times, least_chunked_times
+    from ...solvers.steps.load_balancing import chunked_times, least_chunked_times
 
     lowest, best, floor = Fraction(0), 0, sum((busiest.load for busiest in sets), Fraction(0))
     for chunks in range(1, limit + 1):
@@ -260,7 +259,7 @@ def timed_bfb(
     of a set S can bring has to fit into what they bring together: U is the largest of the least times with sum over S
     of B max(0, U - alpha) >= c(S) M / N.  That is the best of linear program (14) over all choices of links (E.3).
     """
-    from ...solvers.bfb.load_balancing import share_out
+    from ...solvers.steps.load_balancing import share_out
 
     counts = range(1, CHUNKS_TRIED_FOR_SIZE + 1) if chunks is None else (chunks,)
     problem, demands = demands_of(topology, direction)
@@ -323,7 +322,7 @@ def _pieces(cost: LinkCost, time: Fraction) -> int:
 
 def demands_of(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
     """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
-    from ...solvers.bfb.link_masks import groups_at, max_in_degree
+    from ...solvers.steps.load_balancing import groups_at, max_in_degree
 
     problem = read_network(topology, direction)
     network = problem.intake

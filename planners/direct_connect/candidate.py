@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import CertificateError, UnsupportedError
 from ...schedules import StepAllreduce, StepCost, StepSchedule, as_bytes, step_cost, verified_loads
 from ...schedules.collective import ALL_TO_ALL, EVERY_ROOT, AnyCollective, Direction, as_collective
+from ...support.packages import Viewed
 from ...support.quantities import Exact, as_factor, as_latency
-from ...support.views import Viewed
 from ...topologies import DirectGraph, Topology, bandwidth_optimum, moore_steps, undirected_moore_steps
 from .constructions import Construction
 
@@ -151,7 +151,7 @@ class Candidate(Viewed):
         allgather on Diamond by finder: 57.14 GB/s, optimal; 3 steps, 2 chunks per shard
         """
         from ..all_to_all.multicommodity import plan_pairs
-        from ..bounds.from_schedule import plan_of_schedule
+        from ..bounds import plan_of_schedule
 
         collective = as_collective(collective, (*EVERY_ROOT, ALL_TO_ALL), "a candidate has no schedule for")
         topology = self.topology(bandwidth=bandwidth, latency=latency)

@@ -19,7 +19,7 @@ from ...support.arrays import IntArray
 from ...topologies import DirectGraph, Topology
 from ...topologies.direct_connect import expansions as graph_expansions
 from ...topologies.direct_connect.optimal_broadcasts import base_schedule_names
-from ...topologies.symmetry.automorphisms import link_images
+from ...topologies.symmetry.isomorphism import link_images
 from ..all_to_all.flows import found_automorphisms
 from .bfb import bfb_schedule
 

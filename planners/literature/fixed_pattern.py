@@ -20,7 +20,7 @@ from ...schedules.steps.expansions import DirectSends
 from ...support.arrays import IntArray, distinct, joined_rows
 from ...topologies import Topology
 from ...topologies.network.direct_graph import partial_hop_distances
-from ..bounds.from_schedule import bound_of_schedule
+from ..bounds import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, check_request, shard_weights, tree_problem

@@ -18,8 +18,8 @@ from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH, Exact, as_factor
 from ...support.validation import shown
 from ...topologies import Link, Topology, symmetries
-from ...topologies.files import NetworkLike, refuse_options
-from ...topologies.files import topology as as_network
+from ...topologies.builders import NetworkLike, refuse_options
+from ...topologies.builders import topology as as_network
 from ..trees.problem import shard_weights
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ...schedules.collective import AnyCollective
 from ...support import progress
 from ...support.validation import shown
 from ...topologies import Topology
-from ...topologies.files import refuse_network_options
+from ...topologies.builders import refuse_network_options
 from ..plans.plan import Plan
 from ..plans.registry import plan
 from ..trees.problem import checked_count

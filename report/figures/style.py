@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...errors import UnsupportedError
+from ...support.files import write_whole
 from ...support.packages import check_extra
 from ...support.validation import as_path, shown
-from ...support.writing import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,8 @@ from ...planners import Candidate, Plan, logical_topology
 from ...planners.plans.registry import unknown_name
 from ...runtime import Calibration
 from ...schedules import Bound
+from ...support.packages import call_with_options
 from ...support.validation import shown
-from ...support.views import call_with_options
 from ...topologies import Topology
 from ..tables import Model, curve_table, link_table, step_table, tree_table
 from .network import topology_figure

@@ -28,7 +28,7 @@ from .dispatch_rounds import MAX_RELAY_SERVERS, MAX_TOKENS
 if TYPE_CHECKING:
     import torch
 
-    from ...solvers.fast.dispatch import MaskArray
+    from ...solvers.steps.dispatch import MaskArray
 
 SAME = (
     "servers", "gpus_per_server", "max_stage_tokens", "relay_rounds", "stages", "the columns of tokens",
@@ -134,7 +134,7 @@ def agree_on_dispatch(
     terms: Terms | UnsupportedError, relay_rounds: int | None, group: Any, timeout: float | None
 ) -> Agreed:
     """Compare the arguments of all ranks, and exchange counts; raises on all ranks if any refuses, or they differ."""
-    from ...solvers.fast.dispatch import destination_masks
+    from ...solvers.steps.dispatch import destination_masks
 
     _, dist = import_torch()
     ranks, rank = dist.get_world_size(group), dist.get_rank(group)

@@ -12,7 +12,7 @@ from ...schedules import ALLGATHER, Collective
 from ...schedules.collective import collective_or_given
 from ...support.formatting import bandwidth_text, time_text
 from ...support.seed import as_seed
-from ..interpreter.check import check_program
+from ..programs.check import check_program
 from ..programs.program import Program, check_choice, check_counts, check_seconds
 from .arguments import OPERATIONS, check_operation
 from .execute import PlanLike, execute, program_of

@@ -24,7 +24,7 @@ from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from ...errors import ProgramError
-from ..interpreter.interpret import run_program
+from ..programs.interpret import run_program
 from ..programs.layout import Layout
 from ..programs.program import ChunkRange, Program
 from .rounds import Message, Round, RoundScratch, rounds_of

@@ -107,7 +107,7 @@ def _numbers_in_block(blocks: IntArray) -> IntArray:
 
 def _needed_waits(blocks: IntArray, numbers: IntArray, starts: IntArray, before: IntArray) -> BoolArray:
     """Say which waits of a rank's events for earlier ones nothing else implies; shapes as in `EventGraph`."""
-    from ..interpreter.happens_before import needed_waits
+    from ..programs.happens_before import needed_waits
 
     return needed_waits(blocks, numbers, starts, before, int(blocks.max(initial=-1)) + 1)
 

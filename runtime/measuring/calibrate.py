@@ -13,7 +13,7 @@ from ...planners import plan
 from ...schedules import Collective
 from ...support.arrays import FloatArray
 from ...support.formatting import count_text, percentage_text
-from ...support.views import Viewed
+from ...support.packages import Viewed
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.link_costs import LinkClass, as_costs, link_classes, matching_classes
 from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Estimate, Unknown, fit_costs, fit_line

@@ -21,7 +21,7 @@ from ..execution.local_ranks import notify, out_of_memory_as_error
 from ..execution.rank_rounds import works_in_place
 from ..execution.rendezvous import BACKENDS, Rendezvous, on_all_ranks
 from ..execution.workload import Workload, fill_incorrect
-from ..interpreter.check import check_program
+from ..programs.check import check_program
 from ..programs.layout import Layout
 from ..programs.program import Program, check_choice, check_counts, check_seconds
 from .bench_report import DATATYPES, BenchReport, BenchRow, Device, Extent, Reading, extents, sweep

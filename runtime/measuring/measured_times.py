@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from ...errors import FileFormatError, UnsupportedError
 from ...schedules import COLLECTIVES, Collective
 from ...schedules.collective import collective_or_given
-from ...support.json_files import decode_json, name_of, read_text
+from ...support.files import decode_json, name_of, read_text
 from ...support.validation import as_whole, is_int, shown
 
 UNPLANNED = ("sendrecv", "gather", "scatter", "hypercube")  # Benchmarks of nccl-tests that no planner covers

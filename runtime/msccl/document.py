@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 from ...support.validation import shown
-from ..interpreter.findings import Findings
+from ..programs.findings import Findings
 
 MAX_NAME = 253  # Characters of a name; the parsers refuse longer ones
 MAX_TEXT = 255  # Characters of a value; the parsers allocate no more and write beyond

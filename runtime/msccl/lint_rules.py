@@ -9,8 +9,8 @@ from itertools import chain
 
 from ...schedules import ALLGATHER, REDUCE_SCATTER
 from ...support.validation import shown
-from ..interpreter.findings import Findings, Severity
 from ..programs.channels import CONNECTIONS_PER_CHANNEL
+from ..programs.findings import Findings, Severity
 from ..programs.layout import Layout
 from .document import Block, Document, Gpu, Step, at
 from .limits import FUSED, MAX_COUNT, MAX_NODES, MSCCL_DEFAULT_MAX_BYTES, PROTOCOLS, SPELLINGS, Dialect

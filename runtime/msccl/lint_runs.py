@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from ...errors import ProgramError
 from ...support.seed import current_seed
-from ..interpreter.check import check_hazards, check_program
-from ..interpreter.findings import Findings
-from ..interpreter.interpret import run_interleaving
+from ..programs.check import check_hazards, check_program
+from ..programs.findings import Findings
+from ..programs.interpret import run_interleaving
 from ..programs.ordering import Order, global_order, numbered, sites
 from ..programs.program import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, copies_onto_itself
 from .document import Document, at

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import Collective
-from ...support.json_files import read_bytes
-from ..interpreter.findings import Findings, LintReport, Severity, TooManyFindingsError, Window
+from ...support.files import read_bytes
 from ..mscclpp.lint import RUNTIME, lint_plan
+from ..programs.findings import Findings, LintReport, Severity, TooManyFindingsError, Window
 from ..programs.layout import Layout
 from ..programs.program import (
     Buffer,

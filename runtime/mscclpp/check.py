@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from ...errors import FileFormatError, UnsupportedError
 from ...schedules import ALL_TO_ALL, REDUCE_SCATTER
-from ..interpreter.findings import Severity
+from ..programs.findings import Severity
 from . import executor
 from .execution_plan import CHANNEL_TYPES, ChannelType, ExecutionPlan, Gpu, Operation, Place, SwitchGroup, flat
 

@@ -5,34 +5,40 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from pprint import pformat
+from typing import Any, NamedTuple
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
 from ...schedules import Allreduce, TreeSchedule, as_bytes, rate_of_loads
-from ...support.writing import write_whole
+from ...support.files import write_whole
+from ...support.validation import as_path
 from ...topologies import Topology
 from ..lowering.lower import collector_paused, lower_plan, program_name
 from ..lowering.trees import branches_at_switches
 from ..programs.channels import check_channels
 from ..programs.program import Instruction, Program, RankProgram, ThreadBlock, check_choice, check_counts
 from . import executor
+from .code import layout_of
 from .execution_plan import CHANNEL_TYPES, ExecutionPlan, to_mscclpp_text
-from .flow_control import Connections, stays_in_place
 from .lower import (
     DEFAULT_SLICE_BYTES,
     DEFAULT_THREAD_BLOCKS,
     PlanOptions,
     check_boxes,
     check_collective,
+    check_sums,
     common_count,
     converted,
+    is_star_schedule,
     port_pairs,
+    star_plan,
 )
-from .multicasts import switch_groups
-from .star_plans import check_sums, is_star_schedule, star_plan
+from .reader import read_mscclpp
 from .thread_blocks import TOO_LONG, TOO_MANY_CHANNELS, WEIGHTS, merge_blocks
+from .transfers import Connections, stays_in_place, switch_groups
 
 __all__ = ["as_executed", "boxes_of", "export_mscclpp_json", "mscclpp_notes"]
 
@@ -428,3 +434,56 @@ def _semaphore_operations(rank: RankProgram) -> list[int]:
     for (source, _), number in released.items():
         counts[source] += -(-number // executor.MAX_SEMAPHORES_PER_OPERATION)
     return counts
+
+
+__all__ = ["write_registration"]
+
+
+def write_registration(
+    plans: Iterable[str | os.PathLike[str]], path: str | os.PathLike[str], *, version: str = executor.MAIN
+) -> None:
+    """Write Python code that registers plan files with MSCCL++, and selects the first of them that fits a call."""
+    check_choice("version", version, executor.VERSIONS)
+    if version not in executor.STORING:
+        raise UnsupportedError(
+            f"MSCCL++ {version} takes no selector written in Python; expected 0.10.0 or newer, or with 0.8.0 a folder "
+            "of plans, and MSCCLPP_EXECUTION_PLAN_DIR set to it"
+        )
+    target = as_path(path)
+    write_whole(target, registration_code(((file, read_mscclpp(file)) for file in map(as_path, plans)), target))
+
+
+def registration_code(plans: Iterable[tuple[Path, ExecutionPlan]], target: Path) -> str:
+    """Return the code that registers plans, by their paths from `target`, where it is to be written."""
+    entries: dict[str, dict[str, Any]] = {}
+    for file, plan in plans:
+        if plan.name in entries:
+            raise UnsupportedError(f"{file} has the name {plan.name} of another plan; names must be unique")
+        relative = Path(os.path.relpath(file.resolve(), target.resolve().parent)).as_posix()
+        entries[plan.name] = {"file": relative} | _conditions(plan)
+    if not entries:
+        raise UnsupportedError("there are no plans; expected the names of plan files")
+    table = pformat(entries, width=100, sort_dicts=False)
+    code = (files(__package__) / "register.py.txt").read_text(encoding="utf-8")
+    return code.replace("{}  # Written here", table)
+
+
+def _conditions(plan: ExecutionPlan) -> dict[str, Any]:
+    return {
+        "collective": plan.collective.nccl_name,
+        "in_place": plan.in_place,
+        "ranks": plan.num_ranks,
+        "ranks_per_box": _ranks_per_box(plan),
+        "first": plan.min_bytes,
+        "last": plan.max_bytes,
+        "multiple": plan.smallest_message,
+        "root": layout_of(plan).root,
+    }
+
+
+def _ranks_per_box(plan: ExecutionPlan) -> int:
+    """Return the smallest size of boxes in which no memory or switch channel leaves a box."""
+    together = [(rank, peer) for rank, gpu in enumerate(plan.gpus) for peer in gpu.peers["memory"]]
+    together += [(rank, peer) for rank, gpu in enumerate(plan.gpus) for group in gpu.switches for peer in group.ranks]
+    sizes = (size for size in range(1, plan.num_ranks + 1) if plan.num_ranks % size == 0)
+    return next(size for size in sizes if all(one // size == other // size for one, other in together))

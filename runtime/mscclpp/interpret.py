@@ -14,9 +14,8 @@ import numpy as np
 from ...errors import ProgramError, TooLargeError
 from ..programs.layout import Layout
 from ..programs.program import check_counts
-from .code import END, LAST, START, Encoder
+from .code import END, LAST, START, Encoder, Memory, check_data, layout_of
 from .execution_plan import ExecutionPlan
-from .memory import Memory, check_data, layout_of
 from .reader import read_mscclpp
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...support.arrays import BoolArray, IntArray, SmallArray
-from ..interpreter.happens_before import Accesses, EventGraph
+from ..programs.happens_before import Accesses, EventGraph
 from .code import BEGIN, CODE, COPY, END, JOB, RANK, SILENT, SIZE, SPLIT, START, SUM, Code
 from .turns import OPERATION, PROCESS, SLICE, THREAD, Events, write_events
 

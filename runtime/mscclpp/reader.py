@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ...errors import FileFormatError, UnsupportedError
-from ...support.json_files import name_of, read_bytes
+from ...support.files import name_of, read_bytes
 from ...support.validation import is_whole, shown
-from ..interpreter.findings import Severity
+from ..programs.findings import Severity
 from ..programs.program import Buffer
 from . import executor
 from .check import PlanError, check_execution_plan

@@ -14,8 +14,7 @@ from ...errors import TooLargeError
 from ..programs.program import ChunkRange, Instruction, Program
 from . import executor
 from .execution_plan import CHANNEL_TYPES, Operation, Place, flat
-from .flow_control import Connections, End, Transfers, stays_in_place
-from .multicasts import Multicast, Multicasts
+from .transfers import Connections, End, Multicast, Multicasts, Transfers, stays_in_place
 
 TOO_LONG = (
     f"{{}} has {{}} operations, the MSCCL++ executor takes {executor.MAX_OPERATIONS}; plan with fewer trees, "

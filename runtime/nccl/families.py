@@ -19,12 +19,12 @@ from ...planners import Plan
 from ...schedules import as_bytes
 from ...support.validation import as_kind, as_list, as_path, shown
 from ...topologies.network.link_costs import as_costs
-from ..interpreter.findings import Severity
 from ..msccl.limits import RUNTIMES, dialect_of
 from ..msccl.linter import loading_environment, loading_hints
 from ..mscclpp.export import as_executed
 from ..mscclpp.lint import LOADING as MSCCLPP_LOADING
 from ..mscclpp.lint import RUNTIME as MSCCLPP
+from ..programs.findings import Severity
 from ..programs.program import check_choice
 from .windows import FamilyReport, lint_family
 

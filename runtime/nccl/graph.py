@@ -16,8 +16,8 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import Forest
+from ...support.files import write_whole
 from ...support.validation import as_integers, as_kind, is_int, shown
-from ...support.writing import write_whole
 from ..lowering.trees import refuse_relays
 from ..programs.program import check_choice
 

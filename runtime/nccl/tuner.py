@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import ALLREDUCE, TREE_COLLECTIVES, as_bytes
+from ...support.files import write_whole
 from ...support.validation import as_kind, is_int, shown
-from ...support.writing import write_whole
 from ..mscclpp.export import boxes_of
 from ..programs.program import check_choice
 from .families import fastest_windows

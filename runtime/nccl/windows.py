@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from ...errors import FileFormatError, UnsupportedError
 from ...support.validation import as_path
-from ..interpreter.findings import Finding, Findings, LintReport
 from ..msccl.limits import RUNTIMES, UNLIMITED, Dialect, dialect_of
 from ..msccl.linter import lint_file, loading_environment, sizes_text
 from ..mscclpp.executor import VERSIONS as MSCCLPP_VERSIONS
 from ..mscclpp.lint import RUNTIME as MSCCLPP
 from ..mscclpp.lint import lint_plan
 from ..mscclpp.lower import DEFAULT_THREAD_BLOCKS
+from ..programs.findings import Finding, Findings, LintReport
 from ..programs.program import check_choice, check_counts
 
 MICROSOFT_FILES = 4

@@ -1,1 +1,1 @@
-"""Programs of thread blocks and steps: types, layout, order, channels, transformations."""
+"""Programs of thread blocks and steps: types, order, channels, checks, the reference interpreter and findings."""

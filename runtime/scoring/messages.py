@@ -26,8 +26,8 @@ from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology
 from ..mscclpp import executor
+from ..mscclpp.code import layout_of
 from ..mscclpp.execution_plan import ChannelType, ExecutionPlan, Operation, flat
-from ..mscclpp.memory import layout_of
 from ..programs.layout import Layout
 from ..programs.ordering import Order
 from ..programs.program import Program

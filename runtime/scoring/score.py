@@ -16,8 +16,8 @@ from ...schedules import Bound, Collective, SizeBound
 from ...schedules.timing.run import Rules, TimedSchedule, TimedTransfers, in_steps
 from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
+from ...support.files import name_of
 from ...support.formatting import bandwidth_text, percentage_text
-from ...support.json_files import name_of
 from ...support.quantities import as_several_bytes
 from ...support.validation import as_whole
 from ...topologies import RuntimeCosts, Topology, reached_network

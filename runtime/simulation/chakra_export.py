@@ -23,9 +23,9 @@ from ...schedules import ALLGATHER, as_bytes
 from ...schedules.timing.message_order import ordered_transfers
 from ...schedules.timing.run import Rules, TimedSchedule
 from ...schedules.transfers import Transfers
+from ...support.files import write_all_whole
 from ...support.formatting import count_text
 from ...support.validation import as_kind, as_path, as_whole, shown
-from ...support.writing import write_all_whole
 from ..lowering.trees import refuse_relays, refuse_switches
 from ..programs.program import check_choice, check_counts
 from .chakra_trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes

@@ -15,9 +15,8 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ...errors import FileFormatError, UnsupportedError
-from ...support.json_files import name_of, read_bytes
+from ...support.files import name_of, read_bytes, write_whole
 from ...support.validation import as_kind, shown
-from ...support.writing import write_whole
 
 VALUE_KINDS = ("double", "float", "int32", "int64", "uint32", "uint64", "bool", "string", "bytes")
 """Of an attribute's value.  Others hold lists, or numbers written in rarer ways."""

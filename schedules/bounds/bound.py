@@ -10,8 +10,8 @@ import numpy as np
 
 from ...errors import CertificateError, UnsupportedError
 from ...support.formatting import bandwidth_text
+from ...support.packages import Viewed
 from ...support.validation import as_kind, shown
-from ...support.views import Viewed
 from ...topologies import Topology
 from ..collective import COLLECTIVES, AnyCollective, Collective, as_collective, collective_or_given
 from .cuts import Cut, Partition, RankCuts

@@ -9,7 +9,7 @@ import pytest
 
 import collopt
 from collopt.planners import find_topologies
-from collopt.support.file_kinds import KINDS, PLAN_KIND, kind_of, wrong_kind
+from collopt.support.files import KINDS, PLAN_KIND, kind_of, wrong_kind
 from collopt.topologies import ring, write_topology
 
 

@@ -16,8 +16,8 @@ from collopt.cli.terminal.plan_summary import plan_figures, witness_figures, wit
 from collopt.errors import CertificateError
 from collopt.planners import Plan
 from collopt.report.tables import busiest_links
-from collopt.runtime.interpreter.interpret import run_program
 from collopt.runtime.lowering.lower import lower
+from collopt.runtime.programs.interpret import run_program
 from collopt.schedules import Allreduce, Bound, Forest, Partition, congestion, in_network, verified_loads
 from collopt.topologies import Topology, ring
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from collopt.runtime.interpreter.findings import Finding
 from collopt.runtime.msccl.document import Block, Document, Gpu, Step
+from collopt.runtime.programs.findings import Finding
 
 MSCCL, AZURE, RCCL = "msccl", "msccl-executor-nccl", "rccl"
 Found = list[str]

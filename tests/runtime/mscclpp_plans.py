@@ -7,12 +7,12 @@ from typing import Any
 
 from runtime_forests import random_schedule
 
-from collopt.runtime.interpreter.check import check_program
 from collopt.runtime.lowering.lower import lower
 from collopt.runtime.mscclpp import lower as lowering
 from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, document_of
 from collopt.runtime.mscclpp.interpret import run_execution_plan
 from collopt.runtime.mscclpp.reader import parse_document
+from collopt.runtime.programs.check import check_program
 from collopt.runtime.programs.program import Program
 
 TWO_BOXES = [0, 0, 1, 1]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import ProgramError
 from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock
-from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.msccl.lint_runs import buffered_order
+from collopt.runtime.programs.interpret import run_interleaving
 from sample_sizes import examples
 
 

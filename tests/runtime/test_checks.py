@@ -27,8 +27,8 @@ from runtime_forests import (
 
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import ChunkRange, Dependency, Instruction, Program, check_program, lower, without_receive_reduce
-from collopt.runtime.interpreter.check import check_hazards
-from collopt.runtime.interpreter.interpret import run_interleaving
+from collopt.runtime.programs.check import check_hazards
+from collopt.runtime.programs.interpret import run_interleaving
 from collopt.runtime.programs.ordering import global_order
 from collopt.runtime.programs.program import check_seconds
 from collopt.schedules import TreeSchedule

@@ -8,7 +8,7 @@ import pytest
 from runtime_forests import exchange, random_schedule
 
 from collopt.runtime import lower
-from collopt.runtime.interpreter.interpret import Contents, describe_contents, poisoned_memory, symbolic_inputs
+from collopt.runtime.programs.interpret import Contents, describe_contents, poisoned_memory, symbolic_inputs
 
 
 def test_contents_add_up() -> None:

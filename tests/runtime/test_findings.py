@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collopt.runtime.interpreter.findings import MAX_FINDINGS, Findings, TooManyFindingsError
+from collopt.runtime.programs.findings import MAX_FINDINGS, Findings, TooManyFindingsError
 
 
 def test_no_more_notes_are_kept_but_all_else_is_until_there_is_enough() -> None:

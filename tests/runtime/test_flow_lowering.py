@@ -26,8 +26,8 @@ from collopt.runtime import (
     run_program,
     to_xml_text,
 )
-from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.msccl.export import export_msccl_xml
+from collopt.runtime.programs.interpret import run_interleaving
 from collopt.schedules import FlowSchedule, Forest
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, fat_tree, hypercube, mi250, ring, torus
 from sample_sizes import examples
@@ -272,7 +272,7 @@ def change(schedule: FlowSchedule, **arrays: object) -> FlowSchedule:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ({"weights": np.array([1, 1, 1, 1, 1, 2])}, "carry 2 chunks; expected 1"),
+        ({"weights": np.array([1, 1, 1, 1, 1, 2])}, "carries chunks 0 to 1 of the data"),
         ({"weights": np.array([1, 1, 1, 1, 1, 0])}, "path 5 carries no chunk"),
     ],
 )

@@ -9,7 +9,7 @@ from runtime_forests import allgather, block, copy, recv, send
 
 from collopt.errors import ProgramError
 from collopt.runtime import ChunkRange, Dependency, Instruction, Program, check_program, run_program
-from collopt.runtime.interpreter.interpret import run_interleaving
+from collopt.runtime.programs.interpret import run_interleaving
 
 
 def _forwarding(*depends: tuple[int, int]) -> Program:

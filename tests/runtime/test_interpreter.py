@@ -38,7 +38,7 @@ from collopt.runtime import (
     lower,
     run_program,
 )
-from collopt.runtime.interpreter.interpret import run_interleaving
+from collopt.runtime.programs.interpret import run_interleaving
 from collopt.schedules import Forest
 
 

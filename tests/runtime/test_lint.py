@@ -13,8 +13,8 @@ from runtime_forests import random_schedule, ring_forest
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime import lower, to_xml_text
-from collopt.runtime.interpreter.findings import LintReport
 from collopt.runtime.msccl.linter import lint_file
+from collopt.runtime.programs.findings import LintReport
 from sample_sizes import examples
 
 AZURE = "msccl-executor-nccl"

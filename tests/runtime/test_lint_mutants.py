@@ -10,10 +10,10 @@ from lint_mutants import Mutant, mutants, same_meaning
 from runtime_forests import random_schedule
 
 from collopt.runtime import Program, lower, to_xml_text
-from collopt.runtime.interpreter.findings import Findings, LintReport
 from collopt.runtime.msccl.document import read_document
 from collopt.runtime.msccl.limits import dialect_of
 from collopt.runtime.msccl.linter import layout_of, lint_file, program_of
+from collopt.runtime.programs.findings import Findings, LintReport
 from collopt.runtime.programs.transformations import without_receive_reduce
 
 

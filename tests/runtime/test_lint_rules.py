@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msccl_documents import AZURE, MSCCL, RCCL, Found, agree, block, document, gpu, step
 
-from collopt.runtime.interpreter.findings import Findings
 from collopt.runtime.msccl import lint_rules as rules
 from collopt.runtime.msccl import linter as lint
 from collopt.runtime.msccl.document import Block, Document
 from collopt.runtime.msccl.limits import dialect_of
+from collopt.runtime.programs.findings import Findings
 
 AT_ONCE = "note: loading it allocates 2097152 bytes"
 HEADERS: list[tuple[str, Document, Found]] = [

@@ -10,12 +10,12 @@ from runtime_forests import ring_forest
 
 import collopt
 from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, lower, to_xml_text
-from collopt.runtime.interpreter.findings import Findings
 from collopt.runtime.msccl import lint_runs as run
 from collopt.runtime.msccl import linter as lint
 from collopt.runtime.msccl.document import Document
 from collopt.runtime.msccl.limits import dialect_of
 from collopt.runtime.msccl.lint_runs import Queue
+from collopt.runtime.programs.findings import Findings
 from collopt.topologies import ring
 
 UNREAD = {

@@ -13,8 +13,8 @@ from runtime_forests import random_schedule, ring_forest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.runtime import lower, to_xml_text
-from collopt.runtime.interpreter.findings import LintReport, Window
 from collopt.runtime.nccl.windows import lint_family, window_report
+from collopt.runtime.programs.findings import LintReport, Window
 from collopt.topologies import ring
 from sample_sizes import examples
 

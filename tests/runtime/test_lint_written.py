@@ -13,11 +13,11 @@ from runtime_forests import random_schedule
 
 import collopt
 from collopt.runtime import interpret_file, lower, read_xml
-from collopt.runtime.interpreter.findings import Findings, LintReport
-from collopt.runtime.interpreter.interpret import run_interleaving
 from collopt.runtime.msccl.document import read_document
 from collopt.runtime.msccl.limits import RUNTIMES, dialect_of
 from collopt.runtime.msccl.linter import layout_of, lint_file, program_of
+from collopt.runtime.programs.findings import Findings, LintReport
+from collopt.runtime.programs.interpret import run_interleaving
 from collopt.topologies import ring, torus
 from sample_files import sample
 

@@ -6,10 +6,10 @@ import pytest
 from mscclpp_plans import TWO_BOXES, small_document
 
 from collopt.errors import ProgramError
-from collopt.runtime.interpreter import happens_before
 from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, Gpu, Operation, Place
 from collopt.runtime.mscclpp.interpret import run_execution_plan
 from collopt.runtime.mscclpp.reader import parse_document
+from collopt.runtime.programs import happens_before
 
 
 def plan_of(collective: str, *gpus: Gpu, in_place: bool = False) -> ExecutionPlan:

@@ -14,7 +14,7 @@ import pytest
 from mscclpp_plans import TWO_BOXES, small_document
 
 from collopt.errors import UnsupportedError
-from collopt.runtime.mscclpp.registration import write_registration
+from collopt.runtime.mscclpp.export import write_registration
 
 SIZE, START = 3 * 2**16, 2**20
 

@@ -20,10 +20,9 @@ from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, document_of
 from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
 from collopt.runtime.mscclpp.interpret import run_execution_plan
 from collopt.runtime.mscclpp.lint import lint_plan
-from collopt.runtime.mscclpp.lower import PlanOptions
-from collopt.runtime.mscclpp.multicasts import switch_groups
+from collopt.runtime.mscclpp.lower import PlanOptions, is_star_schedule, star_plan
 from collopt.runtime.mscclpp.reader import parse_document
-from collopt.runtime.mscclpp.star_plans import is_star_schedule, star_plan
+from collopt.runtime.mscclpp.transfers import switch_groups
 from collopt.runtime.programs.channels import assign_channels
 from collopt.schedules import ALLGATHER, ALLREDUCE, BROADCAST, Allreduce, Forest
 from sample_sizes import examples

@@ -13,8 +13,8 @@ import collopt
 from collopt.errors import ProgramError
 from collopt.runtime import ChunkRange, Instruction, Program, RankProgram, ThreadBlock, check_program, lower
 from collopt.runtime.mscclpp import lower as mscclpp
-from collopt.runtime.mscclpp.flow_control import plan_transfers
 from collopt.runtime.mscclpp.interpret import run_execution_plan
+from collopt.runtime.mscclpp.transfers import plan_transfers
 from collopt.runtime.programs.ordering import global_order
 from collopt.topologies import hypercube
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from collopt.support.writing import write_all_whole
+from collopt.support.files import write_all_whole
 
 WRITE = """
 import os, signal, sys
-from collopt.support.writing import write_whole
+from collopt.support.files import write_whole
 sync = os.fsync
 os.fsync = lambda handle: (os.kill(os.getpid(), int(sys.argv[2])), sync(handle))
 write_whole(sys.argv[1], "new")

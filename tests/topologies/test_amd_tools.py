@@ -10,10 +10,10 @@ import pytest
 
 from collopt.errors import FileFormatError
 from collopt.topologies import mi300x
-from collopt.topologies.importing.amd_smi import matches_amd_smi, read_amd_smi
+from collopt.topologies.importing.amd_tools import matches_amd_smi, read_amd_smi
 from collopt.topologies.importing.documents import Document, read_document
-from collopt.topologies.importing.formats import FORMATS, Format
 from collopt.topologies.importing.options import BoxOptions
+from collopt.topologies.importing.read import FORMATS, Format
 from collopt.topologies.switched.box_files import stored_fields
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from sample_files import sample

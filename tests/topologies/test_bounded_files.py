@@ -18,8 +18,8 @@ from collopt.errors import ColloptError, FileFormatError, UnsupportedError
 from collopt.planners import load_plan
 from collopt.runtime import lint_file, read_mscclpp, read_trace, read_xml
 from collopt.runtime.nccl.windows import lint_family
-from collopt.support import json_files
-from collopt.support.json_files import read_bytes, read_json, read_text
+from collopt.support import files as json_files
+from collopt.support.files import read_bytes, read_json, read_text
 from collopt.topologies import read_topology
 
 READERS = {
@@ -120,7 +120,7 @@ def test_a_file_that_says_it_is_too_large_is_not_read_at_all(tmp_path: Path, mon
 
 def test_what_the_shell_has_opened_is_read() -> None:
     """Standard input from a pipe, and the pipe of a process substitution, whose writers are there."""
-    read = "from collopt.support.json_files import read_bytes; import sys; print(read_bytes(sys.argv[1], 100))"
+    read = "from collopt.support.files import read_bytes; import sys; print(read_bytes(sys.argv[1], 100))"
     for command, expected in (
         (f"echo one | '{sys.executable}' -c '{read}' /dev/stdin", "b'one\\n'"),
         (f"'{sys.executable}' -c '{read}' <(echo two)", "b'two\\n'"),

@@ -25,8 +25,7 @@ from collopt.topologies import (
     twisted_hypercube,
     twisted_torus,
 )
-from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents
-from collopt.topologies.direct_connect.kautz import REWIRED_CYCLES
+from collopt.topologies.direct_connect.basic_graphs import REWIRED_CYCLES, double_binary_tree_parents
 
 
 def pairs(topology: Topology) -> set[tuple[int, int]]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from collopt.errors import ColloptError, FileFormatError, UnsupportedError
-from collopt.support.writing import write_all_whole, write_whole
+from collopt.support.files import write_all_whole, write_whole
 from collopt.topologies import Topology, dgx_h100, mi250, read_topology, ring, write_topology
 from collopt.topologies.network.schema import TopologyDocument
 from collopt.topologies.network.topology_json import topology_from_json, topology_to_json

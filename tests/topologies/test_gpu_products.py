@@ -12,7 +12,7 @@ from collopt.errors import TopologyError
 from collopt.support.quantities import as_bandwidth, as_gigabytes, nic_unit_warning
 from collopt.topologies import rail, read_box
 from collopt.topologies.importing.options import ALIASES, PRODUCTS, find_product, product_of
-from collopt.topologies.importing.pcie_tree import LANE_RATES
+from collopt.topologies.importing.pcie import LANE_RATES
 from collopt.topologies.importing.read import import_network
 from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system
 

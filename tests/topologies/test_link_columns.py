@@ -32,7 +32,7 @@ from collopt.topologies import (
     ring,
     torus,
 )
-from collopt.topologies.files import read_topology, write_topology
+from collopt.topologies.builders import read_topology, write_topology
 from collopt.topologies.network import topology_json
 from collopt.topologies.switched.box_files import stored_box
 from collopt.topologies.switched.scale_out import Box, Nic, join_boxes

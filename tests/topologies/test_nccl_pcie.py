@@ -19,7 +19,7 @@ from collopt.topologies import compose
 from collopt.topologies.importing.documents import Document
 from collopt.topologies.importing.nccl_machine import read_machine, read_tree
 from collopt.topologies.importing.options import LANE_RATES, BoxOptions
-from collopt.topologies.importing.pcie_tree import Node, read_pcie
+from collopt.topologies.importing.pcie import Node, read_pcie
 from collopt.topologies.switched.scale_out import Box
 from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system, tag
 from sample_sizes import examples

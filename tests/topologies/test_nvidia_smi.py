@@ -12,18 +12,19 @@ import pytest
 from collopt import bound
 from collopt.errors import ColloptError, FileFormatError, TopologyError
 from collopt.topologies import compose, dgx1_v100, dgx_a100, dgx_b200, dgx_b300, dgx_h100, read_topology
-from collopt.topologies.importing.documents import Document, read_document
-from collopt.topologies.importing.nvidia_smi import matches_nvidia_smi, read_nvidia_smi
-from collopt.topologies.importing.options import BoxOptions
-from collopt.topologies.importing.text_matrix import (
+from collopt.topologies.importing.documents import (
     MAX_LABELS,
     CellKind,
+    Document,
     TextMatrix,
     find_headers,
     line_below,
     plain_lines,
+    read_document,
     read_rows,
 )
+from collopt.topologies.importing.nvidia_smi import matches_nvidia_smi, read_nvidia_smi
+from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from nccl_texts import box_of, cpu, gpu, nic, pci, port, switched, system
 from sample_files import sample

@@ -13,8 +13,8 @@ from collopt import plan, read_topology
 from collopt.errors import ColloptError, FileFormatError
 from collopt.topologies import Topology, read_box
 from collopt.topologies.importing.documents import Document
-from collopt.topologies.importing.formats import PREFIX_CHARACTERS, find_format, unsupported_format
 from collopt.topologies.importing.options import BoxOptions
+from collopt.topologies.importing.read import PREFIX_CHARACTERS, find_format, unsupported_format
 from collopt.topologies.importing.simulators import matches_ns3, read_ns3
 from sample_sizes import examples
 

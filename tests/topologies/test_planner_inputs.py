@@ -19,10 +19,9 @@ from collopt import plan, read_topology
 from collopt.errors import ColloptError, FileFormatError, TopologyError
 from collopt.topologies import Topology, compose, read_box, torus
 from collopt.topologies.importing.documents import Document, Imported
-from collopt.topologies.importing.formats import find_format
 from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.importing.planner_inputs import read_msccl
-from collopt.topologies.importing.read import import_network
+from collopt.topologies.importing.read import find_format, import_network
 from sample_sizes import examples
 from vendor_tables import refusal as refusal_of
 
@@ -341,7 +340,7 @@ def test_no_network_of_astra_sim_ends_in_another_error(
 @settings(max_examples=examples(200))
 def test_no_format_takes_any_text_for_its_own_and_fails(text: str) -> None:
     """Formats are found by their content without an error."""
-    from collopt.topologies.importing.formats import FORMATS
+    from collopt.topologies.importing.read import FORMATS
 
     assert all(candidate.matches(Document("text", text)) in (True, False) for candidate in FORMATS)
 

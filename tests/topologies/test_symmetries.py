@@ -47,8 +47,13 @@ from collopt.topologies import (
 )
 from collopt.topologies import symmetries as find_symmetries
 from collopt.topologies.symmetry import isomorphism as isomorphism_search
-from collopt.topologies.symmetry.automorphisms import LinkOrbits, link_images, link_orbits, trivial_link_orbits
-from collopt.topologies.symmetry.isomorphism import preserves_arcs
+from collopt.topologies.symmetry.isomorphism import (
+    LinkOrbits,
+    link_images,
+    link_orbits,
+    preserves_arcs,
+    trivial_link_orbits,
+)
 from collopt.topologies.symmetry.rank_groups import UNREACHED, rank_distances, rank_groups
 from graph_symmetry import orbits
 from regular_graphs import regular_graphs, renumbered
@@ -201,7 +206,7 @@ def test_a_search_that_gives_up_keeps_what_it_found(monkeypatch: pytest.MonkeyPa
     """What is found is right with any number of attempts; with none, nothing is known."""
     import sys
 
-    module = sys.modules["collopt.topologies.symmetry.automorphisms"]
+    module = sys.modules["collopt.topologies.symmetry.isomorphism"]
     cube, found = hypercube(4), []
     for attempts in range(40):
         monkeypatch.setattr(module, "MAX_WORK", attempts * (module.FIXED_COST + len(cube.links)))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from collopt.errors import FileFormatError
 from collopt.topologies.importing.documents import Document
-from collopt.topologies.importing.formats import FORMATS
 from collopt.topologies.importing.options import BoxOptions
+from collopt.topologies.importing.read import FORMATS
 from collopt.topologies.switched.scale_out import repeat_box
 from sample_sizes import examples
 from vendor_tables import (

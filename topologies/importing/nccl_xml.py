@@ -19,8 +19,7 @@ from ..switched.scale_out import SCALE_UP_LATENCY, Box
 from .documents import Document
 from .nccl_machine import GPU_CLASSES, Element, Gpu, Machine, host_of, read_machine, read_tree
 from .options import BoxOptions, GpuProduct, is_always_linked, product_of
-from .pcie_network import nics_of_nearest_gpus, pcie_network
-from .pcie_tree import read_pcie
+from .pcie import nics_of_nearest_gpus, pcie_network, read_pcie
 
 NVSWITCH = "nvswitch"
 MAX_COUNT = 64  # parallel links on one line of a file

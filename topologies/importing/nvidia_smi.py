@@ -27,9 +27,8 @@ from .box_from_links import (
     linked_box,
     needed_product,
 )
-from .documents import Document
+from .documents import MAX_LINE, CellKind, Document, Header, TextMatrix, plain_lines, read_rows
 from .options import BoxOptions, GpuProduct
-from .text_matrix import MAX_LINE, CellKind, Header, TextMatrix, plain_lines, read_rows
 
 BRIDGE = ("PIX", "PXB")  # paths below one CPU
 CPU = ("PHB", "NODE")  # paths within one NUMA node; SYS, and SOC of old drivers, cross nodes

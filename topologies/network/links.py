@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CapacityOverflowError, TopologyError, UnsupportedError
-from ...support.arrays import IntArray
-from ...support.lookup import LONG, places_of
+from ...support.arrays import LONG, IntArray, places_of
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_integers, as_list, as_name, is_whole, shown
 

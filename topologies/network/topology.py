@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from ...errors import ColloptError, TopologyError, UnsupportedError
 from ...support.arrays import IntArray
+from ...support.packages import Viewed
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_kind, as_list, as_name, as_names, as_title, check_links, shown
-from ...support.views import Viewed
 from .direct_graph import DirectGraph
 from .links import (
     Link,

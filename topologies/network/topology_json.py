@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import FileFormatError, TopologyError
 from ...support.arrays import decode_integers, encode_integers
-from ...support.json_files import check_header
+from ...support.files import check_header
 from .link_costs import link_classes, matching_classes
 from .links import LinkColumns
 from .topology import Topology

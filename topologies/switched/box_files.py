@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import FileFormatError, TopologyError
 from ...support.arrays import IntArray
-from ...support.json_files import check_header, parse_json
+from ...support.files import check_header, parse_json
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import as_flag, as_size, check_links, shown
 from ..network.switch_limits import SwitchLimits, as_switch_limits
@@ -47,8 +47,7 @@ def box_from_json(data: object, where: str) -> Box:
     """Validate a decoded JSON document and make its box."""
     from pydantic import ValidationError
 
-    from ..network.schema import first_error
-    from .box_schema import BoxDocument
+    from ..network.schema import BoxDocument, first_error
 
     check_header(data, BOX_FORMAT, BOX_VERSION, where)
     assert isinstance(data, dict)

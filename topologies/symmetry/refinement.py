@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...support.arrays import IntArray, RandomArray
+from ...support.arrays import IntArray, RandomArray, places_of
 from ...support.kernels import kernel
-from ...support.lookup import places_of
 from ..network.topology import Topology
 
 

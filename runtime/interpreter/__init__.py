@@ -1,1 +1,0 @@
-"""Reference interpreter of programs: event order, static checks, runs, and findings of linters."""
