@@ -308,7 +308,11 @@ def _solve_approximately(topology: Topology, demands: IntArray, generators: IntA
 
 
 def _concurrent_flows(
-    topology: Topology, demands: IntArray, network: tuple[Any, ...], flow: ConcurrentFlow, amount: Fraction
+    topology: Topology,
+    demands: IntArray,
+    network: tuple[int, IntArray, IntArray, IntArray, IntArray],
+    flow: ConcurrentFlow,
+    amount: Fraction,
 ) -> PairFlows:
     """Compute the flow of each source."""
     from ...solvers.flows.concurrent_flow import source_flows

@@ -66,11 +66,11 @@ def in_all_orders(orders: Sequence[Digits], routing: Routing) -> StepSchedule:
 def trees(digits: Digits, routing: Routing) -> Forest:
     """One tree per root, as high as there are steps: the last hops into all ranks."""
     hops, ranks = digits.last_hops, routing.num_ranks
-    routes, *paths = routing.routes(hops.senders, hops.receivers)
+    routes, starts, nodes = routing.routes(hops.senders, hops.receivers)
     numbers = np.full((ranks, ranks), -1, dtype=np.int32)
     numbers[hops.sources, hops.receivers] = routes
     roots, weights = np.arange(ranks), np.ones(ranks, dtype=np.int64)
-    return Forest(ranks, 1, roots, weights, numbers, *paths, direction=routing.problem.direction)
+    return Forest(ranks, 1, roots, weights, numbers, starts, nodes, direction=routing.problem.direction)
 
 
 def _exchange(

@@ -217,7 +217,7 @@ def plan_nccl(
     if not plans:
         raise UnsupportedError(f"NCCL's algorithms do not suit {topology}: {refusals[0]}")
     best, candidate = min(plans, key=lambda pair: pair[0].time)
-    notes = {
+    notes: dict[str, float | str] = {
         "algorithm": best.algorithm,
         "protocol": best.protocol,
         "generation": machine.generation,

@@ -213,14 +213,14 @@ def synthesis_frontier(
             "steps": [answer.schedule.num_steps for answer in answers],
             "chunks": [answer.schedule.chunks_per_shard for answer in answers],
             **{name: [getattr(answer, name) for answer in answers] for name in columns},
+            "synthesis": answers,
         }
     )
     # Pareto-optimal in steps and rate; of equals, the one with the fewest chunks.
     ordered = frame.sort_values(["steps", "inverse_rate", "chunks"], kind="stable")["inverse_rate"]
     lowest = list(accumulate(ordered, min))
     fresh = [place == 0 or rate < lowest[place - 1] for place, rate in enumerate(ordered)]
-    frame["pareto"] = pd.Series(fresh, index=ordered.index)
-    frame["synthesis"] = answers
+    frame.insert(len(frame.columns) - 1, "pareto", pd.Series(fresh, index=ordered.index))
     return frame
 
 
@@ -239,8 +239,8 @@ def plan_milp(topology: Topology, collective: AnyCollective, *, chunks: int | No
         network = problem.topology
         if problem.direction == "reduce":
             links = [link._replace(tail=link.head, head=link.tail) for link in network.links]
-            nodes = {"compute": network.compute_nodes, "switches": network.switch_nodes}
-            network = Topology.from_links(links, **nodes, name=network.name)
+            ranks, switches = network.compute_nodes, network.switch_nodes
+            network = Topology.from_links(links, compute=ranks, switches=switches, name=network.name)
         searches.append(_best(network, counts))
         return replace(searches[-1][1].schedule, direction=problem.direction)
 
