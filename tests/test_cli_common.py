@@ -6,7 +6,6 @@ import csv
 import inspect
 import io
 import logging
-import os
 import subprocess
 import sys
 import tomllib
@@ -20,9 +19,7 @@ from collopt.cli.terminal import parameters
 from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
 from collopt.cli.terminal.parameters import complete_collective, complete_planner, complete_topology
 from collopt.planners import PLANNERS
-from collopt.planners.plans.stages import Trace, on_stage
-from collopt.support import progress
-from slow_cases import slow_where
+from collopt.planners.plans.stages import Trace
 
 RING = ("ring", "--nodes", "4", "allgather")
 
@@ -43,14 +40,6 @@ def test_verbose_tells_stages_on_standard_error(cli: Cli) -> None:
 def test_twice_verbose_tells_more(cli: Cli, words: tuple[str, ...]) -> None:
     """`-v` twice, before or after the command's name, also logs when stages start."""
     assert "collopt: debug: tree packing ...\n" in cli(*words).err
-
-
-def test_the_log_is_left_as_it_was(cli: Cli) -> None:
-    """A command that fails restores the level and handlers of the log."""
-    logger = logging.getLogger("collopt")
-    before = (logger.level, list(logger.handlers))
-    refusal(cli("plan", "ring", "--nodes", "4", "dance", "-v"))
-    assert (logger.level, list(logger.handlers)) == before
 
 
 def test_threads_reach_the_solver(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,14 +86,6 @@ def test_tables_come_as_csv_too(cli: Cli, words: tuple[str, ...]) -> None:
     assert {len(row) for row in rows} == {len(header)}
     assert len(set(header)) == len(header)
     assert refusal(cli(*words, "--csv", "--json")).startswith("--json and --csv are mutually exclusive")
-
-
-def test_csv_has_the_figures_of_json(cli: Cli) -> None:
-    """Names of nested figures are joined in CSV."""
-    (row,) = csv.DictReader(io.StringIO(cli("plan", *RING, "--csv").out))
-    data = cli("plan", *RING, "--json").data
-    assert (row["algbw_exact"], row["bound_algbw_exact"]) == (data["algbw_exact"], data["bound"]["algbw_exact"])
-    assert (row["optimal"], row["root_weights"]) == ("true", str(data["root_weights"]))
 
 
 def test_cells_of_csv_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,38 +137,6 @@ def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert complete_planner("") == list(PLANNERS)
 
 
-@pytest.mark.parametrize("shell", slow_where(["bash", "zsh", "fish"], lambda shell: shell != "bash"))
-def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
-    """Completion is installed for a named shell in the user's home."""
-    result = subprocess.run(
-        [sys.executable, "-m", "collopt", "--install-completion", shell],
-        env={**os.environ, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    assert f"{shell} completion installed in {tmp_path}" in result.stdout
-    assert any("collopt" in path.read_text(encoding="utf-8").lower() for path in tmp_path.rglob("*") if path.is_file())
-
-
-@pytest.mark.parametrize(
-    ("shell", "sign"),
-    [
-        ("bash", "complete -o default -F"),
-        ("zsh", "#compdef collopt"),
-        ("fish", "complete --command collopt"),
-        ("powershell", "Register-ArgumentCompleter"),
-    ],
-)
-def test_completion_is_shown_for_the_shell_that_is_named(cli: Cli, shell: str, sign: str) -> None:
-    """The completion script is that of the named shell."""
-    answer = cli("--show-completion", shell)
-    assert (answer.status, answer.err) == (0, "")
-    assert sign in answer.out
-
-
 def test_importing_the_completions_loads_nothing_heavy() -> None:
     """Completions import none of numba, scipy, pandas and torch."""
     program = (
@@ -197,18 +146,6 @@ def test_importing_the_completions_loads_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
     assert result.stdout == "[]\n"
-
-
-def test_counts_of_long_work_are_told_once() -> None:
-    """Only the outermost of nested counts is told, and a listener is not needed."""
-    told: list[tuple[int, int]] = []
-    with on_stage(lambda _: None, lambda done, total: told.append((done, total))):
-        for _ in progress.iterate(range(2), 2):
-            assert list(progress.iterate("abc", 3)) == ["a", "b", "c"]
-        for _ in progress.iterate(range(5), 5):
-            break
-    assert told == [(0, 2), (1, 2), (2, 2), (0, 5), (5, 5)]
-    assert list(progress.iterate("ab", 2)) == ["a", "b"]
 
 
 def test_traces_speak_through_the_standard_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import collopt
 from cli_calls import Cli, netfile, refusal
-from collopt.topologies import dgx_a100, ring
+from collopt.topologies import dgx_a100
 
 
 @pytest.fixture
@@ -26,46 +26,6 @@ def changed(path: Path, **fields: Any) -> Path:
     content = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(content | fields), encoding="utf-8")
     return path
-
-
-def test_says_what_was_checked(cli: Cli, plan_file: Path) -> None:
-    """Text lists bound, routes, trees, links, gap and network."""
-    answer = cli("verify", plan_file)
-    assert (answer.status, answer.err) == (0, "")
-    first, *rows = answer.out.splitlines()
-    assert first == f"{plan_file}: allgather on dgx-a100-2boxes by forestcoll, verified"
-    assert [row.split()[0] for row in rows] == ["bound", "routes", "trees", "links", "optimality", "network"]
-    assert "16 ranks; tree weights sum to 13 per unit" in answer.out
-    assert "algbw 346.67 GB/s (1040/3)" in answer.out
-    assert "read from the plan file" in answer.out
-
-
-@pytest.mark.parametrize(
-    ("collective", "done"),
-    [
-        ("allgather", "all 6 ranks have every shard after 3 steps"),
-        ("reduce_scatter", "all 6 ranks have their reduced shard after 3 steps"),
-        ("allreduce", "all 6 ranks have the reduced data after 6 steps"),
-    ],
-)
-def test_says_what_was_checked_of_steps(cli: Cli, tmp_path: Path, collective: str, done: str) -> None:
-    """Text lists steps in place of trees, and a forged step fails."""
-    path = tmp_path / "plan.json"
-    collopt.plan(ring(6, bandwidth=25), collective, planner="bfb").save(path)
-    answer = cli("verify", path)
-    assert (answer.status, answer.err) == (0, "")
-    assert [row.split()[0] for row in answer.out.splitlines()[1:]] == [
-        "bound", "routes", "steps", "links", "optimality", "network",
-    ]  # fmt: skip
-    assert done in answer.out
-    assert "12 link loads of each step match the stated ones" in answer.out
-    data = cli("verify", path, "--json").data
-    assert (data["verified"], data["gap"]) == (True, "0")
-    content = json.loads(path.read_text(encoding="utf-8"))
-    part = content["schedule"].get("reduce", content["schedule"])
-    part["steps"][part["steps"].index(1)] = 0
-    path.write_text(json.dumps(content), encoding="utf-8")
-    assert refusal(cli("verify", path), status=1)
 
 
 def test_json_has_the_verdict_and_the_figures(cli: Cli, plan_file: Path) -> None:
@@ -103,7 +63,7 @@ def test_compares_with_what_failures_leave_of_a_network(cli: Cli, tmp_path: Path
     [
         ({"inverse_rate": "1/65"}, "the plan claims 1/x = 1/65; its busiest link gives 3/65"),
         ({"bound": {"inverse_rate": "2/65", "cut": ["box0/gpu0"]}}, "the bound claims 1/x* = 2/65"),
-        ({"link_loads": [1, 2, 3]}, "the plan states 3 link loads"),
+        ({"link_loads": [1, 2, 3]}, "the plan states link loads of shape"),
     ],
 )
 def test_a_plan_that_was_tampered_with_fails_the_check(

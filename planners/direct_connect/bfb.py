@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import partial
 from math import lcm
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ...solvers.steps.load_balancing import BusiestSet, Groups, Intake, Shares
 
 
+Solver = Literal["auto", "subsets", "newton", "lp"]
+SOLVERS = get_args(Solver)
 MAX_CHUNKS = 2**20
 CHUNKS_TRIED = 256  # where an exact schedule needs more than `MAX_CHUNKS`
 CHUNKS_TRIED_FOR_SIZE = 16
@@ -185,7 +187,7 @@ def _relevant_size(topology: Topology, directions: Sequence[Direction], size: in
     return size
 
 
-def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost:
+def bfb_cost(graph: DirectGraph | Topology, *, solver: Solver = "auto") -> StepCost:
     """Find T_L and T_B of the best breadth-first broadcast: the optimum of linear program (1), exactly.
 
     It is the `collopt.schedules.step_cost` of what `bfb_schedule` builds.  Raises `UnsupportedError` if there are
@@ -205,10 +207,10 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
     >>> bfb_cost(hypercube(10))
     StepCost(steps=10, bandwidth_factor=Fraction(1023, 1024))
     """
-    from ...solvers.steps.load_balancing import METHODS
+    from ...solvers.steps.load_balancing import busiest_sets
 
-    if not isinstance(solver, str) or solver not in (*METHODS, "lp"):
-        raise UnsupportedError(f"solver is {shown(solver)}; expected one of {', '.join((*METHODS, 'lp'))}")
+    if not isinstance(solver, str) or solver not in SOLVERS:
+        raise UnsupportedError(f"solver is {shown(solver)}; expected one of {', '.join(SOLVERS)}")
     if not isinstance(graph, DirectGraph):
         graph = as_kind(graph, Topology, "the topology", hint=" without switches").direct_graph()
     if solver == "lp":
@@ -219,7 +221,7 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
         loads = [max(solve(program).exact.values["busiest"].values()) for program in programs]
     else:
         network = read_network(graph)
-        loads = [busiest.load / network.unit for busiest in METHODS[solver](network.intake)]
+        loads = [busiest.load / network.unit for busiest in busiest_sets(network.intake, method=solver)]
     return StepCost(len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads, Fraction(0)))
 
 
@@ -322,13 +324,13 @@ def _pieces(cost: LinkCost, time: Fraction) -> int:
 
 def demands_of(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
     """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
-    from ...solvers.steps.load_balancing import groups_at, max_in_degree
+    from ...solvers.steps.load_balancing import groups_at
 
     problem = read_network(topology, direction)
     network = problem.intake
-    if max_in_degree(network) > MAX_LINKS:
+    if network.in_degree > MAX_LINKS:
         raise UnsupportedError(
-            f"{max_in_degree(network)} links lead into a rank of {topology}; expected at most {MAX_LINKS} where a "
+            f"{network.in_degree} links lead into a rank of {topology}; expected at most {MAX_LINKS} where a "
             "size is planned for"
         )
     costs = [LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]
