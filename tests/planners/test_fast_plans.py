@@ -222,7 +222,7 @@ def test_boxes_behind_one_switch_are_refused_where_data_would_turn_there() -> No
 def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what plans for them."""
     monkeypatch.setattr("collopt.planners.literature.fast.MAX_PAIRS", 15)
-    with pytest.raises(UnsupportedError, match="16 pairs of ranks of .*; expected at most 15"):
+    with pytest.raises(UnsupportedError, match=r"16 pairs of ranks of .*; expected at most 15"):
         collopt.plan(boxes([2, 2]), "all_to_all", planner="fast")
 
 
