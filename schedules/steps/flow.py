@@ -250,9 +250,8 @@ class FlowSchedule(FlowArrays, kind="flow"):
         return sends.transfers(topology, starts, 1 / (self.total_weight * self.chunks_per_unit))
 
     def part_numbers(self, transfers: Transfers) -> IntArray:
-        """Number the sources of the transfers, int64 (transfers,): those at which their paths begin."""
+        """Number the sources of the transfers, in any order, int64 (transfers,): those at which their paths begin."""
         firsts = np.arange(len(transfers.senders))
-        # Each waits for at most one, the one before it on its path.
         before = firsts.copy()
         before[transfers.after] = transfers.before
         while (before[firsts] != firsts).any():
