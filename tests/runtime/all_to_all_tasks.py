@@ -313,7 +313,7 @@ OUTPUT = object()
 """Stands for the output of the call itself."""
 WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "sum": ("input_split_sizes add up to 9; expected 8", {"async_op": True}, {"input_split_sizes": [2, 2, 2, 3]}),
-    "negative": ("output_split_sizes has -4; expected", {}, {"output_split_sizes": [4, 4, 4, -4]}),
+    "negative": ("output_split_sizes is [4, 4, 4, -4]; expected", {}, {"output_split_sizes": [4, 4, 4, -4]}),
     "length": ("input_split_sizes is [4, 4]; expected 4 whole", {}, {"input_split_sizes": [4, 4]}),
     "fractions": ("input_split_sizes is [2.0, 2.0, 2.0, 2.0]; expected 4", {}, {"input_split_sizes": [2.0] * 4}),
     "words": ("input_split_sizes is '2222'; expected 4 whole", {}, {"input_split_sizes": "2222"}),
@@ -336,6 +336,16 @@ WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "unequal servers": ("gpus_per_server adds up to 3,", {"gpus_per_server": [2, 2]}, {"gpus_per_server": [2, 1]}),
     "no NIC": ("nics[0] has no rate above 0;", {"nics": [[1]] * 4}, {"nics": [[0], [1], [1], [1]]}),
     "odd NIC": ("the largest rate of nics", {"nics": [["0.97"]] * 4}, {"nics": [["0.97"], [1], [1], [1]]}),
+    "text for a NIC": (
+        "the arguments of the all-to-all cannot be read: amount is 'x'",
+        {"nics": [[1]] * 4},
+        {"nics": [["x"], [1], [1], [1]]},
+    ),
+    "NaN for a NIC": (
+        "the arguments of the all-to-all cannot be read: amount is nan",
+        {"nics": [[1]] * 4},
+        {"nics": [[float("nan")], [1], [1], [1]]},
+    ),
     "model": ("the model is 450; expected a TwoTierModel", {}, {"model": 450}),
     "scratch": ("max_scratch_bytes is -1; expected", {"max_scratch_bytes": 10}, {"max_scratch_bytes": -1}),
     "kind of stages": ("stages is 'few'; expected one of", {"stages": "fewest"}, {"stages": "few"}),
@@ -348,7 +358,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "fractions of traffic": ("the traffic has entries of type", {"traffic": TWOS}, {"traffic": TWOS / 1}),
     "huge traffic": ("the traffic has entries of type", {"traffic": TWOS}, {"traffic": TWOS.astype(object) + 2**70}),
     "much traffic": ("the traffic adds up to 9223372036854775840", {"traffic": TWOS}, {"traffic": TWOS + 2**59}),
-    "traffic row": ("traffic has 3 at position 2", {"traffic": TWOS}, {"traffic": TWOS + np.diag([0, 0, 1, 0])}),
+    "traffic row": ("traffic has [2, 2, 3, 2] in row 2", {"traffic": TWOS}, {"traffic": TWOS + np.diag([0, 0, 1, 0])}),
     "traffic shape": ("the traffic has shape (4, 3);", {"traffic": TWOS}, {"traffic": TWOS[:, :3]}),
 }
 """Calls with wrong arguments on rank 2: how its message begins, the arguments of all ranks, and those of rank 2."""
@@ -356,9 +366,9 @@ NO_SPLITS = {"output_split_sizes": None, "input_split_sizes": None}
 DIFFERENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "three servers": ("servers is 3, but the group has 4 ranks; expected servers x gpus", {"servers": 3}, {}),
     "sizes": ("the ranks disagree about gpus_per_server,", {"gpus_per_server": [3, 1]}, {"gpus_per_server": [1, 3]}),
-    "NICs": ("the ranks disagree about the rates", {"servers": 1, "nics": [[1] * 4]}, {"nics": [[1, 1, 1, 2]]}),
-    "traffic": ("the ranks disagree about whether", {"traffic": TWOS}, {"traffic": TWOS + np.diag([1, 0, 0, 0])}),
-    "one traffic": ("the ranks disagree about whether traffic is given", {}, {"traffic": TWOS}),
+    "NICs": ("the ranks disagree about nics", {"servers": 1, "nics": [[1] * 4]}, {"nics": [[1, 1, 1, 2]]}),
+    "traffic": ("the ranks disagree about traffic", {"traffic": TWOS}, {"traffic": TWOS + np.diag([1, 0, 0, 0])}),
+    "one traffic": ("the ranks disagree about traffic", {}, {"traffic": TWOS}),
     "mismatch": ("rank 2 has 1 rows for rank 1, which expects 2", {}, {"input_split_sizes": [2, 1, 3, 2]}),
     "types": (
         "the ranks disagree about the element type", {}, {"output": torch.zeros(8).double(), "input": EIGHT.double()},
@@ -367,15 +377,15 @@ DIFFERENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "caps": (
         "the ranks disagree about max_stage_bytes: 20 on rank 0", {"max_stage_bytes": 20}, {"max_stage_bytes": 21},
     ),
-    "stages": ("the ranks disagree about stages: not given on rank 0, fewest on rank 2", {}, {"stages": "fewest"}),
+    "stages": ("the ranks disagree about stages", {}, {"stages": "fewest"}),
     "scratch": ("the ranks disagree about max_scratch_bytes: not given on rank 0", {}, {"max_scratch_bytes": 20}),
     "little scratch": (
         "the exchange needs 16 bytes of scratch on rank 0",
         {"servers": 2, "max_stage_bytes": 2**20, "max_scratch_bytes": 15}, {},
     ),
-    "models": ("the ranks disagree about the model, such as ranks 0 and 2", {"model": H200}, {"model": MI300X}),
+    "models": ("the ranks disagree about model, such as ranks 0 and 2", {"model": H200}, {"model": MI300X}),
     "rows": (
-        "rows have 8 bytes on rank 0 and 16 on rank 2",
+        "the ranks disagree about the bytes of a row: 8 on rank 0, 16 on rank 2",
         {**NO_SPLITS, "output": torch.zeros(4, dtype=torch.int64), "input": EIGHT[:4]},
         {"output": torch.zeros(4, 2, dtype=torch.int64), "input": EIGHT.view(4, 2)},
     ),

@@ -22,7 +22,7 @@ PRELOAD = (
     "torch.distributed",
     "collopt.planners.all_to_all.fast",
     "collopt.solvers.fast.stages",
-    "collopt.runtime.all_to_allv.step_kernel",
+    "collopt.runtime.all_to_allv.steps",
 )
 RANKS = runtime_tasks.RANKS
 

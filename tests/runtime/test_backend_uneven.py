@@ -15,7 +15,7 @@ from collopt.runtime.torch_backend.plan_cache import PlanCache
 from collopt.runtime.torch_backend.settings import BackendSettings
 from collopt.topologies import dgx_h100, ring
 
-PRELOAD = ("torch", "torch.distributed", "uneven_tasks", "collopt.runtime.all_to_allv.step_kernel")
+PRELOAD = ("torch", "torch.distributed", "uneven_tasks", "collopt.runtime.all_to_allv.steps")
 
 
 @pytest.mark.slow
