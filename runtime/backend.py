@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ColloptError, UnsupportedError
 from .execution.arguments import import_torch
-from .torch_backend.settings import BackendSettings, compare_digests, configure, settings_of
+from .plan_cache import BackendSettings, compare_digests, configure, settings_of
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -47,7 +47,7 @@ def usage(group: dist.ProcessGroup | None = None) -> Usage:
 
 def _create(options: Any, group_options: Any) -> Any:
     """Create a process group; torch calls this on each of its ranks."""
-    from .torch_backend.plan_cache import PlanCache
+    from .plan_cache import PlanCache
     from .torch_backend.process_group import PlannedGroup
 
     digest: str | ColloptError

@@ -24,8 +24,7 @@ from ...schedules import ALL_TO_ALL, ALL_TO_ALLV, ALLGATHER, ALLREDUCE, BROADCAS
 from ..all_to_allv import all_to_all_single
 from ..execution import execute
 from ..execution.arguments import TYPES, check_process, import_torch
-from .plan_cache import FailureWatch, PlanCache, Request
-from .settings import BackendSettings
+from ..plan_cache import BackendSettings, FailureWatch, PlanCache, Request
 from .works import (
     Tensors,
     are_uniform,

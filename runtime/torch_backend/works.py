@@ -18,7 +18,6 @@ from ...errors import UnsupportedError
 from ..execution.arguments import check_async, import_torch
 from ..execution.call_queue import AsyncWork, run_now, start
 
-torch, dist = import_torch()
 Work: Any = dist.Work
 
 
@@ -93,9 +92,6 @@ def _can_run_async(tensor: Any) -> bool:
     return True
 
 
-ProcessGroup: Any = dist.ProcessGroup
-
-
 def list_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
     """Convert a call to the overload that torch.distributed and C++ use: lists of tensors, and one object with options.
 
@@ -108,7 +104,7 @@ def list_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
         if named.keys() - {"opts"} or any(
             isinstance(argument, (torch.Tensor, dist.ReduceOp.RedOpType, int)) for argument in args
         ):
-            return getattr(ProcessGroup, method.__name__)(self, *args, **named)
+            return getattr(dist.ProcessGroup, method.__name__)(self, *args, **named)
         return method(self, *args, **named)
 
     return call

@@ -8,9 +8,9 @@ import pytest
 
 from collopt import plan
 from collopt.errors import UnsupportedError
-from collopt.runtime.torch_backend import settings as backend_settings
-from collopt.runtime.torch_backend.plan_cache import PlanCache, Request
-from collopt.runtime.torch_backend.settings import BackendSettings, configure, settings_of
+from collopt.runtime import plan_cache as settings as backend_settings
+from collopt.runtime.plan_cache import PlanCache, Request
+from collopt.runtime.plan_cache import BackendSettings, configure, settings_of
 from collopt.schedules import COLLECTIVES
 from collopt.topologies import complete, dgx_a100, ring
 from own_collectives import SCATTER, registered
