@@ -8,9 +8,8 @@ import pytest
 
 from collopt import plan
 from collopt.errors import UnsupportedError
-from collopt.runtime import plan_cache as settings as backend_settings
-from collopt.runtime.plan_cache import PlanCache, Request
-from collopt.runtime.plan_cache import BackendSettings, configure, settings_of
+from collopt.runtime import plan_cache
+from collopt.runtime.plan_cache import BackendSettings, PlanCache, Request, configure, settings_of
 from collopt.schedules import COLLECTIVES
 from collopt.topologies import complete, dgx_a100, ring
 from own_collectives import SCATTER, registered
@@ -18,7 +17,7 @@ from own_collectives import SCATTER, registered
 
 @pytest.fixture(autouse=True)
 def _unconfigured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_settings, "_configured", [])
+    monkeypatch.setattr(plan_cache, "_configured", [])
     monkeypatch.delenv("COLLOPT_PLANS", raising=False)
     monkeypatch.delenv("COLLOPT_TOPOLOGY", raising=False)
 

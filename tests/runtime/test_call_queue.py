@@ -19,7 +19,7 @@ from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime.execution import call_queue
 from collopt.runtime.execution.arguments import check_process
 from collopt.runtime.execution.call_queue import AsyncWork, CallQueue
-from collopt.runtime.torch_backend.works import Tensors, run_prepared
+from collopt.runtime.process_group import Tensors, run_prepared
 
 LONG_S = 30.0
 """Longer than anything here takes."""
