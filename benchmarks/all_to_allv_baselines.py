@@ -185,7 +185,7 @@ def unbalanced_birkhoff(traffic: Traffic, *, servers: int, gpus_per_server: int)
 
     What stays inside servers goes in the first step.  Parameters as for `schedule_all_to_allv`.
     """
-    from collopt.solvers.fast.birkhoff import DECOMPOSITIONS, matchings
+    from collopt.solvers.steps.birkhoff import DECOMPOSITIONS, matchings
 
     matrix, n, m = as_traffic(traffic, servers, gpus_per_server)
     source, destination = _others(matrix)

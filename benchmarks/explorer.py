@@ -9,8 +9,7 @@ import json
 import statistics
 import time
 
-from collopt.report.explorer.answers import Case
-from collopt.report.explorer.scenario import Scenario
+from collopt.report.pages.answers import Case, Scenario
 from collopt.topologies import Scaling, build
 
 COLLECTIVES = (

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from collopt.planners.all_to_all.fast import schedule_all_to_allv
 from collopt.schedules.stages.schedule import AllToAllvSchedule
 from collopt.schedules.stages.two_tier_cost import H200, PIPELINES
-from collopt.solvers.fast.birkhoff import embed
+from collopt.solvers.steps.birkhoff import embed
 
 IntArray = npt.NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 from collopt.planners import bfb_cost, find_topologies, sweep_topologies
-from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
+from collopt.solvers.steps.graph_costs import kautz_figures
 from collopt.topologies import generalized_kautz
 
 DEGREES = (2, 4, 8, 16)

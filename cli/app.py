@@ -14,7 +14,6 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from ..errors import CertificateError, ColloptError, ProgramError
-from .commands.bench import bench
 from .commands.bound import bound
 from .commands.calibrate import calibrate
 from .commands.compare import compare
@@ -27,11 +26,10 @@ from .commands.lint import lint
 from .commands.network_files import import_network, topologies
 from .commands.plan import plan
 from .commands.plan_files import export, report, verify
-from .commands.run import run
+from .commands.run import bench, run
 from .commands.score import score
-from .commands.sensitivity import sensitivity
 from .commands.show import show
-from .commands.survive import survive
+from .commands.what_if import sensitivity, survive
 from .terminal.output import CHECK_FAILED, INTERRUPTED, UNUSABLE, Formats, emit, give_up_output, note
 from .terminal.output_files import RuntimeFiles
 from .terminal.parameters import Command, Field, NetworkOptions, ShardOptions, described, option, with_fields

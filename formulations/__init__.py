@@ -14,6 +14,7 @@ from . import (
     allreduce_rounding,
     bfb,
     bfb_rounding,
+    cvxpy_constraints,
     flow_over_time,
     piece_shares,
     sharing,
@@ -21,9 +22,8 @@ from . import (
     synthesis,
     throughput,
 )
-from .modelling import cvxpy_constraints
-from .modelling.blocks import Blocks
-from .modelling.pyomo_model import PyomoModel
+from .blocks import Blocks
+from .pyomo_model import PyomoModel
 
 __all__ = ["Blocks", "PyomoModel", "cvxpy_constraints"]
 __all__ += ["all_to_all", "bfb", "bfb_rounding", "flow_over_time", "piece_shares", "synthesis", "throughput"]

@@ -45,7 +45,7 @@ from ..support.validation import as_integers
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
 from ..topologies.symmetry.isomorphism import LinkOrbits, link_orbits, trivial_link_orbits
-from .modelling.blocks import BlockModel, Blocks
+from .blocks import BlockModel, Blocks
 
 __all__ = ["AllToAllModel", "build"]
 

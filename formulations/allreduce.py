@@ -48,7 +48,7 @@ from ..support.validation import shown
 from ..topologies import Link, Topology
 from ..topologies.network.links import as_root
 from ..topologies.network.topology import as_topology
-from .modelling.pyomo_model import PyomoModel, total
+from .pyomo_model import PyomoModel, total
 
 __all__ = ["AllreduceModel", "build"]
 

@@ -43,7 +43,7 @@ from ..schedules.collective import Direction
 from ..support.arrays import BoolArray, IntArray
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
-from .modelling.blocks import BlockModel, Blocks
+from .blocks import BlockModel, Blocks
 
 __all__ = ["AllreduceCutModel", "Hops", "build", "build_mirrored"]
 

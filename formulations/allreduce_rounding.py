@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from ..errors import UnsupportedError
 from ..support.validation import as_whole, shown
-from .modelling.inputs import as_share
+from .inputs import as_share
 
 __all__ = ["RoundedRates", "round_flow", "round_rates"]
 

@@ -39,8 +39,8 @@ from ..errors import UnsupportedError
 from ..support.arrays import IntArray
 from ..topologies import Link, Topology
 from ..topologies.network.topology import as_topology
-from .modelling.inputs import as_count, as_ranks, hop_distances
-from .modelling.pyomo_model import PyomoModel, new_program, total
+from .inputs import as_count, as_ranks, hop_distances
+from .pyomo_model import PyomoModel, new_program, total
 
 __all__ = ["BfbModel", "build", "build_chunked", "build_timed"]
 

@@ -15,7 +15,7 @@ from ..schedules.steps.step_schedule import Send
 from ..support.validation import is_whole, shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
-from .modelling.inputs import TOLERANCE, as_count, as_share
+from .inputs import TOLERANCE, as_count, as_share
 
 __all__ = ["as_sends", "excess_bound", "round_shares"]
 

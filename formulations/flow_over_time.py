@@ -42,8 +42,8 @@ from ..support.quantities import Exact, as_latency
 from ..support.validation import shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
-from .modelling.blocks import BlockModel, Blocks, Numbers
-from .modelling.inputs import as_ranks
+from .blocks import BlockModel, Blocks, Numbers
+from .inputs import as_ranks
 
 __all__ = ["FlowOverTimeModel", "build"]
 

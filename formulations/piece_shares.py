@@ -31,7 +31,7 @@ import numpy.typing as npt
 from ..errors import UnsupportedError
 from ..support.arrays import FloatArray
 from ..support.validation import as_whole, shown
-from .modelling.blocks import BlockModel, Blocks, as_floats
+from .blocks import BlockModel, Blocks, as_floats
 
 __all__ = ["HopKind", "build"]
 

@@ -18,7 +18,7 @@ constraints
 
 The objective is the least weighted rate, the first round of max-min fairness; any other expression of the parts'
 variables can replace it.  For a sum of logarithms (proportional fairness) see
-`collopt.formulations.modelling.cvxpy_constraints`.
+`collopt.formulations.cvxpy_constraints`.
 
 Stated in Pyomo, to be read and extended.
 """
@@ -34,7 +34,7 @@ from ..support.validation import shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
 from .allreduce import AllreduceModel
-from .modelling.pyomo_model import PyomoModel, total
+from .pyomo_model import PyomoModel, total
 from .throughput import ThroughputModel, add_switch_balance
 
 __all__ = ["SharingModel", "build"]

@@ -1,4 +1,4 @@
-"""Fractional packing of Steiner trees: the best schedule of trees that branch at ranks and at able switches.
+"""Fractional packing of Steiner trees: the best schedule of trees that branch at ranks and at switches.
 
 One variable per tree, far too many to state; `SteinerModel.add_trees` adds those that column generation finds.
 
@@ -36,7 +36,7 @@ from ..support.arrays import IntArray
 from ..support.validation import shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
-from .modelling.blocks import BlockModel, Blocks
+from .blocks import BlockModel, Blocks
 
 __all__ = ["SteinerModel", "SteinerTree", "build"]
 

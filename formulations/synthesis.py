@@ -39,8 +39,8 @@ from typing import Any, NamedTuple
 from ..errors import UnsupportedError
 from ..schedules.steps.step_schedule import Send, StepSchedule
 from ..topologies import Topology
-from .modelling.inputs import as_count, hop_distances
-from .modelling.pyomo_model import PyomoModel, total
+from .inputs import as_count, hop_distances
+from .pyomo_model import PyomoModel, total
 
 __all__ = ["SynthesisModel", "as_schedule", "build"]
 

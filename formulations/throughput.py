@@ -69,8 +69,8 @@ from ..schedules.sizes import as_weights
 from ..support.validation import shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
-from .modelling.inputs import as_count
-from .modelling.pyomo_model import PyomoModel, new_program, total
+from .inputs import as_count
+from .pyomo_model import PyomoModel, new_program, total
 
 __all__ = ["FixedCountModel", "ThroughputModel", "build", "build_all_to_all", "build_fixed_count"]
 

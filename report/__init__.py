@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from .figures.plan import bandwidth_figure, gantt_figure, pareto_figure, utilization_figure
     from .figures.style import save_figure
     from .figures.trees import logical_figure, tree_figure
-    from .html import write_report
     from .layout import link_curves, node_layout
+    from .pages.page import write_report
     from .tables import bound_links, curve_table, link_table, step_table, tree_table
 
 __all__ = ["bandwidth_figure", "gantt_figure", "logical_figure", "pareto_figure", "save_figure", "topology_figure"]
@@ -25,7 +25,7 @@ _MODULES = {
     "figures.plan": "bandwidth_figure gantt_figure pareto_figure utilization_figure",
     "figures.style": "save_figure",
     "figures.trees": "logical_figure tree_figure",
-    "html": "write_report",
+    "pages.page": "write_report",
     "layout": "link_curves node_layout",
     "tables": "bound_links curve_table link_table step_table tree_table",
 }

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedError
 from ..planners import Plan
-from ..runtime import Simulation, simulate
 from ..schedules import EVERY_SCHEDULE, Bound, Forest, Witness, as_bytes, schedule_time
 from ..schedules import busiest_links as bottleneck_links
 from ..schedules.bounds.witness import WitnessView
@@ -25,6 +24,8 @@ from ..topologies import Topology
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ..runtime import Simulation
 
 DEFAULT_SLICES = 8  # Enough to see a pipeline, and few enough to draw
 MAX_EVENTS = 2**20  # Of a run with slices that nobody chose: a few seconds of work
@@ -100,6 +101,8 @@ class Busiest(NamedTuple):
 
 def step_run(plan: Plan, size: int | str, slices: int | None = None) -> Simulation:
     """Simulate a plan for figures: steps are synchronous, other schedules use a few slices."""
+    from ..runtime import simulate
+
     as_kind(plan, Plan, "the plan")
     if not plan.schedule.pipelined:
         return simulate(plan, size, slices, steps="wait")
@@ -328,6 +331,8 @@ def curve_table(
         if model == "estimate":
             times = predicted_times(plan, amounts)
         else:
+            from ..runtime import simulate
+
             times = [simulate(plan, size).microseconds for size in amounts]
         for size, time in zip(amounts, times, strict=True):
             rate = size / time / NS_PER_US

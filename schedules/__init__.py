@@ -34,7 +34,7 @@ from .schedule import (
 )
 from .stages.schedule import AllToAllvSchedule, Stage
 from .stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel, TwoTierTimes
-from .steps.allreduce import AnyStepSchedule, StepAllreduce, StepCost, StepExchange, step_cost
+from .steps.allreduce import AnyStepSchedule, StepAllreduce, StepCost, step_cost
 from .steps.expansions import (
     allreduce_schedule,
     base_reduce_scatter,
@@ -48,7 +48,7 @@ from .steps.expansions import (
     without_repeats,
 )
 from .steps.flow import FlowPath, FlowSchedule, StagedFlow
-from .steps.step_schedule import Send, StepSchedule
+from .steps.step_schedule import Send, StepExchange, StepSchedule
 from .trees.forest import Allreduce, Forest, TreeSchedule
 from .trees.in_network import in_network
 from .trees.symmetric_forest import RankEdges, RankTransfers, SymmetricAllreduce, SymmetricForest, rank_transfers

@@ -22,10 +22,11 @@ class Hops(NamedTuple):
 
 
 def check_arrays(schedule: object, shapes: Mapping[str, tuple[int, ...]], what: str) -> None:
-    """Raise `CertificateError` unless arrays are of int64, those named routes of int32 in trees, and of their shape."""
+    """Raise `CertificateError` unless arrays have their shape and are int64; `adds` bool, routes of trees int32."""
     for name, shape in shapes.items():
         array = getattr(schedule, name)
-        dtype = np.dtype(np.int32 if name == "routes" and len(shape) == 2 else np.int64)
+        in_trees = name == "routes" and len(shape) == 2
+        dtype = np.dtype(np.bool_ if name == "adds" else np.int32 if in_trees else np.int64)
         # A masked array would leave entries out of sums.
         if type(array) is not np.ndarray:
             raise CertificateError(f"the {what}'s {name} are {shown(array)}; expected a numpy array")

@@ -5,10 +5,8 @@ docstring says otherwise, `tails`, `heads`, `capacities` are int64 (links,), and
 """
 
 from ..support.seed import seeded
-from .lp.callbacks import Progress
-from .lp.certified_interval import Interval
-from .lp.exact_optimum import ExactAnswer
-from .lp.options import Algorithm, HighsOptions, limited_threads
+from .lp.exact_optimum import ExactAnswer, Interval
+from .lp.options import Algorithm, HighsOptions, Progress, limited_threads
 from .lp.session import Session, solve
 from .lp.solution import DualStatus, PrimalStatus, Solution, Status, Termination
 

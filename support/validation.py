@@ -97,9 +97,12 @@ def as_integers(values: object, what: str, expected: str) -> npt.NDArray[np.int6
 def as_path(value: object) -> Path:
     """Convert text or a path object to a `Path`, or raise `UnsupportedError`."""
     try:
-        return Path(os.fsdecode(value))  # type: ignore[arg-type]
+        text = os.fsdecode(value)  # type: ignore[arg-type]
     except TypeError:
-        raise UnsupportedError(f"the path is {shown(value)}; expected text or a path") from None
+        text = ""
+    if not text:
+        raise UnsupportedError(f"the path is {shown(value)}; expected the path of a file or folder")
+    return Path(text)
 
 
 def as_name(value: object) -> str:

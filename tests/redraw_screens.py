@@ -12,7 +12,7 @@ sys.path += [str(Path(__file__).parent / "report")]
 from browser_pages import Browser
 from explorer_pages import exploring
 
-from collopt.report.explorer.scenario import Scenario
+from collopt.report.pages.answers import Scenario
 
 SCREENS = Path(__file__).parents[1] / "docs" / "screens"
 STATE = Scenario(("dgx-h100", "--boxes", "2"), "allreduce", without=("box0/nic3",))

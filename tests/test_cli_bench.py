@@ -14,8 +14,8 @@ import pytest
 
 import collopt
 from cli_calls import Answer, Cli, netfile
-from collopt.cli.commands import bench as live_table
-from collopt.cli.commands.bench import LiveTable
+from collopt.cli.commands import run as live_table
+from collopt.cli.commands.run import LiveTable
 from collopt.planners.plans.stages import on_stage
 from collopt.runtime import BenchReport
 from collopt.runtime.measuring.bench_report import BenchRow, Device, Reading

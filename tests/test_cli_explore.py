@@ -56,7 +56,7 @@ def test_it_serves_until_it_is_ended(number: signal.Signals, status: int, tmp_pa
 def test_who_plans_ends_with_a_server_that_is_killed() -> None:
     """Worker processes end with a killed server, even within a long question."""
     script = (
-        "import time; from collopt.report.explorer.worker import _Process; process = _Process(); "
+        "import time; from collopt.report.pages.worker import _Process; process = _Process(); "
         "process.send((time.sleep, 1000)); print('asked', flush=True); time.sleep(1000)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as running:

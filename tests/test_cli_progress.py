@@ -21,7 +21,7 @@ from collopt.formulations import all_to_all
 from collopt.planners import plan
 from collopt.solvers import solve
 from collopt.solvers.flows.bottleneck import bottleneck_cut
-from collopt.solvers.lp import callbacks
+from collopt.solvers.lp import options as callbacks
 from collopt.support import progress
 from collopt.topologies import hypercube, ring, torus, write_topology
 

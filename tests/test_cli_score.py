@@ -64,7 +64,7 @@ def test_wrong_data_fails(cli: Cli, tmp_path: Path) -> None:
     words = ["score", path, *RING, "--collective", "broadcast", "--root"]
     answer = cli(*words, "gpu0")
     assert (answer.status, answer.err) == (1, "")
-    assert "  data           wrong: rank 2 ends without it; expected chunk 0 of rank 0" in answer.out
+    assert "  data           wrong: rank 2 never gets chunk 0 of the shard of rank 0" in answer.out
     assert "time" not in answer.out
     assert cli(*words, 0, "--json").data["gap"] is None
     path.write_text("step,from,to,chunk\n0,0,1,0\n0,0,3,0\n1,1,2,0\n")

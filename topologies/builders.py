@@ -132,7 +132,8 @@ def build(name: str, /, **options: object) -> Topology:
     for option, value in options.items():
         key = option.replace("-", "_")
         if key not in parameters:
-            raise TopologyError(_unknown(f"option of {entry.name}", option, parameters))
+            intended = "n" if key == "nodes" else option
+            raise TopologyError(_unknown(f"option of {entry.name}", option, parameters, intended))
         if key in values:
             raise TopologyError(f"option {key!r} of {entry.name} is given twice; keep one")
         values[key] = _converted(value, parameters[key], entry.name)
@@ -152,8 +153,9 @@ def find_entry(name: object, alternative: str = "") -> CatalogueEntry:
     raise TopologyError(_unknown("topology", name, BUILDERS) + alternative)
 
 
-def _unknown(what: str, name: object, names: Collection[str]) -> str:
-    return f"there is no {what} called {shown(name)}{hint(name, names)}; expected one of {', '.join(names)}"
+def _unknown(what: str, name: object, names: Collection[str], intended: object = None) -> str:
+    words = hint(name if intended is None else intended, names)
+    return f"there is no {what} called {shown(name)}{words}; expected one of {', '.join(names)}"
 
 
 def _parameters(function: Callable[..., Topology]) -> tuple[Parameter, ...]:
@@ -277,12 +279,14 @@ def topology(network: NetworkLike, **options: Any) -> Topology:
         return read_topology(network, **options)
     if isinstance(network, str):
         return build(find_entry(network, ", or the path of a file").name, **options)
+    is_graph = hasattr(network, "nodes") and hasattr(network, "edges") and not isinstance(network, Topology)
     for option in options:
-        raise UnsupportedError(f"there is no option {shown(option)} of {shown(network)}; only names and files have any")
+        advice = "collopt.Topology.from_networkx takes those of graphs" if is_graph else "only names and files have any"
+        raise UnsupportedError(f"there is no option {shown(option)} of {shown(network)}; {advice}")
+    if is_graph:
+        return Topology.from_networkx(network)
     if isinstance(network, Topology):
         return network
-    if hasattr(network, "nodes") and hasattr(network, "edges"):
-        return Topology.from_networkx(network)
     raise UnsupportedError(
         f"the topology is {shown(network)}; expected one such as collopt.topologies.ring(4), a networkx graph, a name "
         "such as 'dgx-a100', or a path"

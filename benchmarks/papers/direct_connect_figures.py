@@ -16,7 +16,7 @@ from collopt import plan
 from collopt.planners import bfb_cost, find_topologies, sweep_topologies
 from collopt.planners.all_to_all.direct_connect_rate import all_to_all_rate_bounds
 from collopt.schedules import StepCost
-from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
+from collopt.solvers.steps.graph_costs import kautz_figures
 from collopt.topologies import (
     bandwidth_optimum,
     complete,

@@ -40,8 +40,8 @@ def explore(
     The page is served on this machine only, until Ctrl-C.
     """
     check_extra("pages of collopt explore", "explore")
-    from ...report.explorer.scenario import Scenario
-    from ...report.explorer.server import Explorer
+    from ...report.pages.answers import Scenario
+    from ...report.pages.server import Explorer
     from ...topologies import Scaling
 
     # Whatever can be refused is refused before; in the page it is a message.

@@ -116,19 +116,18 @@ class RuntimeFiles(NamedTuple):
 
     def check(self, collective: Collective) -> None:
         """Refuse options of files that are not written, and impossible files, before the work starts."""
-        from ...runtime.msccl.limits import runtime_limits
-
         flags = [f"--{name.replace('_', '-')}" for name in self._values(*XML_OPTIONS, *EXPORT_OPTIONS)]
         if self.xml is None and self._values(*XML_OPTIONS):
             raise UsageError(f"{flags[0]} applies to MSCCL XML; give --xml FILE too, or leave it out")
         if self.xml is None and self.mscclpp is None and flags:
-            what = "give --xml FILE or --mscclpp FILE, or leave it out"
-            raise UsageError(f"{flags[0]} applies to exported files; {what}")
+            raise UsageError(f"{flags[0]} applies to files; give --xml FILE or --mscclpp FILE too, or leave it out")
         if self.register is not None and self.mscclpp is None:
             raise UsageError(f"--register {self.register} is for an MSCCL++ plan; give --mscclpp FILE too")
         if self.in_place and collective.in_pairs:
             raise UsageError(f"--in-place does not apply to {collective}, which is always out of place; leave it out")
         if self.runtime is not None:
+            from ...runtime.msccl.limits import runtime_limits
+
             runtime_limits(self.runtime)
 
     def contents(self, planned: Plan) -> dict[Path, bytes]:
@@ -150,10 +149,11 @@ class RuntimeFiles(NamedTuple):
 
     def notes(self, plan: Plan, paths: Collection[Path]) -> list[str]:
         """Say what an MSCCL++ file makes of trees that branch at switches."""
+        if self.mscclpp is None or self.mscclpp not in paths:
+            return []
         from ...runtime.mscclpp.export import mscclpp_notes
 
-        path = self.mscclpp
-        return mscclpp_notes(plan, path) if path is not None and path in paths else []
+        return mscclpp_notes(plan, self.mscclpp)
 
     def calls(self, path: Path) -> str:
         """Describe the calls of a file that is not for both placements."""

@@ -15,7 +15,7 @@ import pandas as pd
 from evaluation_figures import relative_bandwidth_figure
 
 from collopt import report
-from collopt.solvers.bfb.kautz_bandwidth import kautz_figures
+from collopt.solvers.steps.graph_costs import kautz_figures
 from collopt.topologies import bandwidth_optimum, moore_steps
 
 DEGREES = (2, 4, 8, 16)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import cvxpy
 
 import collopt
-from collopt.formulations import sharing, throughput
-from collopt.formulations.modelling import cvxpy_constraints
+from collopt.formulations import cvxpy_constraints, sharing, throughput
 
 
 def parts(topology: collopt.Topology) -> dict[str, throughput.ThroughputModel]:

@@ -51,7 +51,7 @@ def all_to_all_rate_bounds(
     -----
     With the symmetries of the graph one source of each orbit is enough; see `collopt.formulations.all_to_all`.  Up to
     150,000 columns are solved by an interior point if the gap is to be small, whose flows and dual values
-    `collopt.solvers.flows.rate_certificate` turns into exact bounds.  Otherwise
+    `collopt.solvers.flows.concurrent_flow` turns into exact bounds.  Otherwise
     `collopt.solvers.flows.concurrent_flow` finds both.
 
     Examples
@@ -105,7 +105,7 @@ def certified_rate(graph: DirectGraph, generators: IntArray) -> tuple[Fraction, 
     """Solve linear program (3) by an interior point; return the rate of its flow and the bound of its duals."""
     from ...formulations import all_to_all
     from ...solvers import Algorithm, HighsOptions, solve
-    from ...solvers.flows.rate_certificate import rate_certificate
+    from ...solvers.flows.concurrent_flow import rate_certificate
 
     model = all_to_all.build(Topology.from_graph(graph), symmetries=generators)
     solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))

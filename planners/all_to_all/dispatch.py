@@ -144,7 +144,7 @@ def count_dispatch(
     >>> counts.by_server.tolist()
     [[0, 2], [0, 0]]
     """
-    from ...solvers.fast.dispatch import destination_masks
+    from ...solvers.steps.dispatch import destination_masks
 
     n, m = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server", high=MAX_GPUS)
     if len(indices) != n * m:
@@ -289,7 +289,7 @@ class DispatchPlan:
         """Tokens that busiest senders send at least where only servers that want a token relay it; None if unknown."""
         if self.counts.classes is None:
             return None
-        from ...solvers.fast.dispatch import heaviest_subset
+        from ...solvers.steps.dispatch import heaviest_subset
 
         sends, servers = heaviest_subset(self.counts.once, _by_server(self.counts))
         return Fraction(sends, servers * self.counts.gpus_per_server)
@@ -299,7 +299,7 @@ class DispatchPlan:
         """Rank, class, chief, round and number of tokens, in the order of the first two; of a direct dispatch, none."""
         if self.chiefs is None:
             return np.empty((0, 5), dtype=np.int64)
-        from ...solvers.fast.dispatch import dealt
+        from ...solvers.steps.dispatch import dealt
 
         assert self.counts.classes is not None
         return dealt(self.counts.classes, self.chiefs, len(self.rounds) - 1)[0]
@@ -458,7 +458,7 @@ def _relayed(
     counts: DispatchCounts, bound: DispatchBound, rounds: Iterable[int], options: dict[str, Any]
 ) -> Iterator[DispatchPlan]:
     """Plan with relays, with each of some numbers of rounds."""
-    from ...solvers.fast.dispatch import chief_quotas, dealt
+    from ...solvers.steps.dispatch import chief_quotas, dealt
 
     assert counts.classes is not None
     chiefs = chief_quotas(counts.once, _by_server(counts), bound.tokens)

@@ -202,14 +202,13 @@ def _staged(
 @cache
 def _kernels() -> tuple[Callable[..., Staged], Callable[..., Staged]]:
     """Import the kernels for equal and unequal servers, once: even repeated imports take longer than some plans."""
-    from ...solvers.fast.stages import staged_exchange
-    from ...solvers.fast.unequal_nics import laned_exchange
+    from ...solvers.steps.stages import laned_exchange, staged_exchange
 
     return staged_exchange, laned_exchange
 
 
 def _traffic_error(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> UnsupportedError:
-    from ...solvers.fast.stages import TOO_MANY
+    from ...solvers.steps.stages import TOO_MANY
 
     if fault != TOO_MANY:
         return matrix_error(fault, matrix)
@@ -220,7 +219,7 @@ def _traffic_error(fault: int, matrix: npt.NDArray[np.int64], cap: int) -> Unsup
 
 def as_traffic(traffic: Any, servers: object, gpus_per_server: object) -> tuple[npt.NDArray[np.int64], int, int]:
     """Read traffic of shape (ranks, ranks) between servers of equally many GPUs, with all checks."""
-    from ...solvers.fast.stages import fault_of
+    from ...solvers.steps.stages import fault_of
 
     n, m = as_whole(servers, "servers"), as_whole(gpus_per_server, "gpus_per_server")
     matrix = shaped(traffic, n, n * m, f"there are {n} servers of {m} GPUs")
@@ -284,7 +283,7 @@ def shaped(traffic: Any, servers: int, ranks: int, expectation: str) -> npt.NDAr
 
 def matrix_error(fault: int, matrix: npt.NDArray[np.int64]) -> UnsupportedError:
     """Return the error for a fault that `fault_of` finds in a matrix."""
-    from ...solvers.fast.stages import NEGATIVE
+    from ...solvers.steps.stages import NEGATIVE
 
     if fault == NEGATIVE:
         return _wrong_entry(matrix, int((matrix < 0).argmax()))

@@ -122,7 +122,7 @@ class _ExactAnswer:
 
     def _lifted(self, rows: ObjectArray, rate: Fraction) -> PairFlows:
         """Lift flows of one source per orbit, with `rate` per unit of traffic, to all sources."""
-        from ...solvers.flows.orbit_lifting import lift_flows
+        from ...solvers.flows.path_decomposition import lift_flows
 
         topology = self.model.topology
         tails, heads, capacities, _ = topology.arrays
@@ -138,7 +138,7 @@ def _integer_flows(
     topology: Topology, demands: IntArray, sources: IntArray, rows: npt.NDArray[Any], rate: Fraction
 ) -> tuple[IntArray, int]:
     """Round the flows of some sources, with `rate` per unit of traffic, to integers; also return their rate."""
-    from ...solvers.flows.transport import rounded_flow
+    from ...solvers.flows.rounding import rounded_flow
 
     tails, heads, _, _ = topology.arrays
     amount = max(1, GRAIN // int(demands.max()))

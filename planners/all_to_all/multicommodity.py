@@ -135,8 +135,8 @@ def shared_chunks(
     paths: Paths, topology: Topology, traffic: IntArray, chunks: int | None, bound: Bound
 ) -> tuple[int, Paths]:
     """Divide the chunks of each pair among its paths; `traffic` int64 (ranks, ranks)."""
-    from ...solvers.flows.chunk_rounding import rounded
     from ...solvers.flows.path_decomposition import path_loads
+    from ...solvers.flows.rounding import rounded
 
     if chunks is not None and sum(traffic.ravel().tolist()) * chunks >= MAX_CHUNKS:
         raise CapacityOverflowError(

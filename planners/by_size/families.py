@@ -25,7 +25,7 @@ from ...support.validation import shown
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
 from ...topologies.network.link_costs import as_costs
 from ...topologies.symmetry.rank_groups import RankGroups, rank_groups
-from ..bounds.from_schedule import bound_of_schedule
+from ..bounds import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace

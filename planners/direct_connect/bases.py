@@ -24,7 +24,7 @@ from ...topologies.direct_connect.distance_regular import DISTANCE_REGULAR
 from .constructions import Base, Construction, Transpose
 
 if TYPE_CHECKING:
-    from ...solvers.bfb.circulant_loads import CirculantCosts
+    from ...solvers.steps.graph_costs import CirculantCosts
 
 MAX_SEARCHED_DEGREE = 10  # beyond, the sets of offsets over which a step's load is a maximum are too many
 MAX_SETS = 60_000
@@ -70,7 +70,7 @@ def _search(nodes: int, degree: int, effort: int) -> tuple[_SearchResult, ...]:
 
 
 def _best_of(nodes: int, sets: IntArray) -> Iterator[_SearchResult]:
-    from ...solvers.bfb.circulant_loads import circulant_costs
+    from ...solvers.steps.graph_costs import circulant_costs
 
     degree = sets.shape[1]
     costs = circulant_costs(nodes, sets)
@@ -269,7 +269,7 @@ def _rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
 def _circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
     """The circulant graph of degree 4 with the least diameter (Theorem 22); its T_B is proved optimal."""
     if degree == 4 and nodes > 6:
-        from ...solvers.bfb.circulant_loads import hop_sums
+        from ...solvers.steps.graph_costs import hop_sums
 
         offset = isqrt(2 * nodes - 1) // 2
         offset += (2 * offset + 1) ** 2 < 2 * nodes - 1
@@ -332,7 +332,7 @@ def _de_bruijn_base(nodes: int, degree: int) -> Iterator[BaseEntry]:
 def _kautz(nodes: int, degree: int) -> Iterator[BaseEntry]:
     """The generalized Kautz graph, or its transpose if that has the better allgather."""
     if degree >= 2 and degree + 1 < nodes <= MAX_KAUTZ_NODES:
-        from ...solvers.bfb.kautz_bandwidth import kautz_figures, kautz_transpose_factor
+        from ...solvers.steps.graph_costs import kautz_figures, kautz_transpose_factor
 
         steps, factor, hops = kautz_figures(degree, nodes)
         back = kautz_transpose_factor(degree, nodes)

@@ -31,15 +31,14 @@ from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_col
 from ...support.arrays import IntArray
 from ...support.validation import as_whole, shown
 from ...topologies import DirectGraph, Topology
-from ..bounds.from_schedule import bound_of_schedule
+from ..bounds import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import check_request
 
 if TYPE_CHECKING:
-    from ...solvers.bfb.link_masks import Groups, Intake
-    from ...solvers.bfb.load_balancing import BusiestSet, Shares
+    from ...solvers.steps.load_balancing import BusiestSet, Groups, Intake, Shares
 
 
 MAX_CHUNKS = 2**20
@@ -61,7 +60,7 @@ class BfbProblem(NamedTuple):
 
 def read_network(network: DirectGraph | Topology, direction: Direction = "broadcast") -> BfbProblem:
     """Convert a network to a `BfbProblem`; raise if it is unsuitable."""
-    from ...solvers.bfb.link_masks import intake
+    from ...solvers.steps.load_balancing import intake
 
     if not isinstance(direction, str) or direction not in ("broadcast", "reduce"):
         raise UnsupportedError(f"direction is {shown(direction)}; expected 'broadcast' or 'reduce'")
@@ -209,7 +208,7 @@ def _relevant_size(topology: Topology, directions: Sequence[Direction], size: in
 def _schedule(
     problem: BfbProblem, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction
 ) -> StepSchedule:
-    from ...solvers.bfb.load_balancing import chunk_capacities, chunked_times, share_out
+    from ...solvers.steps.load_balancing import chunk_capacities, chunked_times, share_out
 
     times: Sequence[Fraction]
     if chunks is None and (denominator := lcm(*(busiest.load.denominator for busiest in sets))) <= MAX_CHUNKS:
@@ -250,7 +249,7 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
 
 def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], limit: int) -> int:
     """Find the least number of chunks per shard, up to `limit`, that takes the least time; from `_sets`, the others."""
-    from ...solvers.bfb.load_balancing import chunked_times, least_chunked_times
+    from ...solvers.steps.load_balancing import chunked_times, least_chunked_times
 
     lowest, best, floor = Fraction(0), 0, sum((busiest.load for busiest in sets), Fraction(0))
     for chunks in range(1, limit + 1):
@@ -267,7 +266,7 @@ def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], limit: int) 
 def _sets(
     network: DirectGraph | Topology, direction: Direction = "broadcast"
 ) -> tuple[BfbProblem, tuple[BusiestSet, ...]]:
-    from ...solvers.bfb.load_balancing import busiest_sets
+    from ...solvers.steps.load_balancing import busiest_sets
 
     problem = read_network(network, direction)
     return problem, busiest_sets(problem.intake)
@@ -279,7 +278,7 @@ def _cost(graph: DirectGraph, loads: Sequence[Fraction]) -> StepCost:
 
 
 def _by_sets(method: str, graph: DirectGraph) -> list[Fraction]:
-    from ...solvers.bfb.load_balancing import METHODS
+    from ...solvers.steps.load_balancing import METHODS
 
     network = read_network(graph)
     return [busiest.load / network.unit for busiest in METHODS[method](network.intake)]
@@ -323,7 +322,7 @@ class TimedBfb(NamedTuple):
 
 def timed_bfb(topology: Topology, num_bytes: int, chunks: int | None, direction: Direction = "broadcast") -> TimedBfb:
     """Build the breadth-first broadcast of least time for so many bytes in all, of up to 16 chunks per shard if any."""
-    from ...solvers.bfb.load_balancing import share_out
+    from ...solvers.steps.load_balancing import share_out
 
     counts = range(1, CHUNKS_TRIED_FOR_SIZE + 1) if chunks is None else (chunks,)
     problem, demands = demands_of(topology, direction)
@@ -390,7 +389,7 @@ def _pieces(cost: LinkCost, time: Fraction) -> int:
 
 def demands_of(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
     """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
-    from ...solvers.bfb.link_masks import groups_at, max_in_degree
+    from ...solvers.steps.load_balancing import groups_at, max_in_degree
 
     problem = read_network(topology, direction)
     network = problem.intake

@@ -166,7 +166,7 @@ class Candidate(Viewed):
         allgather on Diamond by finder: 57.14 GB/s, optimal; 3 steps, 2 chunks per shard
         """
         from ..all_to_all.multicommodity import plan_pairs
-        from ..bounds.from_schedule import plan_of_schedule
+        from ..bounds import plan_of_schedule
 
         collective = as_collective(collective, (*EVERY_ROOT, ALL_TO_ALL), "a candidate has no schedule for")
         topology = self.topology(bandwidth=bandwidth, latency=latency)

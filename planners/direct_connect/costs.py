@@ -96,7 +96,7 @@ def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[tuple
 
     Where there are too many sets a sample is looked at, the same in every run.
     """
-    from ...solvers.bfb.circulant_loads import UNREACHABLE, hop_sums
+    from ...solvers.steps.graph_costs import UNREACHABLE, hop_sums
 
     if n > MAX_GROUP_ORDER or not 2 <= degree < min(n - 1, MAX_SEARCHED_DEGREE + 1):
         return ()
@@ -328,7 +328,7 @@ class Costing:
 
 def breadth_first_cost(graph: DirectGraph, orbit_representatives: int | None) -> StepCost:
     """Compute `bfb_cost` from the orbit representatives only."""
-    from ...solvers.bfb.load_balancing import busiest_sets
+    from ...solvers.steps.load_balancing import busiest_sets
     from .bfb import read_network
 
     network = read_network(graph)

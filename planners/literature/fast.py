@@ -15,7 +15,7 @@ from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, StagedFlow, s
 from ...schedules.collective import AnyCollective
 from ...schedules.stages.as_flow import LocalParts, Routes, all_pieces, as_flow, at_once
 from ...schedules.stages.segments import StagedArrays, lane_rate
-from ...schedules.steps.flow_verify import check_partners
+from ...schedules.steps.verify import check_partners
 from ...support import progress
 from ...support.arrays import IntArray, joined_rows, rows_with_repeats
 from ...support.quantities import as_bytes

@@ -33,7 +33,7 @@ from ...support.arrays import joined_rows
 from ...support.seed import current_seed
 from ...support.validation import as_whole, shown
 from ...topologies import Link, Topology
-from ..bounds.from_schedule import plan_of_schedule
+from ..bounds import plan_of_schedule
 from ..plans.plan import Plan
 from ..plans.registry import register_planner
 from ..trees.forest import bottleneck

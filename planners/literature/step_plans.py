@@ -13,7 +13,7 @@ from ...schedules.steps.expansions import DirectSends
 from ...support.arrays import IntArray, distinct
 from ...topologies import Topology
 from ...topologies.network.direct_graph import partial_hop_distances
-from ..bounds.from_schedule import bound_of_schedule
+from ..bounds import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem, check_request, tree_problem

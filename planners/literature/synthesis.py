@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import CertificateError, UnsupportedError
 from ...formulations import synthesis
-from ...formulations.modelling.inputs import hop_distances
-from ...formulations.modelling.pyomo_model import total
+from ...formulations.inputs import hop_distances
+from ...formulations.pyomo_model import total
 from ...schedules import ALLGATHER, Bound, StepSchedule, rate_of_loads
 from ...schedules.collective import EVERY_ROOT, AnyCollective
 from ...solvers.lp.options import HighsOptions
@@ -25,7 +25,7 @@ from ...support.formatting import bandwidth_text, count_text
 from ...support.validation import as_whole, shown
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
-from ..bounds.bound import bound
+from ..bounds import bound
 from ..plans.plan import Plan
 from ..plans.registry import register_planner
 from ..trees.problem import TreeProblem, tree_problem

@@ -3,25 +3,98 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+import re
+from fractions import Fraction
+from typing import Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationError
 
-from ...errors import FileFormatError, UnsupportedError
+from ...errors import FileFormatError, TopologyError, UnsupportedError
 from ...schedules import SCHEDULE_KINDS, Bound, Witness, schedule_from_json
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
 from ...schedules.collective import Collective, collective_or_given
+from ...support.arrays import IntArray
 from ...support.files import PLAN_KIND, name_of, read_json, wrong_kind
-from ...support.validation import shown
+from ...support.validation import as_integers, shown
 from ...topologies import Topology
+from ...topologies.network.schema import first_error
 from ...topologies.network.topology_json import topology_from_json
-from .plan import PLAN_FORMAT, PLAN_VERSION, Plan, check_path
+from .plan import PLAN_FORMAT, PLAN_VERSION, Plan
 
-if TYPE_CHECKING:
-    from .schema import BoundEntry
+FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
 
-INT64_MAX = 2**63 - 1
+
+def as_positive(value: object) -> Fraction:
+    """Read a positive fraction of a file."""
+    if not isinstance(value, str) or not re.fullmatch(FRACTION, value, re.ASCII):
+        raise ValueError("expected a positive fraction as text, such as '3/65'")
+    return Fraction(value)
+
+
+def _as_value_row(row: object) -> tuple[str, str, str]:
+    if isinstance(row, list) and len(row) == 3 and all(isinstance(part, str) for part in row):
+        tail, head, dual = row
+        if dual == "0" or re.fullmatch(FRACTION, dual, re.ASCII):
+            return tail, head, dual
+    raise ValueError("expected [tail, head, dual value], the dual value a fraction as text, such as '3/65'")
+
+
+def _as_loads(rows: object) -> IntArray:
+    try:
+        return as_integers(rows, "they", "a whole number of 64 bits for each link, in each step if there are steps")
+    except TopologyError as error:
+        raise ValueError(str(error)) from None
+
+
+ExactText = Annotated[Fraction, PlainValidator(as_positive)]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
+
+
+ValueRow = Annotated[tuple[str, str, str], PlainValidator(_as_value_row)]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class CutDualEntry(_Entry):
+    """Duals of links, and per rank of hops, each with both ends; see `collopt.schedules.CutDual`."""
+
+    links: list[ValueRow]
+    into: list[list[ValueRow]]
+    out_of: list[list[ValueRow]]
+    relays: list[str]
+
+
+class BoundEntry(_Entry):
+    """The bound and its witness: nodes of a cut, of one around each rank, or of parts; duals; or lengths of links."""
+
+    inverse_rate: ExactText
+    weights: list[int] = Field(default_factory=list)
+    cut: list[str] | None = None
+    rank_cuts: list[list[str]] | None = None
+    partition: list[list[str]] | None = None
+    tree_partition: list[list[str]] | None = None
+    prices: CutDualEntry | None = None
+    lengths: list[ValueRow] | None = None
+    tree_dual: list[ValueRow] | None = None
+
+
+class PlanDocument(_Entry):
+    """A plan; the header, the topology and the schedule are checked by their own readers."""
+
+    format: str
+    version: int
+    made_by: str
+    collective: Word
+    planner: Word
+    options: dict[Word, int | str]
+    inverse_rate: ExactText
+    bound: BoundEntry
+    topology_digest: str
+    topology: dict[str, Any]
+    schedule: dict[str, Any]
+    link_loads: Annotated[Any, PlainValidator(_as_loads)]
 
 
 def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) -> Plan:
@@ -38,7 +111,6 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
     topology : Topology, optional
         The network that the plan is to be used on.
     """
-    check_path(path)
     try:
         data = read_json(path, PLAN_FORMAT, PLAN_VERSION)
     except FileFormatError as error:
@@ -52,18 +124,12 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
 
 def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     """Build a plan from a decoded JSON document, without verification."""
-    from pydantic import ValidationError
-
-    from ...topologies.network.schema import first_error
-    from .schema import document_kind
-
     schedule = data.get("schedule")
     if isinstance(schedule, dict) and "kind" not in schedule:
         # What the other fields must hold depends on it.
         raise FileFormatError(f"{where}: field schedule has no kind; expected one of {', '.join(SCHEDULE_KINDS)}")
-    kind = document_kind(schedule)
     try:
-        document = kind.model_validate(data)
+        document = PlanDocument.model_validate(data)
     except ValidationError as error:
         raise FileFormatError(f"{where}: {first_error(error)}") from None
     topology = topology_from_json(document.topology, f"{where}, field topology")
@@ -75,24 +141,11 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
     entry, collective = document.bound, collective_or_given(document.collective)
     if not isinstance(collective, Collective):
         raise UnsupportedError(
-            f"{where}: the file is of the collective {shown(collective)}, which is not registered here; import the "
-            "module that registers it"
+            f"{where}: the collective {shown(collective)} is not registered; import the module that registers it"
         )
     bound = Bound(topology, collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
-    schedule, loads = schedule_from_json(document.schedule, where), _loads(document.link_loads, where)
-    return Plan(topology, collective, schedule, bound, document.inverse_rate, loads, document.planner, document.options)
-
-
-def _loads(rows: list[int] | list[list[int]], where: str) -> npt.NDArray[np.int64]:
-    numbers = (load for row in rows for load in (row if isinstance(row, list) else (row,)))
-    if any(abs(load) > INT64_MAX for load in numbers):
-        raise FileFormatError(f"{where}: field link_loads has a number beyond 64 bits")
-    try:
-        return np.array(rows, dtype=np.int64)
-    except ValueError:
-        raise FileFormatError(
-            f"{where}: field link_loads has rows of different lengths; expected a number for each link in every row"
-        ) from None
+    parts = schedule_from_json(document.schedule, where), bound, document.inverse_rate, document.link_loads
+    return Plan(topology, collective, *parts, document.planner, document.options)
 
 
 def _witness(entry: BoundEntry, where: str) -> Witness:

@@ -46,11 +46,8 @@ if TYPE_CHECKING:
 
 PLAN_FORMAT = "collopt-plan"
 PLAN_VERSION = 8
-"""Version 2 added partitions and dual values as witnesses, and allreduce with any roots; version 3 schedules in steps;
-version 4 all-to-all(v), with flows and lengths; version 5 trees that branch at switches, and their bounds; version 6
-allreduces in one phase; version 7 flows in stages; version 8 trees by symmetries.
-
-Older files are read as they are.
+"""Versions added: 2 partitions and duals as witnesses, and allreduces with any roots; 3 steps; 4 all-to-all(v); 5 trees
+that branch at switches; 6 allreduces in one phase; 7 flows in stages; 8 trees by symmetries.
 """
 
 
@@ -58,12 +55,6 @@ def document_text(fields: Mapping[str, object]) -> str:
     """Return the text of the file of a plan."""
     body = ",\n".join(f"{json.dumps(key)}: {_json_text(value)}" for key, value in fields.items())
     return f"{{\n{body}\n}}\n"
-
-
-def check_path(path: object) -> None:
-    """Raise `UnsupportedError` unless it is the name of a file."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise UnsupportedError(f"the path is {shown(path)}; expected a file's name")
 
 
 def _json_text(value: object) -> str:
@@ -199,7 +190,6 @@ class Plan(Viewed):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON; `load_plan` reads it back."""
-        check_path(path)
         write_whole(path, document_text(self.to_json()))
 
     def to_json(self) -> dict[str, Any]:
@@ -226,12 +216,19 @@ class Plan(Viewed):
     def estimate(
         self, size: int | str, slices: int | None = None, *, costs: RuntimeCosts | CostsName | None = None
     ) -> float:
-        """Predict the time in µs by the alpha-beta model; `size` is bytes in all, such as ``2**30`` or "1G".
+        """Predict the time in µs by the alpha-beta model.
 
-        With `slices`, as many pieces follow each other along trees or paths; by default infinitely many, or those that
-        can be started while the busiest link is busy.  `costs` are those of the software, by default those that the
-        topology states; see `collopt.topologies.guessed_costs` for names.  Raises `UnsupportedError` if an argument is
-        not understood, or slices are given for steps.
+        Raises `UnsupportedError` if an argument is not understood, or slices are given for steps.
+
+        Parameters
+        ----------
+        size : int or str
+            Bytes in all, such as ``2**30`` or ``"1G"``.
+        slices : int, optional
+            Pieces that follow each other along trees or paths; by default infinitely many, or as many as can be started
+            while the busiest link is busy.
+        costs : RuntimeCosts or {"links", "generic", "fused"}, optional
+            Of the software; by default those that the topology states.
         """
         cost_model = as_costs(costs, self.topology)
         rate = self.inverse_rate
@@ -240,8 +237,16 @@ class Plan(Viewed):
     def simulate(self, size: int | str, *, simulator: str = "event-driven", **options: Any) -> float:
         """Simulate the plan on its topology and return the time in µs; see `collopt.runtime.simulate` for more.
 
-        The simulator is ``"event-driven"``, with options ``slices`` and ``steps``, or what another package registered
-        in the entry point group `SIMULATORS`.  Raises `UnsupportedError` for unknown simulators, options or sizes.
+        Raises `UnsupportedError` for unknown simulators, options or sizes.
+
+        Parameters
+        ----------
+        size : int or str
+            Bytes in all.
+        simulator : str
+            ``"event-driven"``, or one of another package's entry points of the group ``collopt.simulators``.
+        **options
+            Of the simulator: ``slices`` and ``steps`` of the event-driven one.
 
         Examples
         --------
@@ -372,15 +377,12 @@ def check_schedule_fits_bound(collective: Collective, schedule: Schedule, bound:
         subject = "schedule is" if collective.in_pairs else schedule.subject
         raise CertificateError(f"the plan's {subject} not of the kind that {collective.name!r} needs")
     if not schedule.has_sizes(bound.weights, bound.topology.num_ranks):
-        what = "traffic differs from that" if collective.in_pairs else "shards differ from those"
-        raise CertificateError(f"the plan's {what} of its bound")
+        raise CertificateError(f"the plan's {'traffic' if collective.in_pairs else 'shards'} differ from its bound's")
 
 
 def report_load_mismatch(stated: IntArray, loads: IntArray, schedule: Schedule, topology: Topology) -> None:
     """Raise `CertificateError` with the first difference between stated and actual loads."""
     if stated.shape != loads.shape:
-        if stated.ndim == loads.ndim == 1:
-            raise CertificateError(f"the plan states {len(stated)} link loads; its topology has {len(loads)} links")
         raise CertificateError(
             f"the plan states link loads of shape {stated.shape}; its schedule makes them of shape {loads.shape}"
         )

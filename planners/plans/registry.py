@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import CertificateError, UnsupportedError
@@ -24,6 +24,9 @@ from .plan import Plan
 
 PROBLEM = ("root", "weights", "traffic", "size")
 """Keywords of planners that are about the problem: what to plan, not how."""
+
+
+CHOICES = ("planner", "costs")  # other parameters of `plan`
 PACKAGE = ENTRY_POINTS = "collopt.planners"
 """Where collopt's own planners are, and the entry point group of other packages'."""
 DECORATOR = re.compile(r'^@register_planner\(\s*"([^"]+)"', re.MULTILINE)
@@ -106,11 +109,10 @@ class _Planners(MutableMapping[str, Planner]):
     @cached_property
     def _modules(self) -> dict[str, str]:
         """Modules of collopt's own planners by name, from their sources, because imports take long."""
-        rooms = [room for room in files(PACKAGE).iterdir() if room.is_dir()]
-        modules = [(room, file) for room in rooms for file in room.iterdir() if file.name.endswith(".py")]
+        root = Path(__file__).parents[1]
         return {
-            name: f"{PACKAGE}.{room.name}.{file.name.removesuffix('.py')}"
-            for room, file in modules
+            name: ".".join((PACKAGE, *file.relative_to(root).with_suffix("").parts))
+            for file in root.rglob("*.py")
             for name in DECORATOR.findall(file.read_text(encoding="utf-8"))
         }
 
@@ -157,7 +159,7 @@ def register_planner(
     """Return a decorator that adds a function to `PLANNERS`, and leaves it as it is.
 
     A package that states the function as an entry point of the group ``collopt.planners`` adds it to every program
-    and to the command line.  Raises `UnsupportedError` if another planner has the name, or it is no name.
+    and to the command line.  Raises `UnsupportedError` if another planner has the name, or an argument is not usable.
 
     Parameters
     ----------
@@ -179,8 +181,10 @@ def register_planner(
     """
     if not isinstance(name, str) or not name:
         raise UnsupportedError(f"the planner's name is {shown(name)}; expected a string such as 'nearest'")
-    planned: Collection[Any] = (collectives,) if isinstance(collectives, str | Collective) else collectives
-    if any(isinstance(entry, str) for entry in planned):
+    planned: Any = (collectives,) if isinstance(collectives, str | Collective) else collectives
+    if not isinstance(planned, Collection):
+        raise UnsupportedError(f"collectives is {shown(collectives)}; expected names such as 'allgather'")
+    if not all(isinstance(entry, Collective) for entry in planned):
         planned = tuple(as_collective(entry) for entry in planned)
 
     def register(function: PlannerFunction) -> PlannerFunction:
@@ -278,7 +282,7 @@ def _not_taken(planner: Planner, collective: Collective, name: str, value: objec
         if collective.is_sharded:
             return UnsupportedError(f"planner {planner.name!r} takes no weights; leave them out")
         return UnsupportedError(f"{collective} takes no weights; only allgather and reduce_scatter do")
-    text = f"planner {planner.name!r} has no option {name!r}{hint(name, planner.options)}; "
+    text = f"planner {planner.name!r} has no option {name!r}{hint(name, (*planner.options, *PROBLEM, *CHOICES))}; "
     text += f"its options: {', '.join(planner.options) or 'none'}"
     planner_names = [
         entry.name for entry in PLANNERS.values() if entry.takes(collective, name) and entry.name != "auto"

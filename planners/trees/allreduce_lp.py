@@ -22,7 +22,7 @@ from ...formulations.allreduce_rounding import round_flow
 from ...schedules import ALLREDUCE, Allreduce, Forest
 from ...schedules.collective import Direction
 from ...solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
-from ...solvers.flows.push_relabel import sweep_sinks
+from ...solvers.flows.max_flow import sweep_sinks
 from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.quantities import MAX_BANDWIDTH

@@ -99,7 +99,7 @@ def plan_trees(
 
 
 def _branched(schedule: TreeSchedule, topology: Topology) -> TreeSchedule:
-    """Let trees branch at able switches, unless what these loop back makes the schedule slower."""
+    """Let trees branch at switches that can, unless what these loop back makes the schedule slower."""
     if not isinstance(schedule, Allreduce):
         return branched_at_switches(schedule, topology)
     broadcast = branched_at_switches(schedule.broadcast, topology)

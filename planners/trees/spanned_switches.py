@@ -1,4 +1,4 @@
-"""Trees that span switches: the network in which able switches are ranks without data, and its trees brought back.
+"""Trees that span switches: in a network of their own, switches that reduce are ranks without data.
 
 Trees of boxes are a special case: in each box the switch joins all ranks, and trees between boxes join the stars.
 Where ranks have more bandwidth outside of their box than trees between boxes need, the best trees also use it inside,
@@ -96,7 +96,7 @@ Choice = list[tuple[Topology, tuple[str, ...]]]
 
 
 def span_choices(topology: Topology, switches: tuple[str, ...]) -> Iterator[Choice]:
-    """Yield ways to span able switches: all; slices with one of those that are alike; none of those; all but one."""
+    """Yield ways to span switches: all; slices with one of those that are alike; none of those; all but one."""
     yield [(topology, switches)]
     groups = _switch_kinds(topology, switches)
     for group in groups:
@@ -190,7 +190,7 @@ class BoxGroups(NamedTuple):
 
 
 def box_groups(topology: Topology, spanned: tuple[str, ...]) -> BoxGroups | None:
-    """Assign every rank to the only able switch next to it; None if that fails, or there is one box."""
+    """Assign every rank to the only spanned switch next to it; None if that fails, or there is one box."""
     switches = np.array([topology.node_index[switch] for switch in spanned], dtype=np.int64)
     tails, heads, _, _ = topology.arrays
     place = np.full(len(topology.nodes), -1)

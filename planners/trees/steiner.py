@@ -75,7 +75,7 @@ def steiner_bound(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Bound:
-    """Bound a collective by the best schedule of trees that branch at ranks and at able switches, on small networks.
+    """Bound a collective by the best schedule of trees that branch at ranks and at switches, on small networks.
 
     The witness is a `TreeDual`.  Trees reach the bound, unless the solver's dual values could not be made exact.
     Raises `UnsupportedError` above 12 ranks, above 6 switches that multicast or aggregate, or where the group limit of
@@ -100,7 +100,7 @@ def plan_steiner(
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
 ) -> Plan:
-    """Plan the best trees that branch at able switches, on small networks."""
+    """Plan the best trees that branch at switches, on small networks."""
     from .forestcoll import bound_trees  # with kernels
 
     check_abilities(topology)
@@ -197,7 +197,7 @@ class _Pricing:
         }
 
     def _vertex_paths(self, prices: Sequence[int]) -> dict[tuple[int, int], tuple[int, Path]]:
-        """Cheapest paths between ranks and able switches."""
+        """Cheapest paths between ranks and switches that branch trees."""
         ranks = self._topology.num_ranks
         paths: dict[tuple[int, int], tuple[int, Path]] = {}
         for tail in (*range(ranks), *self._able):

@@ -1,12 +1,10 @@
-"""Representative trees of equal parts round a network of switches, and the places that parts take in it.
+"""Trees of equal parts round a network of switches, and their routes from part to part through the switches.
 
 Where the cut round a part is the bottleneck, every tree enters each other part once.  A network of one part and one
-node for all others is small; the trees that enter it there are those of all other parts, turned to the first.  From
-one part to the next, trees take a route through the switches between them.
+node for all others is small; the trees that enter it there are those of all other parts, turned to the first.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -16,17 +14,17 @@ from ...errors import UnsupportedError
 from ...schedules import Forest
 from ...schedules.trees.symmetric_forest import SymmetricForest, link_orbits
 from ...solvers.flows.bottleneck import Bottleneck
-from ...solvers.flows.max_flow import check_capacities, max_flow
-from ...support.arrays import IntArray, SmallArray
+from ...support.arrays import BoolArray, FloatArray, IntArray, SmallArray, distances_from, places_of
+from ...support.kernels import kernel
 from ...topologies import Topology
-from ...topologies.symmetry.refinement import ColoredNetwork, hops_from
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
 from .problem import TreeProblem, tree_problem
-from .symmetric_fabric import FabricRoutes, chosen_routes
 
 MAX_ROUTES = 2**29  # entries of the representatives' trees
-SEEDS = 4  # loose orders that are tried
+CANDIDATES = 24  # shortest routes that are drawn at random from part to part, of which each tree takes one
+ROUNDS = 6  # in which every tree takes the route that keeps the orbits of its links emptiest
+SEED = 0
 
 
 class Symmetry(NamedTuple):
@@ -48,6 +46,14 @@ class PartTrees(NamedTuple):
     def outside(self) -> int:
         """The rank that stands for all other parts."""
         return self.num_ranks
+
+
+class FabricRoutes(NamedTuple):
+    """Routes by entry, part and candidate, and the candidate that each tree takes to each part."""
+
+    routes: list[IntArray]  # for each entry int64 (parts, candidates, nodes): switches on the way, -1 after the last
+    choices: IntArray  # int64 (trees, parts - 1)
+    num_candidates: int  # candidates
 
 
 def parts_forest(problem: TreeProblem, best: Bottleneck, symmetries: list[Symmetry], trace: Trace) -> SymmetricForest:
@@ -226,186 +232,142 @@ def _in_order(rows: list[IntArray], places: list[IntArray], size: int) -> tuple[
     return table[there], there.sum(axis=1)
 
 
-class _Sites(NamedTuple):
-    """Ranks, or routers, with the links between them, sorted by heads and orbits."""
-
-    hosts: IntArray  # int64 (sites, hosts of each): a rank itself, or the ranks of a router
-    first: int  # node of the first site
-    tails: IntArray  # int64 (links,)
-    heads: IntArray  # int64 (links,)
-    orbits: IntArray  # int64 (links,)
-    limits: IntArray  # int64 (orbits,): units that the links of each orbit carry in the trees of all representatives
-    senders: IntArray  # int64 (orbits,): orbit of sites that the links come from
-    room: IntArray  # int64 (orbits of sites,): units that sites can send to others
-    roots: IntArray  # int64 (representatives,): their sites
-
-
-def direct_forest(
-    problem: TreeProblem, best: Bottleneck, symmetry: Symmetry, hosts: IntArray, link_orbits: IntArray
-) -> Forest:
-    """Pack the trees of representative roots; `hosts` int64 (sites, hosts of each) and `link_orbits` int64 (links,)."""
-    count, roots = best.capacity, symmetry.parts[0]
-    if count * len(roots) * len(problem.root_weights) > MAX_ROUTES:
-        raise UnsupportedError(f"{count} trees for each of {len(roots)} representatives are too many to write down")
-    sites = _sites(problem, best, symmetry, hosts, link_orbits)
-    for orders in _orders(sites):
-        links = _chosen_links(sites, _earlier_links(sites, orders), count)
-        if links is not None:
-            return _forest(problem, sites, links, count)
-    raise UnsupportedError(
-        "no order of the ranks was found in which trees of representatives reach the bound; plan with 'forestcoll'"
-    )
-
-
-def _sites(
-    problem: TreeProblem, best: Bottleneck, symmetry: Symmetry, hosts: IntArray, link_orbits: IntArray
-) -> _Sites:
-    size, representatives = symmetry.parts.shape
-    width, first = hosts.shape[1], problem.num_nodes - len(hosts)
-    check_capacities(int(problem.capacities.max()) * best.supply * len(link_orbits))
-    between = np.flatnonzero((problem.tails >= first) & (problem.heads >= first))
-    _, orbits = np.unique(link_orbits[between], return_inverse=True)
-    between = between[order := np.lexsort((orbits, problem.heads[between]))]
-    tails, heads, orbits = problem.tails[between] - first, problem.heads[between] - first, orbits[order]
-    capacities, senders = np.empty((2, orbits.max() + 1), dtype=np.int64)
-    capacities[orbits] = problem.capacities[between]
-    site, orbit = np.empty((2, len(problem.root_weights)), dtype=np.int64)
-    site[hosts] = np.arange(len(hosts))[:, None]
-    orbit[symmetry.parts] = np.arange(representatives)
-    senders[orbits] = orbit[hosts[tails, 0]]
-    room = np.full(representatives, best.capacity * representatives * len(hosts))
-    if first:  # a host sends what it can, less what goes to others of its router
-        leaving = np.flatnonzero(problem.tails < first)
-        room[orbit[problem.tails[leaving]]] = problem.capacities[leaving] * best.supply
-        room -= best.capacity * representatives * (size // width) * (width - 1)
-    limits = capacities * best.supply * np.bincount(orbits) // size
-    return _Sites(hosts, first, tails, heads, orbits, limits, senders, room, site[symmetry.parts[0]])
-
-
-def _orders(sites: _Sites) -> Iterator[list[IntArray]]:
-    """Yield positions of the sites, int64 (sites,) for each root: levels, then levels with ties broken at random.
-
-    Where bandwidths differ, distances over links that are the longer the slower they are take the place of levels.
-    """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
-
-    nothing = np.zeros(len(sites.hosts), dtype=np.int64)
-    network = ColoredNetwork(sites.tails, sites.heads, np.zeros_like(sites.tails), nothing)
-    levels = [hops_from(network, int(root)) for root in sites.roots]
-    yield levels
-    room = (sites.limits // np.bincount(sites.orbits))[sites.orbits] + 1
-    if (room != room[0]).any():
-        lengths = coo_array((room.max() // room, (sites.tails, sites.heads)), shape=(len(nothing),) * 2)
-        levels = list(dijkstra(lengths.tocsr(), indices=sites.roots))
-        yield levels
-    for seed in range(SEEDS):
-        random = np.random.default_rng(seed)
-        yield [np.argsort(np.lexsort((random.random(len(level)), level))) for level in levels]
-
-
-def _earlier_links(sites: _Sites, orders: list[IntArray]) -> IntArray:
-    """Links over which sites can receive in an order for each root, one of each orbit; (roots, sites, links), or -1."""
-    tables = []
-    for root, order in zip(sites.roots.tolist(), orders, strict=True):
-        links = np.flatnonzero((order[sites.tails] < order[sites.heads]) & (sites.heads != root))
-        heads, orbits = sites.heads[links], sites.orbits[links]
-        fresh = np.ones(len(links), dtype=np.bool_)
-        fresh[1:] = (np.diff(heads) != 0) | (np.diff(orbits) != 0)
-        links, heads = links[fresh], heads[fresh]
-        counts = np.bincount(heads, minlength=len(order))
-        place = np.arange(len(links)) - (np.cumsum(counts) - counts)[heads]
-        rows = np.full((len(order), counts.max()), -1)
-        rows[heads, place] = links
-        tables.append(rows)
-    width = max(rows.shape[1] for rows in tables)
-    return np.array([np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=-1) for rows in tables])
-
-
-def _chosen_links(sites: _Sites, links: IntArray, count: int) -> IntArray | None:
-    """Choose the link on which each site receives in each tree, (roots, trees, sites); None if they carry too little.
-
-    Sites that can receive from the same orbits are one node of the flow network, and the j-th unit of each is tree j.
-    """
-    # Sites that can receive from the same orbits are one kind.
-    width = links.shape[2]
-    rows = links.reshape(-1, width)
-    receiving = np.flatnonzero(rows[:, 0] >= 0)
-    rows = rows[receiving]
-    table = np.where(rows >= 0, sites.orbits[rows], -1).astype(np.int32)
-    orbit_sets, kinds = np.unique(table, axis=0, return_inverse=True)
-    members = np.bincount(kinds.ravel())
-    units = _flow(sites, orbit_sets.astype(np.int64), count * members)
-    if units is None:
-        return None
-    # Deal the units of each kind to its sites and trees.
-    order = np.argsort(kinds.ravel(), kind="stable")
-    starts = np.cumsum(members) - members
-    kind = kinds.ravel()[order]
-    unit = count * starts[kind] + np.arange(len(order)) - starts[kind] + np.arange(count)[:, None] * members[kind]
-    slots = np.searchsorted(np.cumsum(units), unit, side="right") % width
-    receiving_links = np.full((count, links.shape[0] * links.shape[1]), -1)
-    receiving_links[:, receiving[order]] = rows[order, slots]
-    return receiving_links.reshape(count, *links.shape[:2]).transpose(1, 0, 2)
-
-
-def _flow(sites: _Sites, orbit_sets: IntArray, demands: IntArray) -> IntArray | None:
-    """Units that each kind of site takes from each of its orbits, (kinds, places); None if they are too few."""
-    kinds, places = np.nonzero(orbit_sets >= 0)
-    if (sites.room < 0).any():
-        return None
-    senders = 2 + np.arange(len(sites.room))
-    orbits = 2 + len(senders) + np.arange(len(sites.limits))
-    own = 2 + len(senders) + len(orbits) + np.arange(len(orbit_sets))
-    arcs = [
-        (orbits[orbit_sets[kinds, places]], own[kinds], demands[kinds]),
-        (own, np.ones_like(own), demands),
-        (senders[sites.senders], orbits, sites.limits),
-        (np.zeros_like(senders), senders, sites.room),
+def chosen_routes(
+    problem: TreeProblem, images: IntArray, entries: list[IntArray], exits: IntArray, orbits: IntArray, products: int
+) -> FabricRoutes:
+    """Choose routes between the nodes where trees leave the first part and enter the others, `exits` by entry."""
+    between = np.ones(problem.num_nodes, dtype=np.bool_)
+    between[images.ravel()] = False
+    network = _sorted_links(problem)
+    ports = sorted({int(entry[0]) for entry in entries})
+    by_port = {port: _candidates(network, between, images[:, port], np.random.default_rng(SEED)) for port in ports}
+    routes = [by_port[int(entry[0])] for entry in entries]
+    width = max(candidates.shape[2] for candidates in routes)
+    routes = [
+        np.pad(candidates, ((0, 0), (0, 0), (0, width - candidates.shape[2])), constant_values=-1)
+        for candidates in routes
     ]
-    tails, heads, capacities = (np.concatenate(column) for column in zip(*arcs, strict=True))
-    flow = max_flow(int(own[-1]) + 1, tails, heads, capacities, 0, 1)
-    if flow.value < demands.sum():
-        return None
-    units = np.zeros(orbit_sets.shape, dtype=np.int64)
-    units[kinds, places] = flow.residual[1::2][: len(kinds)]
-    return units
+    if all((candidates[:, :1] == candidates).all() for candidates in routes):
+        return FabricRoutes([candidates[:, :1] for candidates in routes], np.zeros_like(exits), 1)
+    links = np.array(
+        [
+            _link_orbits(problem, images[:, entry[0]], candidates, orbits)
+            for entry, candidates in zip(entries, routes, strict=True)
+        ]
+    )
+    size = np.bincount(orbits)
+    room = np.zeros(len(size))
+    room[orbits] = problem.capacities
+    choices = _balanced(links, exits, room * size / products, ROUNDS)
+    return FabricRoutes(routes, choices, CANDIDATES)
 
 
-def _forest(problem: TreeProblem, sites: _Sites, links: IntArray, count: int) -> Forest:
-    """Write down trees by the links between sites, `links` (roots, trees, sites); equal trees become one."""
-    ranks, receivers, first = len(problem.root_weights), sites.hosts[:, 0], sites.first
-    # Equal trees become one.
-    distinct = [Counter(row.tobytes() for row in rows) for rows in links]
-    table = np.frombuffer(b"".join(row for rows in distinct for row in rows), dtype=np.int64).reshape(
-        -1, len(receivers)
-    )
-    weights = np.array([copies for rows in distinct for copies in rows.values()])
-    used = np.unique(table[table >= 0])
-    number = np.full(len(sites.tails) + 1, -1)
-    number[used] = np.arange(len(used))
-    tails, heads = sites.tails[used], sites.heads[used]
-    routers = [first + tails, first + heads] if first else []
-    # Paths between sites, and from routers to their other hosts.
-    paths = np.column_stack([receivers[tails], *routers, receivers[heads]])
-    local_hosts = sites.hosts[:, 1:]
-    near = np.repeat(np.arange(len(local_hosts)), local_hosts.shape[1])
-    local = np.column_stack([receivers[near], first + near, local_hosts.ravel()])
-    routes = np.empty((len(table), ranks), dtype=np.int32)
-    routes[:, receivers] = number[table]
-    routes[:, local_hosts.ravel()] = len(used) + np.arange(len(local))
-    lengths = np.repeat([paths.shape[1], 3], [len(used), len(local)])
-    shards = np.zeros(ranks, dtype=np.int64)
-    roots = receivers[sites.roots]
-    shards[roots] = 1
-    return Forest(
-        ranks,
-        count,
-        np.repeat(roots, [len(rows) for rows in distinct]),
-        weights,
-        routes,
-        np.concatenate([[0], np.cumsum(lengths)]),
-        np.concatenate([paths.ravel(), local.ravel()]),
-        shards,
-        problem.direction,
-    )
+class _Network(NamedTuple):
+    starts: IntArray  # int64 (nodes + 1,): where the links into each node begin
+    tails: IntArray  # int64 (links,): where they come from
+
+
+def _sorted_links(problem: TreeProblem) -> _Network:
+    order = np.argsort(problem.heads, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(problem.heads, minlength=problem.num_nodes))])
+    return _Network(starts, problem.tails[order])
+
+
+def _candidates(network: _Network, between: BoolArray, ports: IntArray, random: np.random.Generator) -> IntArray:
+    """Draw shortest routes from the port of the first part to those of all others, (parts, candidates, switches)."""
+    # Links on the way pass only switches between parts; they end there or at a port.
+    heads = np.repeat(np.arange(len(between)), np.diff(network.starts))
+    passing, ending = between.copy(), between.copy()
+    passing[ports[0]] = ending[ports] = True
+    usable = passing[network.tails] & ending[heads]
+    hops = distances_from(ports[0], len(between), network.tails[usable], heads[usable])
+    if (hops[ports] < 0).any():
+        raise UnsupportedError("no route between two parts passes only the switches between them")
+    longest = int(hops[ports].max()) - 1
+    seeds = random.integers(2**62, size=(len(ports), CANDIDATES))
+    return _drawn(*network, hops, ports, seeds, longest)
+
+
+@kernel
+def _drawn(
+    starts: IntArray, tails: IntArray, hops: IntArray, ports: IntArray, seeds: IntArray, longest: int
+) -> IntArray:
+    parts, candidates = seeds.shape
+    routes = np.full((parts, candidates, max(longest, 0)), -1, dtype=np.int64)
+    for part in range(1, parts):
+        for choice in range(candidates):
+            # Walk back from the part to the first one, each step at random among nodes that are one hop nearer.
+            state = np.uint64(seeds[part, choice])
+            node = ports[part]
+            for place in range(hops[node] - 2, -1, -1):
+                options = 0
+                for link in range(starts[node], starts[node + 1]):
+                    options += hops[tails[link]] == place + 1
+                state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+                pick = np.int64((state >> np.uint64(33)) % np.uint64(options))
+                for link in range(starts[node], starts[node + 1]):
+                    if hops[tails[link]] == place + 1:
+                        if pick == 0:
+                            node = tails[link]
+                            break
+                        pick -= 1
+                routes[part, choice, place] = node
+    return routes
+
+
+def _link_orbits(problem: TreeProblem, ports: IntArray, routes: IntArray, orbits: IntArray) -> IntArray:
+    """Orbits of the links on each route, -1 after the last; (parts, candidates, links)."""
+    size = problem.num_nodes
+    parts, candidates, width = routes.shape
+    nodes = np.full((parts, candidates, width + 2), -1)
+    nodes[:, :, 0] = ports[0]
+    nodes[:, :, 1:-1] = routes
+    ends = 1 + (routes >= 0).sum(axis=2)
+    np.put_along_axis(nodes, ends[:, :, None], ports[:, None, None], axis=2)
+    there = nodes[:, :, 1:] >= 0
+    there[0] = False
+    keys = (nodes[:, :, :-1] * size + nodes[:, :, 1:])[there]
+    link_orbits = np.full(there.shape, -1)
+    link_orbits[there] = orbits[places_of(problem.tails * size + problem.heads, keys)]
+    return link_orbits
+
+
+@kernel
+def _balanced(links: IntArray, exits: IntArray, room: FloatArray, rounds: int) -> IntArray:
+    """Choose candidates one by one; `links` (entries, parts, candidates, links), `exits` (trees, parts - 1)."""
+    trees, targets = exits.shape
+    choices = np.full((trees, targets), -1, dtype=np.int64)
+    loads = np.zeros(len(room), dtype=np.float64)
+    for _ in range(rounds):
+        for tree in range(trees):
+            for other in range(targets):
+                options = links[exits[tree, other], other + 1]
+                # Take the route of earlier rounds off the links, and choose anew.
+                if choices[tree, other] >= 0:
+                    _add(loads, options[choices[tree, other]], -1)
+                choices[tree, other] = _emptiest(options, loads, room)
+                _add(loads, options[choices[tree, other]], 1)
+    return choices
+
+
+@kernel
+def _add(loads: FloatArray, orbits: IntArray, amount: int) -> None:
+    for orbit in orbits:
+        if orbit >= 0:
+            loads[orbit] += amount
+
+
+@kernel
+def _emptiest(options: IntArray, loads: FloatArray, room: FloatArray) -> int:
+    """Choose the candidate whose fullest orbit is emptiest, then that with least load; (candidates, links)."""
+    best, fullest, second = 0, np.inf, np.inf
+    for choice in range(len(options)):
+        worst, total = 0.0, 0.0
+        for orbit in options[choice]:
+            if orbit >= 0:
+                share = (loads[orbit] + 1) / room[orbit]
+                worst = max(worst, share)
+                total += share
+        if worst < fullest or (worst == fullest and total < second):
+            best, fullest, second = choice, worst, total
+    return best

@@ -29,7 +29,7 @@ from ...topologies.builders import NetworkLike, refuse_options
 from ...topologies.builders import topology as as_network
 from ...topologies.network.link_costs import CostsName, as_costs
 from ...topologies.network.topology import as_topology
-from ..bounds.bound import bound
+from ..bounds import bound
 from ..plans.plan import Plan
 from ..plans.registry import PLANNERS, Planner, plan, unknown_name
 from ..plans.stages import Trace
@@ -228,7 +228,7 @@ def _strength_bound(topology: Topology, collective: Collective, shards: dict[str
 
 def _linear_program_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
     from ...solvers import HighsOptions
-    from ..bounds.lp_bounds import lp_bound
+    from ..trees.lp_bounds import lp_bound
 
     as_collective(collective, TREE_COLLECTIVES, "the LP over trees does not bound")
     columns = topology.num_ranks * topology.num_links * len(collective.phases)

@@ -1,7 +1,4 @@
-"""`PlanFolder`: plans for a network and its failures in files, with an index to pick from.
-
-Plans are carried to networks that differ in the names of nodes only.
-"""
+"""Pydantic schema of the index of a folder of plans; ``docs/reference/plan-folder.md`` describes it."""
 
 from __future__ import annotations
 
@@ -10,12 +7,14 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from fractions import Fraction
 from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
 from ...errors import FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from ...schedules import Bound
@@ -26,13 +25,77 @@ from ...support.validation import as_path, shown
 from ...topologies import Topology, read_topology, write_topology
 from ...topologies.network.failures import Failure, Fault
 from ...topologies.network.links import as_root
-from ..plans.files import load_plan
+from ..plans.files import Word, as_positive, load_plan
 from ..plans.plan import Plan, document_text, proved_plan
 from ..plans.registry import as_planner, plan
 from ..plans.stages import Trace
 
-if TYPE_CHECKING:
-    from .schema import CaseEntry
+INDEX_FORMAT = "collopt-plan-folder"
+INDEX_VERSION = 1
+
+Status = Literal["ok", "disconnected", "failed"]
+
+
+def _as_fraction(value: object) -> Fraction:
+    return value if isinstance(value, Fraction) else as_positive(value)
+
+
+Exact = Annotated[Fraction, PlainValidator(_as_fraction), PlainSerializer(str)]
+Left = Annotated[Exact, PlainValidator(lambda value: Fraction(0) if value == "0" else _as_fraction(value))]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FaultEntry(_Entry):
+    """A node, or both ends of a link, and what is left of its bandwidth."""
+
+    nodes: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
+    factor: Left = Fraction(0)
+
+
+class CaseEntry(_Entry):
+    """What came of one case for one collective."""
+
+    collective: Word
+    failure: tuple[FaultEntry, ...]
+    kind: str
+    count: int
+    status: Status
+    reason: str
+    ranks: int
+    bound: Exact | None
+    algbw: Exact | None
+    baselines: dict[Word, Exact | None]
+    seconds: float
+    file: Word | None = None
+
+    @model_validator(mode="after")
+    def _rates_only_plans(self) -> CaseEntry:
+        if any((rate is None) is (self.status == "ok") for rate in (self.bound, self.algbw)):
+            raise ValueError("expected bound and algbw where the status is ok, and only there")
+        return self
+
+
+class OptionsEntry(_Entry):
+    """Options of all plans."""
+
+    planner: Word
+    root: str | None
+
+
+class IndexDocument(_Entry):
+    """All cases, and symmetries that take them to failures that are alike."""
+
+    format: str
+    version: int
+    made_by: str
+    topology_digest: str
+    options: OptionsEntry
+    num_generators: int
+    generators: dict[str, Any]
+    cases: tuple[CaseEntry, ...]
 
 
 def carried_plan(plan: Plan, topology: Topology, names: Mapping[str, str]) -> Plan:
@@ -99,7 +162,6 @@ class PlanFolder:
 
         from ...topologies.network.schema import first_error
         from ...topologies.symmetry.failure_orbits import Symmetries
-        from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument
 
         self.path: Path | None = as_path(path)
         data, where = read_json(self.path / INDEX, INDEX_FORMAT, INDEX_VERSION), name_of(self.path / INDEX)
@@ -295,7 +357,6 @@ class PlanFolder:
         """Write the index with all cases."""
         if self.path is None:
             return
-        from .schema import INDEX_FORMAT, INDEX_VERSION, IndexDocument, OptionsEntry
 
         start = time.monotonic()
         document = IndexDocument(

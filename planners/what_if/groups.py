@@ -1,20 +1,50 @@
 """Process groups: their ranks and collectives, by hand, from a device mesh, or from a file."""
 
+from __future__ import annotations
+
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ColloptError, FileFormatError, UnsupportedError
-from ...schedules import ALL_TO_ALL, TREE_COLLECTIVES, Collective, as_bytes
+from ...errors import CertificateError, ColloptError, FileFormatError, TooLargeError, UnsupportedError
+from ...formulations import allreduce, sharing, throughput
+from ...schedules import (
+    ALL_TO_ALL,
+    ALLGATHER,
+    TREE_COLLECTIVES,
+    Bound,
+    Collective,
+    CutDual,
+    LengthDual,
+    Witness,
+    as_bytes,
+)
+from ...schedules.bounds.length_duals import hop_limits
+from ...schedules.bounds.witness import LinkValue, Pair, as_link_values, value_by_link
 from ...schedules.collective import as_collective
+from ...solvers.lp.exact_optimum import ExactAnswer
+from ...solvers.lp.folding import solve_folded
 from ...support.files import read_json
-from ...support.validation import as_kind, as_list, as_several, as_whole, shown
+from ...support.validation import as_flag, as_kind, as_list, as_several, as_whole, shown
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
+from ..bounds import bound
+from ..plans.plan import Plan
+from ..plans.registry import plan as make_plan
+from ..trees.lp_bounds import Model, build_program, counted, cut_dual, lp_bound
+from ..trees.problem import check_reachable, shard_weights, whole_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 GROUPS_FORMAT, GROUPS_VERSION = "collopt-groups", 1
 FIELDS = {"name", "ranks", "collective", "size", "root"}
@@ -141,3 +171,344 @@ def read_groups(path: str | os.PathLike[str]) -> tuple[Group, ...]:
         return as_groups(Group(**row) for row in rows)
     except ColloptError as error:
         raise FileFormatError(f"{path}: {error}") from None
+
+
+MAX_FLOWS = 500_000
+"""Flows of all groups on all links, which take about a minute and a few GB to state."""
+
+
+@dataclass(frozen=True)
+class SharedBound:
+    """Dual values of links, and what a unit of each group's rate costs of them at least.
+
+    All groups together pay no more than all links are worth, so where they pay that, no group of these gets faster
+    unless another gets slower.
+
+    Attributes
+    ----------
+    links : tuple of LinkValue
+        What a GB/s of each link is worth; links left out are free.
+    bounds : mapping of str to Bound
+        By group: a bound for the group alone, whose witness counts links at these values.
+    """
+
+    links: tuple[LinkValue, ...]
+    bounds: dict[str, Bound]
+
+    def costs(self) -> dict[str, Fraction]:
+        """Least cost of 1 GB/s of algorithm bandwidth by group; raises `CertificateError` if a bound is wrong."""
+        values = {(tail, head): dual for tail, head, dual in self.links}
+        costs = {}
+        for name, limit in as_kind(self.bounds, dict, "the bounds by group", error=CertificateError).items():
+            as_kind(limit, Bound, f"the bound of group {shown(name)}", error=CertificateError).verify()
+            worth = limit.witness.link_weights(limit.topology, limit.collective)
+            if any(weight > values.get(pair, 0) for pair, weight in worth.items()):
+                raise CertificateError(f"the bound of group {name!r} values a link higher than the groups together do")
+            amount, _ = limit.witness.crossing(limit.topology, limit.collective, limit.weights)
+            costs[name] = amount / limit.total_weight
+        return costs
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPlans:
+    """One plan for each group, on the part of every link that the group has, and a proof of the groups' rates.
+
+    Attributes
+    ----------
+    topology : Topology
+        The fabric.
+    groups : tuple of Group
+        In the order of `plans` and `limits`.
+    relay : bool
+        Whether compute nodes outside a group may pass its data on.
+    plans : tuple of Plan
+        Each on a network of its group, whose bandwidths are the group's parts of links.
+    limits : tuple of Fraction
+        GB/s of algorithm bandwidth that are max-min fair: the smallest of all rates over sizes is as large as can be,
+        then the smallest of those that are not settled by that, and so on.
+    proofs : tuple of SharedBound
+        For each of these rounds.
+    """
+
+    topology: Topology
+    groups: tuple[Group, ...]
+    relay: bool
+    plans: tuple[Plan, ...]
+    limits: tuple[Fraction, ...]
+    proofs: tuple[SharedBound, ...]
+
+    @cached_property
+    def networks(self) -> tuple[Topology, ...]:
+        """Network of each group, with all of the bandwidth."""
+        return tuple(group.network(self.topology, relay=self.relay) for group in self.groups)
+
+    @property
+    def gap(self) -> Fraction:
+        """Largest exact share of its limit that a group's plan misses; 0 means that the groups are optimal together."""
+        return max(1 - plan.algbw / limit for plan, limit in zip(self.plans, self.limits, strict=True))
+
+    def usage(self, number: int) -> dict[Pair, Fraction]:
+        """Return GB/s that the plan of a group puts on each link at its rate."""
+        plan = self.plans[number]
+        links = plan.topology.links
+        if not plan.schedule.pipelined:
+            return {link[:2]: link.bandwidth for link in links}
+        loads = dict(zip(links, plan.link_loads.tolist(), strict=True))
+        busiest = max(load / link.bandwidth for link, load in loads.items())
+        return {link[:2]: load / busiest for link, load in loads.items() if load}
+
+    def verify(self) -> None:
+        """Check every plan, that all plans together fit each link, and that the proofs settle all limits.
+
+        Raises `CertificateError` if anything is not as claimed, or is missing.
+        """
+        try:
+            self._check_parts()
+            self._verify_plans()
+            self._verify_limits()
+        except ColloptError as error:
+            raise CertificateError(str(error)) from None
+
+    @cached_property
+    def _bandwidths(self) -> dict[Pair, Fraction]:
+        return {link[:2]: link.bandwidth for link in self.topology.links}
+
+    def _check_parts(self) -> None:
+        """Check types and counts, and that there can be such groups."""
+        for name, kind in (("groups", Group), ("plans", Plan), ("limits", Fraction), ("proofs", SharedBound)):
+            parts = getattr(self, name)
+            if not isinstance(parts, tuple) or not all(isinstance(part, kind) for part in parts):
+                raise CertificateError(f"the {name} are {shown(parts)}; expected a tuple of {kind.__name__}")
+        if len({len(self.groups), len(self.plans), len(self.limits)}) > 1:
+            raise CertificateError(
+                f"there are {len(self.plans)} plans and {len(self.limits)} limits for {len(self.groups)} groups; "
+                "expected one of each for every group"
+            )
+        as_topology(self.topology)
+        as_flag(self.relay, "relay")
+        as_groups(self.groups)
+
+    def _verify_plans(self) -> None:
+        used: defaultdict[Pair, Fraction] = defaultdict(Fraction)
+        for number, (group, plan, limit) in enumerate(zip(self.groups, self.plans, self.limits, strict=True)):
+            plan.verify()
+            network, parts = self.networks[number], {link[:2]: link.bandwidth for link in plan.topology.links}
+            own = network.with_bandwidths({link[:2]: parts.get(link[:2], Fraction(0)) for link in network.links})
+            _check_is_of_group(plan.bound, group, own, "plan")
+            if plan.algbw > limit:
+                raise CertificateError(f"the plan of group {group.name!r} has {plan.algbw} GB/s, more than {limit}")
+            for pair, amount in self.usage(number).items():
+                used[pair] += amount
+        for pair, amount in used.items():
+            if amount > (bandwidth := self._bandwidths[pair]):
+                raise CertificateError(
+                    f"the groups together put {amount} GB/s on the link {pair}, which has {bandwidth} GB/s"
+                )
+
+    def _verify_limits(self) -> None:
+        """Check that each round raises the rates of its groups alike, and that none can get more."""
+        networks = {group.name: (group, network) for group, network in zip(self.groups, self.networks, strict=True)}
+        limits = dict(zip(networks, self.limits, strict=True))
+        left = {group.name: limits[group.name] / int(group.size) for group in self.groups}
+        for proof in self.proofs:
+            values = value_by_link(as_link_values(proof.links), self._bandwidths, "link")
+            costs = proof.costs()
+            for name, limit in proof.bounds.items():
+                if name not in networks:
+                    raise CertificateError(f"a bound is of group {shown(name)}, which is not among the groups")
+                _check_is_of_group(limit, *networks[name], "bound")
+            worth = sum(dual * self._bandwidths[pair] for pair, dual in values.items())
+            if sum(cost * limits[name] for name, cost in costs.items()) != worth:
+                raise CertificateError("the groups' limits do not cost what all links are worth")
+            # Rates over sizes of those that are settled now are equal, and least among all that are left.
+            smallest = min(left.values(), default=None)
+            if {left.pop(name) for name in costs.keys() & left.keys()} != {smallest}:
+                raise CertificateError("the groups' limits are not max-min fair")
+        if left:
+            raise CertificateError(f"no proof settles the limit of group {min(left)!r}")
+
+    def table(self) -> pd.DataFrame:
+        """Tabulate the groups.
+
+        Columns: ``group``, ``collective``, ``ranks``, ``size``; ``algbw`` of its plan and ``limit``, GB/s; ``gap`` from
+        the one to the other; ``link_share``, the largest part that it takes of the bandwidth of a link; ``alone``, the
+        bound of the group without the others, GB/s, and ``loss`` against that.  All figures are exact.
+        """
+        import pandas as pd
+
+        rows = []
+        for number, (group, plan, limit) in enumerate(zip(self.groups, self.plans, self.limits, strict=True)):
+            alone = _alone(group, self.networks[number])
+            share = max(amount / self._bandwidths[pair] for pair, amount in self.usage(number).items())
+            ends = (group.name, str(group.kind), len(group.ranks), group.size)
+            rows.append((*ends, plan.algbw, limit, 1 - plan.algbw / limit, share, alone, 1 - plan.algbw / alone))
+        names = ["group", "collective", "ranks", "size", "algbw", "limit", "gap", "link_share", "alone", "loss"]
+        return pd.DataFrame(rows, columns=names)
+
+
+def _check_is_of_group(bound: Bound, group: Group, network: Topology, what: str) -> None:
+    """Raise `CertificateError` unless a bound is for exactly what a group asks of its network."""
+    weights = shard_weights(network, group.kind, group.root, None)
+    if (bound.topology.digest, bound.collective, bound.weights) != (network.digest, group.kind, weights):
+        raise CertificateError(
+            f"the {what} of group {group.name!r} is for other ranks, links, weights, or another collective or root"
+        )
+
+
+def _alone(group: Group, network: Topology) -> Fraction:
+    """Bound a group without the others, by a linear program where switches do not give out what they take in."""
+    try:
+        return bound(network, group.kind, root=group.root).algbw
+    except UnsupportedError:
+        return lp_bound(network, group.kind, root=group.root).algbw
+
+
+def plan_groups(topology: Topology, groups: Iterable[Group], *, relay: bool = False) -> GroupPlans:
+    """Plan for groups that run at the same time, at max-min fair rates in proportion to their sizes.
+
+    A linear program divides every link among the groups, exactly; each group's plan is for its part.  Switches only
+    pass data on, whatever else they can.  Raises `UnsupportedError` for groups that cannot be planned, `TopologyError`
+    for unknown or repeated ranks and groups of one rank, `BoundError` if a rank of a group cannot reach another,
+    `TooLargeError` for too many groups or links.
+
+    Parameters
+    ----------
+    topology : Topology
+        The fabric.
+    groups : iterable of Group
+        Each with a name of its own; they may have ranks in common.
+    relay : bool
+        Whether compute nodes outside a group may pass its data on, as with `Topology.restrict`.
+
+    Examples
+    --------
+    Two pairs on opposite sides of a ring do not meet, unless both go both ways round:
+
+    >>> from collopt.topologies import ring
+    >>> pairs = [Group("left", (0, 1), "allgather"), Group("right", (2, 3), "allgather")]
+    >>> plans = plan_groups(ring(4, bandwidth=10), pairs)
+    >>> [str(plan.algbw) for plan in plans.plans], str(plans.gap)
+    (['20', '20'], '0')
+    """
+    relayed = as_flag(relay, "relay")
+    groups_by_part = {f"part{number}": group for number, group in enumerate(as_groups(groups))}
+    topology = as_topology(topology).without_abilities()
+    networks = {name: group.network(topology, relay=relayed) for name, group in groups_by_part.items()}
+    _check(groups_by_part, networks)
+    fabric, unit = counted(topology)
+    parts = {name: _program(group.network(fabric, relay=relayed), group) for name, group in groups_by_part.items()}
+    # Algorithm bandwidth per unit of the programs' rates.
+    scales = {
+        name: 1 if group.kind.has_two_phases or group.kind.has_one_root else len(group.ranks)
+        for name, group in groups_by_part.items()
+    }
+    sizes = whole_numbers([Fraction(int(group.size), scales[name]) for name, group in groups_by_part.items()])
+    worth = dict(zip(groups_by_part, sizes, strict=True))
+    model = sharing.build(fabric, parts, weights=worth)
+    model.balance_switches()
+    for part in parts.values():
+        # That all parts fit a link says more.
+        part.program.link_bandwidth.deactivate()
+    rates, answers = _max_min_rates(model, worth)
+    plans = tuple(
+        _plan(group, networks[name], _shares(parts[name], answers[-1], name), unit)
+        for name, group in groups_by_part.items()
+    )
+    limits = tuple(rates[name] * scales[name] * unit for name in groups_by_part)
+    proofs = tuple(_proof(parts, answer, groups_by_part, networks) for answer in answers)
+    group_plans = GroupPlans(topology, tuple(groups_by_part.values()), relayed, plans, limits, proofs)
+    group_plans.verify()
+    return group_plans
+
+
+def _check(groups: Mapping[str, Group], networks: Mapping[str, Topology]) -> None:
+    flows = 0
+    for name, group in groups.items():
+        network = networks[name]
+        ranks = network.num_ranks
+        flows += ranks * (network.num_links + (2 * ranks**2 if group.kind.has_two_phases else 0))
+        with group.named_in_errors():
+            shard_weights(network, group.kind, group.root, None)
+            check_reachable(network, ALLGATHER if group.kind.in_pairs else group.kind, root=group.root)
+    if flows > MAX_FLOWS:
+        raise TooLargeError(
+            f"the groups have {flows} flows on links in all; expected at most {MAX_FLOWS}: plan for fewer groups at "
+            "once, such as those of one box and of one rail, or without relay"
+        )
+
+
+def _program(network: Topology, group: Group) -> Model:
+    """State the program of one group; see `collopt.planners.trees.lp_bounds`."""
+    if group.kind.in_pairs:
+        return throughput.build_all_to_all(network)
+    return build_program(network, group.kind, shard_weights(network, group.kind, group.root, None))
+
+
+def _max_min_rates(
+    model: sharing.SharingModel, worth: Mapping[str, int]
+) -> tuple[dict[str, Fraction], list[ExactAnswer]]:
+    """Raise all rates alike until some can rise no more, fix these, and go on with the others."""
+    program, rates, answers = model.program, dict[str, Fraction](), list[ExactAnswer]()
+    while len(rates) < len(worth):
+        answers.append(answer := solve_folded(model))
+        for name, dual in answer.duals["least_rate"].items():
+            if dual and name not in rates:
+                rates[name] = worth[name] * answer.objective
+                program.least_rate[name].deactivate()
+        program.del_component("settled")
+        model.add_constraints(
+            "settled",
+            list(rates),
+            rule=lambda name: rates[name].denominator * model.parts[name].rate >= rates[name].numerator,
+        )
+    return rates, answers
+
+
+def _shares(part: Model, answer: ExactAnswer, name: str) -> dict[Pair, Fraction]:
+    """Return a group's part of each link, in the units of the program."""
+    shares = {link[:2]: Fraction(0) for link in part.topology.links}
+    block = "transit" if isinstance(part, allreduce.AllreduceModel) else "share"
+    for key, value in answer.values[f"{name}.{block}"].items():
+        shares[key[-2:]] += value
+    return shares
+
+
+def _plan(group: Group, network: Topology, shares: Mapping[Pair, Fraction], unit: Fraction) -> Plan:
+    own = network.with_bandwidths({pair: share * unit for pair, share in shares.items()})
+    with group.named_in_errors(", on its part of the links"):
+        return make_plan(own.changed(name=f"{network.name} for {group.name}"), group.kind, root=group.root)
+
+
+def _proof(
+    parts: Mapping[str, Any], answer: ExactAnswer, groups: Mapping[str, Group], networks: Mapping[str, Topology]
+) -> SharedBound:
+    """Turn the dual values of one round into bounds of the groups that have a part in it."""
+    links = {pair: dual for pair, dual in answer.duals["link_shared"].items() if dual}
+    rates = answer.duals["least_rate"] | answer.duals.get("settled", {})
+    bounds = {}
+    for name, group in groups.items():
+        if rates.get(name):
+            own = {link[:2]: links[link[:2]] for link in networks[name].links if link[:2] in links}
+            witness = _witness(parts[name], group, own, answer.duals, name)
+            weights = shard_weights(networks[name], group.kind, group.root, None)
+            bounds[group.name] = Bound.from_witness(networks[name], group.kind, witness, weights)
+    return SharedBound(tuple(LinkValue(tail, head, dual) for (tail, head), dual in links.items()), bounds)
+
+
+def _witness(part: Any, group: Group, links: Mapping[Pair, Fraction], duals: Mapping[str, Any], name: str) -> Witness:
+    """Divide the values of links, past switches, among the ranks of a group."""
+    values = tuple(LinkValue(tail, head, dual) for (tail, head), dual in links.items())
+    if group.kind.in_pairs:
+        return LengthDual(values)
+    if group.kind.has_two_phases:
+        blocks = {block: duals[f"{name}.{block}"] for block in ("broadcast_within", "reduce_within")}
+        return cut_dual(part, {"link_bandwidth": links, **blocks})
+    own: dict[str, dict[Pair, Fraction]] = {rank: {} for rank in part.topology.compute_nodes}
+    for (rank, tail, head), dual in duals[f"{name}.flow_in_share"].items():
+        own[rank][tail, head] = dual
+    # Dual values of a switch that gives out what it takes in cancel out on the ways past it, so these are what counts.
+    hops = tuple(
+        tuple(LinkValue(*hop, dual) for hop, dual in hop_limits(part.topology, lengths, frozenset()).items() if dual)
+        for lengths in own.values()
+    )
+    return CutDual(values, into=hops) if part.direction == "broadcast" else CutDual(values, out_of=hops)

@@ -31,7 +31,7 @@ from .folder import PlanFolder, failure_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .schema import CaseEntry, Status
+    from .folder import CaseEntry, Status
 
 BASELINES = ("ring", "double-binary-tree")
 
@@ -231,7 +231,7 @@ def _rate(topology: Topology, collective: Collective, planner: str, options: Map
 
 
 def _entry(task: _Task, answer: _Answer) -> CaseEntry:
-    from .schema import CaseEntry, FaultEntry
+    from .folder import CaseEntry, FaultEntry
 
     new_plan = answer.plan
     return CaseEntry(

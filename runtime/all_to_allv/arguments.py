@@ -51,7 +51,7 @@ from .steps import Exchange
 if TYPE_CHECKING:
     import torch
 
-    from ...solvers.fast.dispatch import MaskArray
+    from ...solvers.steps.dispatch import MaskArray
 
 BACKEND_DEVICES = {"nccl": "cuda", "gloo": "cpu"}
 """Device type that a backend requires; other backends serve several."""
@@ -345,7 +345,7 @@ def agree_on_dispatch(
     terms: DispatchTerms | ColloptError, relay_rounds: int | None, group: Any, timeout: float | None
 ) -> Agreed:
     """Compare the arguments of all ranks, and exchange counts; raises on all ranks if any refuses, or they differ."""
-    from ...solvers.fast.dispatch import destination_masks
+    from ...solvers.steps.dispatch import destination_masks
 
     _, dist = import_torch()
     if isinstance(terms, ColloptError):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ...solvers.fast.dispatch import MaskArray
+    from ...solvers.steps.dispatch import MaskArray
 
 
 Parts = list["torch.Tensor"]
@@ -229,7 +229,7 @@ class Route:
 
     def add_hops(self, swap: Callable[[IntArray], IntArray], relayed: IntArray, masks: MaskArray) -> None:
         """Add the hops of the next round, with own rows and those held, by masks; `swap` tells ranks their counts."""
-        from ...solvers.fast.dispatch import sorted_by_mask
+        from ...solvers.steps.dispatch import sorted_by_mask
 
         number, gpus = len(self.hops), self.plan.counts.gpus_per_server
         mine = np.flatnonzero(self.own.rounds == number)
@@ -240,7 +240,7 @@ class Route:
 
     def _to_relay(self, header: IntArray) -> tuple[IntArray, MaskArray]:
         """Find which rows that arrived last this rank sends on, and to which GPUs; int64 (rows, 1 + choices)."""
-        from ...solvers.fast.dispatch import destination_masks
+        from ...solvers.steps.dispatch import destination_masks
 
         counts = self.plan.counts
         server, gpu = divmod(self.rank, gpus := counts.gpus_per_server)

@@ -17,8 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schedules import Collective, StepExchange
-from ...schedules.path_checks import switched_paths
-from ...schedules.steps.verify import check_columns, check_shapes, check_sums
 from ...schedules.timing.message_order import message_rounds
 from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray
@@ -43,10 +41,7 @@ class _Transfer(NamedTuple):
 
 def lower_exchange(schedule: StepExchange, collective: Collective, options: LoweringOptions, name: str) -> Program:
     """Lower an allreduce in one phase, which is checked first."""
-    check_shapes(schedule, schedule.num_ranks)
-    switched_paths(schedule.path_starts, schedule.path_nodes, schedule.num_ranks, "schedule")
-    check_columns(schedule, schedule.chunks, "the vector")
-    check_sums(schedule)
+    schedule.check()
     unit = gcd(schedule.chunks, *schedule.lower.tolist(), *schedule.upper.tolist())
     points = np.unique(np.concatenate([[0, schedule.chunks], schedule.lower, schedule.upper])) // unit
     cells = [part for begin, end in pairwise(points.tolist()) for part in split_range(begin, end, options.max_count)]

@@ -21,7 +21,7 @@ from ...errors import UnsupportedError
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
 from ...schedules.sizes import is_even
 from ...schedules.stages.as_flow import as_flow
-from ...schedules.steps.flow_verify import check_flow, check_partners
+from ...schedules.steps.verify import check_flow, check_partners
 from ...schedules.timing.message_order import message_rounds, sending_turns
 from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray

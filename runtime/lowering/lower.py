@@ -22,7 +22,6 @@ from ...schedules import (
     TreeSchedule,
 )
 from ...schedules.collective import CollectiveName, as_collective
-from ...schedules.steps.verify import check_steps
 from ...schedules.trees.tree_schedule import cut_shares, shard_chunks, tree_chunks
 from ...schedules.trees.verify import check_trees
 from ...support.validation import shown
@@ -209,7 +208,7 @@ def _lowered_trees(schedule: TreeSchedule, collective: Collective, options: Lowe
 
 
 def _lowered_steps(schedule: AnyStepSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    check_steps(schedule.schedules)
+    schedule.check()
     trees = {half.direction: step_trees(half) for half in schedule.schedules}
     shards, shares = step_shares(schedule, trees)
     _check_size("steps", schedule, shards, options.max_count, "cut shards into fewer chunks")

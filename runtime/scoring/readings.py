@@ -19,10 +19,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...errors import FileFormatError, ProgramError, UnsupportedError
+from ...errors import CertificateError, FileFormatError, ProgramError, UnsupportedError
 from ...planners import Plan, load_plan
 from ...schedules import Collective, as_bytes
 from ...schedules.collective import as_collective
+from ...schedules.steps.verify import check_contents
 from ...support.files import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, name_of, read_bytes, wrong_kind
 from ...support.files import kind_of as file_kind
 from ...support.validation import as_path, shown
@@ -42,7 +43,7 @@ from ..programs.program import Program
 from ..simulation.chakra_replay import link_nodes
 from ..simulation.chakra_trace import NodeKind, Trace, read_trace
 from .messages import Messages, plan_messages, program_messages
-from .send_lists import check_sends, read_sends, send_messages
+from .send_lists import read_sends, send_messages
 
 SUFFIX = re.compile(r"\.[0-9]{1,6}\.et\Z")
 
@@ -288,14 +289,14 @@ def _execution_plan(file: Path, topology: Topology) -> Reading:
 
 def _send_list(file: Path, topology: Topology, hints: Hints) -> Reading:
     hints._replace(collective=None).refuse("a list of sends", but="root")
-    sends = read_sends(file, topology, hints.collective, hints.root)
+    listed = read_sends(file, topology, hints.collective, hints.root)
     data = DataCheck("right", "executed step by step, every rank ends with what the collective says")
     try:
-        check_sends(sends)
-    except ProgramError as error:
+        check_contents(listed.sends)
+    except CertificateError as error:
         data = DataCheck("wrong", str(error))
-    problem = {} if sends.root is None else {"root": sends.root}
-    return Reading(SENDS_KIND, sends.collective, data, send_messages(sends), problem, in_steps=True)
+    problem = {} if listed.root is None else {"root": listed.root}
+    return Reading(SENDS_KIND, listed.collective, data, send_messages(listed), problem, in_steps=True)
 
 
 def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:

@@ -1,4 +1,4 @@
-"""Lists of sends in CSV: their reader, their execution on symbolic chunks, and their messages.
+"""Lists of sends in CSV: their reader, and the sends and messages that they say.
 
 Each send has a step, the rank that it is from, the rank that it is to, and a chunk; see docs/how-to/score-schedules.md.
 All sends of a step read what their senders have before the step.  A send waits for those of earlier steps that brought
@@ -9,20 +9,19 @@ import csv
 import io
 import os
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from fractions import Fraction
 from typing import NamedTuple
 
-from ...errors import FileFormatError, ProgramError
+import numpy as np
+
+from ...errors import FileFormatError
 from ...schedules import Collective
+from ...schedules.steps.sends import EVERYONE, Sends
 from ...support.files import name_of, read_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ...topologies.network.links import rank_number
-from ..programs.interpret import Contents, describe_contents, expected_outputs, symbolic_inputs
-from ..programs.layout import Layout
 from .messages import Messages
 
 MAX_BYTES = 2**27
@@ -37,27 +36,12 @@ Row = tuple[str, Mapping[str, str]]
 """Name of its place, and its cells that are not empty by column."""
 
 
-class Send(NamedTuple):
-    """A send of consecutive chunks."""
-
-    step: int
-    sender: int
-    receiver: int
-    first: int  # Chunk, in the row of all chunks of the collective
-    length: int
-    adds: bool
-    where: str  # Such as ``"line 3"``
-
-
-@dataclass(frozen=True)
-class SendList:
-    """A list of sends."""
+class SendList(NamedTuple):
+    """A list of sends, and the collective and root that it is for."""
 
     collective: Collective
-    num_ranks: int
-    chunks: int  # Of one shard, or part, or of all data where nobody owns it
     root: int | None
-    sends: tuple[Send, ...]  # By step
+    sends: Sends  # By step; paths name ranks only
 
 
 def read_sends(
@@ -139,10 +123,36 @@ class _Reader:
     def read(self, rows: Sequence[Row]) -> SendList:
         """Read all sends."""
         ranges = [self._range(place, row) for place, row in rows]
+        columns = [self._send(place, row) for place, row in rows]
+        order = sorted(range(len(rows)), key=lambda number: columns[number][0])
+        collective, ranks = self._collective, self._topology.num_ranks
         chunks = max(last for _, last in ranges) + 1
-        sends = [self._send(place, row, bounds, chunks) for (place, row), bounds in zip(rows, ranges, strict=True)]
-        sends.sort(key=lambda send: send.step)
-        return SendList(self._collective, self._topology.num_ranks, chunks, self._root, tuple(sends))
+        steps, senders, receivers, items, adds = np.array([columns[number] for number in order], dtype=np.int64).T
+        lower, last = np.array([ranges[number] for number in order], dtype=np.int64).T
+        pairs, routes = np.unique(senders * ranks + receivers, return_inverse=True)
+        # Who has each item first, or gets it in the end, where these are not all ranks.
+        owners = np.array([EVERYONE if self._root is None else self._root])
+        if collective.is_sharded or collective.in_pairs:
+            owners = np.arange(ranks)
+        targets = owners
+        if collective.in_pairs:
+            owners, targets = np.repeat(owners, ranks), np.tile(owners, ranks)
+        everyone = np.full_like(owners, EVERYONE)
+        sends = Sends(
+            ranks,
+            np.full_like(owners, chunks),
+            everyone if collective.reduces else owners,
+            everyone if "broadcast" in collective.phases else targets,
+            steps,
+            items,
+            lower,
+            last + 1,
+            routes,
+            np.arange(len(pairs) + 1) * 2,
+            np.stack(np.divmod(pairs, ranks), axis=1).reshape(-1),
+            adds=adds != 0 if collective.reduces else None,
+        )
+        return SendList(collective, self._root, sends)
 
     def _range(self, place: str, row: Mapping[str, str]) -> tuple[int, int]:
         """First and last chunk of a row, in its shard."""
@@ -155,29 +165,27 @@ class _Reader:
             raise self._fail(f"chunk of {place} is {shown(row['chunk'])}; expected a number, or a range such as 0-3")
         return first, last
 
-    def _send(self, place: str, row: Mapping[str, str], bounds: tuple[int, int], chunks: int) -> Send:
+    def _send(self, place: str, row: Mapping[str, str]) -> tuple[int, int, int, int, bool]:
+        """Step, sender, receiver, item, and whether the receiver adds."""
         step = re.fullmatch("[0-9]{1,7}", row["step"])
         if not step or int(step[0]) > MAX_STEP:
             raise self._fail(f"step of {place} is {shown(row['step'])}; expected a whole number from 0 to {MAX_STEP}")
         sender, receiver = (self._rank(row[name], f"{name} of {place}") for name in ("from", "to"))
         if sender == receiver:
             raise self._fail(f"{place} is from rank {sender} to itself; expected two ranks")
-        begin = self._begin(place, row) * chunks
-        return Send(
-            int(step[0]), sender, receiver, begin + bounds[0], bounds[1] - bounds[0] + 1, self._adds(place, row), place
-        )
+        return int(step[0]), sender, receiver, self._item(place, row), self._adds(place, row)
 
-    def _begin(self, place: str, row: Mapping[str, str]) -> int:
-        """Place of the shard, or of the part of a pair, among all of them."""
-        collective, begin = self._collective, 0
+    def _item(self, place: str, row: Mapping[str, str]) -> int:
+        """Number of the shard, or of the part of a pair."""
+        collective, item = self._collective, 0
         expected = {"owner": collective.is_sharded or collective.in_pairs, "target": collective.in_pairs}
         for name, is_expected in expected.items():
             if (name in row) != is_expected:
                 has, does = ("no", "needs") if is_expected else ("a", "does not have")
                 raise self._fail(f"{place} has {has} {name}, which {collective} {does}")
             if is_expected:
-                begin = begin * self._topology.num_ranks + self._rank(row[name], f"{name} of {place}")
-        return begin
+                item = item * self._topology.num_ranks + self._rank(row[name], f"{name} of {place}")
+        return item
 
     def _adds(self, place: str, row: Mapping[str, str]) -> bool:
         """Whether the receiver adds."""
@@ -189,74 +197,18 @@ class _Reader:
         return bool(op == "add")
 
 
-def layout_of(sends: SendList) -> Layout:
-    """Lay out the list's chunks."""
-    collective, ranks = sends.collective, sends.num_ranks
-    shards = tuple(sends.chunks * (rank == sends.root) for rank in range(ranks)) if collective.has_one_root else ()
-    parts = ranks**2 if collective.in_pairs else ranks if collective.is_sharded else 1
-    return Layout.of(collective, ranks, sends.chunks * parts, shards)
-
-
-def check_sends(sends: SendList) -> None:
-    """Execute the sends; raise `ProgramError` for a chunk that its sender does not have, or wrong data at the end."""
-    layout = layout_of(sends)
-    inputs = symbolic_inputs(layout)
-    contents: list[dict[int, Contents]] = []
-    for rank, own in enumerate(inputs):
-        begin, end = layout.input_range(rank)
-        contents.append(dict(zip(range(begin, end), own[:, 0], strict=True)))
-    for step, group in groupby(sends.sends, key=lambda send: send.step):
-        _run_step(step, list(group), contents, layout)
-    for rank, expected in enumerate(expected_outputs(layout, inputs)):
-        for chunk, required in zip(layout.output_chunks(rank), expected[:, 0], strict=True):
-            content = contents[rank].get(chunk)
-            if content != required:
-                ends = "without it" if content is None else f"with {describe_contents(content, layout)}"
-                raise ProgramError(f"rank {rank} ends {ends}; expected {describe_contents(required, layout)}")
-
-
-def _run_step(step: int, sends: list[Send], contents: list[dict[int, Contents]], layout: Layout) -> None:
-    arrived: dict[tuple[int, int], tuple[Send, Contents]] = {}
-    for send in sends:
-        for chunk in range(send.first, send.first + send.length):
-            what = contents[send.sender].get(chunk)
-            if what is None:
-                raise ProgramError(
-                    f"{send.where}: rank {send.sender} sends in step {step} {layout.chunk_name(chunk)}, which it "
-                    "does not have then"
-                )
-            key = send.receiver, chunk
-            if key in arrived:
-                other, earlier = arrived[key]
-                if send.adds and other.adds:
-                    what = earlier + what
-                elif send.adds or other.adds or earlier != what:
-                    raise ProgramError(
-                        f"{other.where} and {send.where} both bring rank {send.receiver} {layout.chunk_name(chunk)} in "
-                        f"step {step}, not the same, so that either may win"
-                    )
-            arrived[key] = send, what
-    for (receiver, chunk), (send, what) in arrived.items():
-        before = contents[receiver].get(chunk)
-        contents[receiver][chunk] = before + what if send.adds and before is not None else what
-
-
-def send_messages(sends: SendList) -> Messages:
+def send_messages(listed: SendList) -> Messages:
     """List the messages; their levels are the steps."""
-    messages = Messages.of(layout_of(sends))
-    # What has brought each rank each chunk, so far.
-    arrivals: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for step, group in groupby(sends.sends, key=lambda send: send.step):
-        brought = []
-        for send in group:
-            chunks = range(send.first, send.first + send.length)
-            before = [arrival for chunk in chunks for arrival in arrivals[send.sender, chunk]]
-            number = messages.send(send.sender, send.receiver, send.length, before, adds=send.adds)
-            messages.levels[number] = step
-            brought.append((send, number, chunks))
-        for send, number, chunks in brought:
-            for chunk in chunks:
-                # A copy replaces earlier data; a sum needs all contributions.
-                kept = arrivals[send.receiver, chunk] if send.adds else []
-                arrivals[send.receiver, chunk] = [*kept, number]
-    return messages
+    sends = listed.sends
+    senders, receivers = sends.ends
+    # Between pairs, all data is the average of a rank.
+    items = len(sends.sizes) // (sends.num_ranks if listed.collective.in_pairs else 1)
+    return Messages(
+        Fraction(1, int(sends.sizes[0]) * items),
+        senders.tolist(),
+        receivers.tolist(),
+        (sends.upper - sends.lower).tolist(),
+        sends.steps.tolist(),
+        [False] * len(senders) if sends.adds is None else sends.adds.tolist(),
+        sends.waits.T.tolist(),
+    )

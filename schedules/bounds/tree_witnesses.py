@@ -85,7 +85,7 @@ class TreeDual(RootedDuals):
 
     def scope(self, collective: AnyCollective) -> str:  # noqa: ARG002
         """Say which schedules the bound is about."""
-        return "schedules made of trees that branch at ranks and at able switches"
+        return "schedules made of trees that branch at ranks and at switches that multicast or reduce"
 
     def uses(self, topology: Topology, direction: Direction) -> list[Fraction | None]:
         """Cost of the cheapest tree of each root, None if there is none."""
@@ -102,7 +102,7 @@ class TreeDual(RootedDuals):
 
 
 def _vertex_costs(topology: Topology, branching: Sequence[str], outwards: Mapping[Pair, int], never: int) -> Costs:
-    """Cost of the cheapest path past switches between vertices, ranks and able switches; `never` for none.
+    """Cost of the cheapest path past switches between vertices, ranks and switches that branch; `never` for none.
 
     A switch with loopback takes the path from a rank in both directions.
     """
@@ -157,13 +157,12 @@ def _tree_costs(costs: Costs, num_ranks: int, never: int) -> Costs:
 class TreePartition(Partition):
     """A partition whose parts without ranks may hold switches that multicast and aggregate.
 
-    *Allreduce by trees*: reduce trees and broadcast trees that span all ranks and branch at ranks and able switches.
+    *Allreduce by trees*: reduce trees and broadcast trees that span all ranks and branch at ranks and at switches.
     With p parts that hold ranks, the hops of one tree leave and enter them ``2 (p - 1)`` times, if they branch at no
     switch outside.  Switches in the other parts form components; one that is next to D of the p parts, and that can
-    branch the tree, saves at most ``D - 2`` of these crossings.  It saves ``D - 3`` if all its able switches loop back
-    the copy of the rank above, and none of the D parts holds an able switch, which could be above instead.  What all
-    parts together give out and take in bounds the rate of both trees;
-    ``docs/explanation/in-network.md`` proves it.
+    branch the tree, saves at most ``D - 2`` of these crossings.  It saves ``D - 3`` if all its switches loop back
+    the copy of the rank above, and none of the D parts holds such a switch, which could be above instead.  What all
+    parts together give out and take in bounds the rate of both trees; ``docs/explanation/in-network.md`` proves it.
 
     Examples
     --------
@@ -226,7 +225,7 @@ class TreePartition(Partition):
         return Argument("Partition for trees", reasons, "ingress and egress of the parts with ranks")
 
     def _check_idle(self, topology: Topology, parties: list[frozenset[str]]) -> None:
-        """Accept able switches outside of the parts with ranks; `crossing` counts the crossings that they save."""
+        """Accept switches that reduce outside of parts with ranks; `crossing` counts the crossings that they save."""
 
 
 def _saved(topology: Topology, parts: IntArray, branching: frozenset[str]) -> int:

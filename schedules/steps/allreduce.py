@@ -1,34 +1,25 @@
-"""Allreduces in steps, in two phases or in one, and the cost of schedules in steps.
-
-In one phase ranks exchange sums of whole vectors, or of parts of them.
-"""
+"""Allreduces in two phases of steps, and the cost of schedules in steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import FileFormatError, UnsupportedError
-from ...support.arrays import BoolArray, IntArray
+from ...errors import CertificateError, ColloptError, UnsupportedError
+from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.quantities import Exact, as_bytes, as_factor, as_latency
-from ...support.validation import shown
+from ...support.validation import as_kind, shown
 from ...topologies import DirectGraph, Topology
 from ...topologies.network.direct_graph import as_direct_graph
-from ..collective import Direction
-from ..fields import as_count, schedule_fields
 from ..schedule import AllreduceSchedule
 from ..transfers import Transfers
-from .sends import InSteps, VectorSends, as_columns, exchange_transfers, read_sends, step_transfers
-from .step_schedule import StepSchedule
-from .verify import check_halves, verified_exchange, verified_steps
+from .sends import shard_transfers
+from .step_schedule import InSteps, StepSchedule
 
-COUNTS = ("num_ranks", "chunks")
-COLUMNS = ("steps", "adds", "lower", "upper", "routes")
 NS_PER_US = 1000
 
 
@@ -74,12 +65,33 @@ class StepAllreduce(InSteps, AllreduceSchedule, of="steps"):
 
     def verified_loads(self, topology: Topology) -> IntArray:
         """Verify both parts, and that they match; rows of loads are those of one after the other."""
-        check_halves(self.schedules)
-        return np.concatenate([verified_steps(part, topology) for part in self.schedules])
+        self._check_halves(CertificateError)
+        return np.concatenate([StepSchedule.verified_loads(part, topology) for part in self.schedules])
+
+    def check(self) -> None:
+        """Check all that `verified_loads` does without a topology, but for steps in which nothing happens."""
+        self._check_halves(CertificateError)
+        super().check()
+
+    def _check_halves(self, error: type[ColloptError]) -> None:
+        """Raise `error` unless one part reduces and the other broadcasts, for the same ranks."""
+        for part in self.schedules:
+            as_kind(part, StepSchedule, "the schedule", error=error)
+        directions = tuple(part.direction for part in self.schedules)
+        if directions != ("reduce", "broadcast"):
+            raise error(
+                f"the two schedules of the allreduce have the directions {shown(directions)}; "
+                "expected 'reduce' and 'broadcast'"
+            )
+        if self.reduce.num_ranks != self.broadcast.num_ranks:
+            raise error(
+                f"the allreduce's schedules are for {self.reduce.num_ranks} and {self.broadcast.num_ranks} ranks; "
+                "expected the same ranks in both"
+            )
 
     def transfers(self, topology: Topology) -> Transfers:
         """List the sends of the reduce-scatter, then those of the allgather."""
-        return step_transfers(self.schedules, topology)
+        return shard_transfers([part.columns for part in self.schedules], topology)
 
     def figures(self, topology: Topology) -> dict[str, Any]:  # noqa: ARG002
         """Numbers of steps, chunks of both parts, and sends."""
@@ -90,12 +102,7 @@ class StepAllreduce(InSteps, AllreduceSchedule, of="steps"):
         """Raise `UnsupportedError` unless both are for as many ranks, one reduces and the other broadcasts."""
         for part in self.schedules:
             part.check_fit(network)
-        directions = tuple(part.direction for part in self.schedules)
-        if directions != ("reduce", "broadcast"):
-            raise UnsupportedError(
-                f"the two schedules of the allreduce have the directions {shown(directions)}; "
-                "expected 'reduce' and 'broadcast'"
-            )
+        self._check_halves(UnsupportedError)
 
     def time(
         self, topology: Topology, num_bytes: int | str, slices: int | None = None, inverse_rate: Fraction | None = None
@@ -114,130 +121,6 @@ def check_fit(schedule: object, network: Topology | DirectGraph) -> None:
     if not isinstance(schedule, AnyStepSchedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a StepSchedule or a StepAllreduce")
     schedule.check_fit(network)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class StepExchange(VectorSends, kind="exchange"):
-    """An allreduce in steps: a rank sends in a step the sums that it holds at the beginning of that step.
-
-    Every rank begins with a vector of its own, cut into `chunks`; its value of a chunk is a sum of such vectors.  A
-    send carries an interval of chunks; the receiver adds it to its value, or replaces this.  No vector
-    is ever added twice, and in the end every rank holds the sum of all.  Compared with a `StepAllreduce` fewer steps do
-    for it, and more data is sent: "recursive doubling" in Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, section
-    4.4, exchanges whole vectors in log2 N steps.
-
-    The arrays are read-only, not copied; `collopt.schedules.verified_loads` checks them.  Order of additions differs
-    among ranks, so that rounded sums may differ in their last bits.
-
-    Attributes
-    ----------
-    num_ranks, chunks : int
-        Compute nodes that take part, and chunks of the whole vector.
-    adds : ndarray of bool, shape (sends,)
-        Whether the receiver adds the data to its own.
-    steps, lower, upper, routes, path_starts, path_nodes : ndarray of int64
-        As those of a `StepSchedule`, but that chunks are those of the vector.
-
-    Examples
-    --------
-    Two ranks send each other their vectors, over links of 25 GB/s:
-
-    >>> from collopt.topologies import complete
-    >>> exchange = StepExchange.from_sends(2, 1, [(0, True, 0, 1, (0, 1)), (0, True, 0, 1, (1, 0))])
-    >>> exchange
-    <StepExchange: allreduce of 2 ranks, 1 step, 1 chunk, 2 sends>
-    >>> exchange.inverse_rate(complete(2, bandwidth=25))
-    Fraction(1, 25)
-    """
-
-    num_ranks: int
-    chunks: int
-    steps: IntArray
-    adds: BoolArray
-    lower: IntArray
-    upper: IntArray
-    routes: IntArray
-    path_starts: IntArray
-    path_nodes: IntArray
-
-    @classmethod
-    def from_sends(
-        cls, num_ranks: int, chunks: int, sends: Iterable[tuple[int, bool, int, int, tuple[int, ...]]]
-    ) -> StepExchange:
-        """Build a schedule, not verified, from ``(step, adds, lower, upper, path)``, in any order."""
-        steps, adds, *arrays = as_columns(sends, "adds")
-        return cls(as_count(num_ranks, "num_ranks"), as_count(chunks, "chunks"), steps, adds != 0, *arrays)
-
-    @property
-    def phases(self) -> tuple[Direction, ...]:
-        """Those of an allreduce, though both are one."""
-        return "reduce", "broadcast"
-
-    @property
-    def load_units(self) -> tuple[int, ...]:
-        """Chunks of the vector, once for each step."""
-        return (self.chunks,) * self.num_steps
-
-    @property
-    def total_weight(self) -> int:
-        """One vector."""
-        return 1
-
-    @property
-    def most_added(self) -> Fraction:
-        """Data that the rank adds which adds most, in vectors."""
-        heads = self.path_nodes[self.path_starts[1:] - 1][self.routes]
-        added = np.bincount(heads, (self.upper - self.lower) * self.adds, minlength=self.num_ranks)
-        return Fraction(int(added.max()), self.chunks)
-
-    @property
-    def size_text(self) -> str:
-        """Such as ``"3 steps, 8 chunks"``."""
-        return f"{count_text(self.num_steps, 'step')}, {count_text(self.chunks, 'chunk')}"
-
-    def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
-        """Always true: every rank ends with all data."""
-        return True
-
-    def verified_loads(self, topology: Topology) -> IntArray:
-        """Verify the sends; see `verified_exchange`."""
-        return verified_exchange(self, topology)
-
-    @property
-    def sums_text(self) -> str:
-        """Describe the checks of sums."""
-        return "no vector is added twice; "
-
-    def transfers(self, topology: Topology) -> Transfers:
-        """List the sends as transfers."""
-        return exchange_transfers(self, topology)
-
-    def figures(self, topology: Topology) -> dict[str, Any]:  # noqa: ARG002
-        """Numbers of steps, chunks and sends."""
-        return {"num_steps": self.num_steps, "chunks": self.chunks, "num_sends": self.num_sends}
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> StepExchange:
-        """Build the schedule that a decoded JSON value describes; only its form is checked."""
-        fields = schedule_fields(data, "exchange", ("kind", *COUNTS, "paths", *COLUMNS), where)
-        values = read_sends(fields, COUNTS, COLUMNS, where)
-        if (values["adds"] > 1).any():
-            raise FileFormatError(
-                f"{where}: field schedule.adds has the number {values['adds'].max()}; expected 0 or 1"
-            )
-        return cls(**values | {"adds": values["adds"] != 0})
-
-    def to_json(self) -> dict[str, Any]:
-        """Lists and integers, as in plan files; `adds` as 0 and 1."""
-        columns = self._columns_to_json(COLUMNS)
-        adds = self.adds.astype(np.int64).tolist()
-        return {"kind": "exchange", **{name: getattr(self, name) for name in COUNTS}, **columns, "adds": adds}
-
-    def __repr__(self) -> str:
-        return (
-            f"<StepExchange: allreduce of {self.num_ranks} ranks, {self.size_text}, "
-            f"{count_text(self.num_sends, 'send')}>"
-        )
 
 
 class StepCost(NamedTuple):

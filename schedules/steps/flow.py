@@ -21,17 +21,17 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..collective import Collective
 from ..fields import as_count, as_paths, path_arrays, schedule_fields, whole_count, whole_numbers
-from ..loads import congestion, path_latencies, slowest_path
+from ..loads import congestion, path_latencies, path_links, slowest_path
 from ..schedule import NS_PER_US
 from ..sizes import is_even
-from ..transfers import Part, Transfers, concatenate
-from .flow_verify import FlowArrays, verified_flow, verified_stages
+from ..transfers import Transfers
+from .sends import MAX_LOADS, Sends
+from .verify import FlowArrays, check_partners, flow_sends, verified_flow
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FIELDS = ("kind", "chunks_per_unit", "traffic", "weights", "paths", "steps")
-MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
 
 
 class FlowPath(NamedTuple):
@@ -242,45 +242,28 @@ class FlowSchedule(FlowArrays, kind="flow"):
         return Fraction(int(delays.max()), scale)
 
     def verified_loads(self, topology: Topology) -> IntArray:
-        """Verify the paths; see `verified_flow`."""
-        return verified_flow(self, topology)
+        """Verify the paths, and sum the load of each link; see `verified_flow`."""
+        hops = verified_flow(self, topology)
+        loads = np.zeros(topology.num_links, dtype=np.int64)
+        np.add.at(loads, hops.links, self.weights[hops.paths])
+        return loads
+
+    @property
+    def columns(self) -> Sends:
+        """The sends from rank to rank, of chunks of the pairs."""
+        return flow_sends(self)
 
     def transfers(self, topology: Topology) -> Transfers:
         """List the transfers from rank to rank; each waits for the one before it on its path."""
-        nodes, starts = self.path_nodes, self.path_starts
-        at_rank = nodes < self.num_ranks
-        owners = np.repeat(np.arange(self.num_paths), np.diff(starts))
-        last = np.zeros(len(nodes), dtype=np.bool_)
-        last[starts[1:] - 1] = True
-        # Every rank on a path but its last node begins a transfer, which ends at the next rank of the path.
-        stops = np.flatnonzero(at_rank)
-        begins = ~last[stops]
-        tails, heads = stops[begins], stops[np.flatnonzero(begins) + 1]
-        paths = owners[tails]
-        onward = np.flatnonzero(paths[1:] == paths[:-1])
-        # Chunks of each source are counted from 0, path by path.
-        order = np.argsort(self.sources, kind="stable")
-        ahead = np.cumsum(self.weights[order]) - self.weights[order]
-        first_of_source = np.searchsorted(self.sources[order], self.sources[order])
-        offsets = np.empty(self.num_paths, dtype=np.int64)
-        offsets[order] = ahead - ahead[first_of_source]
-        # The number of a node, less one for each path that ended before it, is that of the hop that begins there.
-        limits = np.append(tails - paths, len(nodes) - self.num_paths)
-        of_path = offsets[paths], self.weights[paths], self.steps[limits[:-1]]
-        hops = self.path_links(topology), limits
-        part = Part(nodes[tails], nodes[heads], *of_path, False, np.arange(len(tails)), hops)
-        unit = 1 / (self.total_weight * self.chunks_per_unit)
-        return concatenate([part], unit, [np.stack([onward, onward + 1])])
+        sends = self.columns
+        # Chunks of each source are counted from 0, destination by destination.
+        rows = sends.sizes.reshape(self.num_ranks, self.num_ranks)
+        starts = (np.cumsum(rows, axis=1) - rows).reshape(-1)
+        return sends.transfers(topology, starts, 1 / (self.total_weight * self.chunks_per_unit))
 
-    def part_numbers(self, transfers: Transfers) -> IntArray:
+    def part_numbers(self, transfers: Transfers) -> IntArray:  # noqa: ARG002
         """Number the sources of the transfers, int64 (transfers,): those at which their paths begin."""
-        firsts = np.arange(len(transfers.senders))
-        # Each waits for at most one, the one before it on its path.
-        before = firsts.copy()
-        before[transfers.after] = transfers.before
-        while (before[firsts] != firsts).any():
-            firsts = before[firsts]
-        return transfers.senders[firsts]
+        return self.columns.items // self.num_ranks
 
     @property
     def sends_unevenly(self) -> bool:
@@ -415,9 +398,8 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
     @property
     def messages(self) -> IntArray:
         """Messages that each rank starts, shape (ranks,); all data to one rank in one step is one."""
-        begins, heads = self._begins(), np.delete(self.path_nodes, self.path_starts[:-1])
-        senders = np.delete(self.path_nodes, self.path_starts[1:] - 1)[begins]
-        sent = np.unique(np.stack([self.steps[begins], senders, heads[heads < self.num_ranks]]), axis=1)
+        sends = self.columns
+        sent = np.unique(np.stack([sends.steps, *sends.ends]), axis=1)
         return np.bincount(sent[1], minlength=self.num_ranks)
 
     def time(
@@ -428,27 +410,25 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
         inverse_rate: Fraction | None = None,  # noqa: ARG002 - steps have rates of their own
     ) -> Fraction:
         """Time in µs: of each step the busiest link's, and the longest latency between ranks on its way."""
-        unit = as_bytes(num_bytes) / (self.total_weight * NS_PER_US)
-        begins = self._begins()
-        parts = np.append(begins, len(self.steps)) + np.arange(len(begins) + 1)
-        delays, scale = path_latencies(parts, self.path_links(topology), topology)
+        unit, sends = as_bytes(num_bytes) / (self.total_weight * NS_PER_US), self.columns
+        links = path_links(sends.path_starts, sends.path_nodes, topology)
+        delays, scale = path_latencies(sends.path_starts, links, topology)
         longest = [0] * self.num_steps
-        for step, delay in zip(self.steps[begins].tolist(), delays.tolist(), strict=True):
+        for step, delay in zip(sends.steps.tolist(), delays.tolist(), strict=True):
             longest[step] = max(longest[step], delay)
         return unit * self.step_rate(topology) + Fraction(sum(longest), scale)
-
-    def _begins(self) -> IntArray:
-        """Hops that begin at a rank."""
-        starts = np.delete(self.path_nodes, self.path_starts[1:] - 1)
-        return np.flatnonzero(starts < self.num_ranks)
 
     def to_json(self) -> dict[str, Any]:
         """As that of a flow, with the servers."""
         return {**super().to_json(), "servers": self.servers.tolist()}
 
     def verified_loads(self, topology: Topology) -> IntArray:
-        """Verify the paths and partners; see `verified_stages`."""
-        return verified_stages(self, topology)
+        """Verify the paths, and that ranks have one partner at a time; loads are those of each step."""
+        hops = verified_flow(self, topology)
+        check_partners(self)
+        loads = np.zeros((int(self.steps.max()) + 1, topology.num_links), dtype=np.int64)
+        np.add.at(loads, (self.steps, hops.links), self.weights[hops.paths])
+        return loads
 
     def part_numbers(self, transfers: Transfers) -> IntArray:
         """Return -1 for each: one message may hold data of several sources."""

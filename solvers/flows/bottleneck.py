@@ -17,8 +17,7 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, IntArray
 from ...support.kernels import kernel, kernel_with
-from .max_flow import FlowNetwork, check_capacities, paired_network, steps_of_sinks
-from .push_relabel import unmet_demand, workspace
+from .max_flow import FlowNetwork, check_capacities, paired_network, steps_of_sinks, unmet_demand, workspace
 
 MAX_ENUMERATED = 4096  # candidate scales are enumerated once at most this many are left
 

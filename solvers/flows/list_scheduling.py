@@ -10,9 +10,9 @@ import numpy as np
 from ...support import progress
 from ...support.arrays import IntArray, RandomArray
 from ...support.kernels import kernel, kernel_with
-from .chunk_rounding import next_random
 from .max_flow import check_capacities
 from .path_decomposition import Paths, path_loads
+from .rounding import next_random
 
 MAX_ITERATIONS = 400
 NOISE = 2**10  # weight of a step in priorities; random noise of up to twice as much varies the iterations

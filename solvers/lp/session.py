@@ -15,9 +15,8 @@ from ...errors import UnsupportedError
 from ...support.arrays import FloatArray, IntArray
 from ...support.linear_program import LinearProgram
 from ...support.validation import shown
-from .callbacks import Watch
 from .diagnosis import check_numbers, crossed, empty_conflicts, message, proof
-from .options import HighsOptions
+from .options import HighsOptions, Watch
 from .program import Basis, Changes, Evidence, Model, changes_between
 from .solution import WITHOUT_OPTIMUM, DualStatus, PrimalStatus, Solution, Status, Termination
 

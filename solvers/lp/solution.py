@@ -14,8 +14,7 @@ from .program import Evidence, Named
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .certified_interval import Interval
-    from .exact_optimum import ExactAnswer
+    from .exact_optimum import ExactAnswer, Interval
 
 
 class Termination(Enum):
@@ -190,7 +189,7 @@ class Solution:
         None.  Branch and bound proves nothing exactly: for an integer program only the former end is known, and `bound`
         is the float counterpart of the latter.  `NoAnswerError` if the model is infeasible or unbounded.
         """
-        from .certified_interval import Interval, certified_interval
+        from .exact_optimum import Interval, certified_interval
 
         if self.status.termination in WITHOUT_OPTIMUM:
             raise NoAnswerError(f"there is no interval: {self.message}")

@@ -22,9 +22,8 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.kernels import kernel, kernel_with
-from ..flows.max_flow import FlowNetwork, flow_network, paired_network
-from ..flows.push_relabel import SinkSweep, sweep_sinks, unmet_demand, workspace
-from ..flows.transport import integral_transport
+from ..flows.max_flow import FlowNetwork, SinkSweep, flow_network, paired_network, sweep_sinks, unmet_demand, workspace
+from ..flows.rounding import integral_transport
 from .routed_graph import RoutedGraph
 from .tight_sets import LaminarFamily
 

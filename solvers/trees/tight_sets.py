@@ -18,8 +18,16 @@ from ...support import progress
 from ...support.arrays import BoolArray, IntArray
 from ...support.kernels import kernel_with
 from ..flows.bottleneck import cut_ratio
-from ..flows.max_flow import CAPACITY_LIMIT, FlowNetwork, paired_network, steps_of_sinks
-from ..flows.push_relabel import SinkSweep, sweep_sinks, unmet_demand, workspace
+from ..flows.max_flow import (
+    CAPACITY_LIMIT,
+    FlowNetwork,
+    SinkSweep,
+    paired_network,
+    steps_of_sinks,
+    sweep_sinks,
+    unmet_demand,
+    workspace,
+)
 from .routed_graph import RoutedGraph
 
 MAX_ROUNDS = 4

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import BoundError, TopologyError, UnsupportedError
 from collopt.formulations import bfb
-from collopt.formulations.modelling.inputs import hop_distances
+from collopt.formulations.inputs import hop_distances
 from collopt.solvers.lp.session import solve
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_cvxpy import least_times

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from collopt.errors import NoAnswerError, UnsupportedError
-from collopt.formulations.modelling.blocks import Blocks
+from collopt.formulations.blocks import Blocks
 from collopt.solvers import Algorithm, HighsOptions, Session, Solution, Termination, solve
 from sample_sizes import examples
 

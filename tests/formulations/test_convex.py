@@ -9,8 +9,7 @@ import pytest
 
 import collopt
 from collopt.errors import UnsupportedError
-from collopt.formulations import sharing, throughput
-from collopt.formulations.modelling import cvxpy_constraints
+from collopt.formulations import cvxpy_constraints, sharing, throughput
 from collopt.topologies import dgx_a100, mi250, ring, torus
 
 TOPOLOGIES = [ring(4, bandwidth=30), torus(3, 3, bandwidth=10), dgx_a100(boxes=1), mi250(boxes=1)]

@@ -11,7 +11,7 @@ import pytest
 
 from collopt.errors import UnsupportedError
 from collopt.formulations import all_to_all, allreduce, allreduce_cuts, sharing, synthesis, throughput
-from collopt.formulations.modelling.pyomo_model import Component
+from collopt.formulations.pyomo_model import Component
 from collopt.solvers import solve
 from collopt.topologies import ring
 

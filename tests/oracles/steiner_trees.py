@@ -1,4 +1,4 @@
-"""Every tree that branches at ranks and able switches, on tiny networks, and the best packing of all of them."""
+"""Every tree that branches at ranks and at switches that can, on tiny networks, and the best packing of all of them."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from allreduce_theorems import allreduce_bounds
 from hypothesis import given, settings
 
 import collopt
-from collopt.planners.bounds.lp_bounds import build_program
 from collopt.planners.trees.allreduce_lp import best_rates
+from collopt.planners.trees.lp_bounds import build_program
 from collopt.planners.trees.strength import strength_bound
 from collopt.schedules import ALLREDUCE
 from collopt.topologies import (

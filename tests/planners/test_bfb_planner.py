@@ -33,8 +33,8 @@ from collopt.schedules import (
     step_cost,
     verified_loads,
 )
-from collopt.solvers.bfb.load_balancing import busiest_sets, chunked_times
 from collopt.solvers.lp.session import solve
+from collopt.solvers.steps.load_balancing import busiest_sets, chunked_times
 from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
 from sample_sizes import examples

@@ -171,7 +171,7 @@ LATENCIES = st.sampled_from([Fraction(0), Fraction(7, 20), Fraction(1), Fraction
 
 @st.composite
 def timed_networks(draw: st.DrawFn) -> Topology:
-    """Small networks, with able switches or without, and any latencies."""
+    """Small networks, with switches that reduce or without, and any latencies."""
     network = draw(st.one_of(eulerian_topologies(max_ranks=5), able_topologies(max_ranks=5)))
     links = tuple(link._replace(latency=draw(LATENCIES)) for link in network.links)
     return replace(network, links=links)

@@ -29,8 +29,8 @@ from collopt.planners.all_to_all.fast import STAGES, schedule_all_to_allv
 from collopt.schedules.stages.schedule import AllToAllvSchedule
 from collopt.schedules.stages.segments import ARRAYS
 from collopt.schedules.stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
-from collopt.solvers.fast.birkhoff import DECOMPOSITIONS
-from collopt.solvers.fast.stages import CHOSEN, ROTATIONS, SEARCH_NS
+from collopt.solvers.steps.birkhoff import DECOMPOSITIONS
+from collopt.solvers.steps.stages import CHOSEN, ROTATIONS, SEARCH_NS
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]

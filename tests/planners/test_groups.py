@@ -20,7 +20,7 @@ import collopt
 from collopt import Topology
 from collopt.errors import BoundError, CertificateError, ColloptError, FileFormatError, TooLargeError, UnsupportedError
 from collopt.planners import Group, GroupPlans, mesh_groups, plan_groups, read_groups
-from collopt.planners.what_if import shared_fabric
+from collopt.planners.what_if import groups as shared_fabric
 from collopt.schedules import LinkValue
 from collopt.topologies import dgx_h100, ring
 from sample_sizes import examples

@@ -13,7 +13,7 @@ import collopt
 from collopt.errors import BoundError, NoAnswerError, UnsupportedError
 from collopt.formulations import throughput
 from collopt.planners import lp_bound
-from collopt.planners.bounds.lp_bounds import build_program, program_duals
+from collopt.planners.trees.lp_bounds import build_program, program_duals
 from collopt.schedules import ALLREDUCE, Bound, Cut, CutDual
 from collopt.solvers import Algorithm, HighsOptions, solve
 from collopt.topologies import (

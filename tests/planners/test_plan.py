@@ -183,7 +183,7 @@ def test_a_worse_plan_is_a_plan_with_a_gap() -> None:
             {"link_loads": np.array([2, 2, 2, 1, 2, 2])},
             "^the trees put 2 copies on the link from 'sw' to 'gpu1'; the plan states 1$",
         ),
-        ({"link_loads": np.full(5, 2)}, "^the plan states 5 link loads; its topology has 6 links$"),
+        ({"link_loads": np.full(5, 2)}, r"^the plan states link loads of shape \(5,\)"),
         ({"inverse_rate": Fraction(1, 4)}, "^the plan claims 1/x = 1/4; its busiest link gives 1/5$"),
         ({"schedule": Forest.from_paths(3, 1, [(0, 1, [(0, 3, 1), (0, 3, 2)])])}, "^the trees of root 1 weigh 0"),
     ],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, UnsupportedError
 from collopt.planners import PLANNERS, Planner
-from collopt.planners.auto.race import least_rate
+from collopt.planners.portfolio import least_rate
 from collopt.runtime import simulate
 from collopt.schedules import StepExchange, as_bytes
 from collopt.schedules.timing.run import Predictor

@@ -17,7 +17,7 @@ import pytest
 from collopt import bound, compare, plan, scan_trees_per_root, sensitivity
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, register_planner
-from collopt.planners.bounds.lp_bounds import lp_bound
+from collopt.planners.trees.lp_bounds import lp_bound
 from collopt.topologies import Topology, ring
 
 

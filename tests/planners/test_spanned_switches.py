@@ -276,7 +276,7 @@ def test_a_switch_above_another_one_is_no_rank_to_loop_back_to(network: Topology
 @given(two_way_topologies(max_ranks=4, max_switches=3), st.data())
 @settings(max_examples=examples(150))
 def test_no_trees_beat_the_bound_for_trees(topology: Topology, data: st.DataObject) -> None:
-    """Whichever switches are able and loop back; partitions with able switches in parts and outside."""
+    """Whichever switches reduce and loop back; partitions with such switches in parts and outside."""
     ports = {switch: len(topology.out_links(switch)) for switch in topology.switch_nodes}
     candidates = sorted(switch for switch, count in ports.items() if count > 1)
     switches = frozenset(data.draw(st.sets(st.sampled_from(candidates), min_size=1)) if candidates else ())

@@ -16,7 +16,7 @@ import pytest
 import collopt
 from collopt.errors import BoundError, ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from collopt.planners import PlanFolder, survive
-from collopt.planners.what_if.schema import CaseEntry, FaultEntry
+from collopt.planners.what_if.folder import CaseEntry, FaultEntry
 from collopt.schedules import ALLGATHER
 from collopt.topologies import Topology, dgx_a100, dgx_h100, failure_cases, hypercube, mi250, ring, torus
 from collopt.topologies.symmetry.failure_orbits import Symmetries

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from collopt.cli.commands.explore import find
-from collopt.report.explorer.scenario import Scenario
-from collopt.report.explorer.server import Explorer
+from collopt.report.pages.answers import Scenario
+from collopt.report.pages.server import Explorer
 
 __all__ = ["FIRST", "Reply", "exploring", "request"]
 

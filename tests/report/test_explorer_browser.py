@@ -14,8 +14,8 @@ from browser_pages import BROWSER, Browser, Page
 from explorer_pages import FIRST, exploring
 
 import collopt
-from collopt.report.explorer.scenario import Scenario
-from collopt.report.explorer.server import Explorer
+from collopt.report.pages.answers import Scenario
+from collopt.report.pages.server import Explorer
 from collopt.support.formatting import rate_text
 from collopt.topologies import Scaling, dgx_a100, ring, write_topology
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from collopt.cli import main
 from collopt.errors import ColloptError, TopologyError
-from collopt.report.explorer import server
-from collopt.report.explorer.scenario import Scenario
+from collopt.report.pages import server
+from collopt.report.pages.answers import Scenario
 from collopt.topologies import Scaling, build
 from sample_sizes import examples
 

@@ -20,10 +20,9 @@ import collopt
 from cli_calls import call
 from collopt.cli.commands.explore import find
 from collopt.errors import UnsupportedError
-from collopt.report.explorer import worker
-from collopt.report.explorer.answers import FILES, Case
-from collopt.report.explorer.scenario import Scenario
-from collopt.report.explorer.server import Explorer
+from collopt.report.pages import worker
+from collopt.report.pages.answers import FILES, Case, Scenario
+from collopt.report.pages.server import Explorer
 from collopt.topologies import Scaling, dgx_a100, read_topology, ring, write_topology
 
 SLOW = "network=generalized-kautz+--set+n=400+--set+degree=3&collective=all_to_all"  # minutes of work

@@ -168,7 +168,7 @@ def test_parts_are_shown_as_a_whole_where_moves_do_not_name_them(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data moves without its part, and the page says so."""
-    monkeypatch.setattr("collopt.report.html.page.MAX_MOVES", 10_000)
+    monkeypatch.setattr("collopt.report.pages.page.MAX_MOVES", 10_000)
     path = tmp_path / "report.html"
     write_report(collopt.plan(dgx_a100(boxes=2), "allgather"), path, sizes=["64M"])
     page = browser.open(path)

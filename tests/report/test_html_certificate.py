@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.planners import lp_bound, steiner_bound
-from collopt.report.html.certificate import certificate
+from collopt.report.pages.page import certificate
 from collopt.report.tables import witness_view
 from collopt.schedules import Bound, Cut, CutDual, LengthDual, Partition, RankCuts
 from collopt.topologies import Topology, dgx_a100, dgx_h100, ring, torus

@@ -20,8 +20,9 @@ from collopt.errors import MissingDependencyError
 from collopt.planners import Plan
 from collopt.report import tables as predicted_times
 from collopt.report import write_report
-from collopt.report.html import outlook, report_page, scene
-from collopt.report.html import page as entries
+from collopt.report.pages import outlook, scene
+from collopt.report.pages import page as entries
+from collopt.report.pages.page import report_page
 from collopt.report.tables import BRANCHES
 from collopt.topologies import Topology, dgx_a100, dgx_h100, ring, torus
 

@@ -19,7 +19,7 @@ import collopt
 from collopt import Plan, bound, report
 from collopt.errors import CertificateError, ColloptError, UnsupportedError
 from collopt.report import curve_table, link_table, save_figure, step_table, tree_figure, tree_table
-from collopt.report.html import report_page
+from collopt.report.pages.page import report_page
 from collopt.topologies import ring, torus
 
 TORUS = torus(3, 3, bandwidth=25)

@@ -9,7 +9,7 @@ import pytest
 
 import collopt
 from collopt.planners import Plan
-from collopt.report.html.scene import scene
+from collopt.report.pages.scene import scene
 from collopt.report.tables import step_run
 from collopt.topologies import Topology, dgx_a100, dgx_h100, kautz, ring, torus
 
@@ -103,7 +103,7 @@ def test_runs_of_large_plans_have_fewer_slices(monkeypatch: pytest.MonkeyPatch) 
     plan = plan_of(dgx_a100(boxes=2))
     (fine,) = scene(plan, ["64M"])["runs"]
     assert fine["note"].startswith("Simulated with 8 slices; the predicted times of this page assume full pipelining.")
-    monkeypatch.setattr("collopt.report.html.scene.MAX_PIECES", 10_000)
+    monkeypatch.setattr("collopt.report.pages.scene.MAX_PIECES", 10_000)
     (coarse,) = scene(plan, ["64M"])["runs"]
     assert coarse["note"].startswith("Simulated with 2 slices; ")
     assert coarse["done"] > fine["done"] > plan.estimate("64M")

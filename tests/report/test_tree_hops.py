@@ -10,7 +10,7 @@ import pytest
 import collopt
 from collopt import Plan, topologies
 from collopt.report import step_table, tree_table
-from collopt.report.html.scene import parts, scene
+from collopt.report.pages.scene import parts, scene
 from collopt.report.tables import HOPS, REDUCE_FIRST, tree_hops
 from collopt.schedules import Forest
 

@@ -7,7 +7,7 @@ import numpy as np
 from collopt.planners import count_dispatch, schedule_dispatch
 from collopt.runtime.all_to_allv.dispatch_rounds import rank_hops
 from collopt.runtime.all_to_allv.steps import Exchange, rank_steps
-from collopt.solvers.fast.dispatch import sorted_by_mask
+from collopt.solvers.steps.dispatch import sorted_by_mask
 
 _, tokens, begins = sorted_by_mask(np.array([[1, 0]], dtype=np.uint8), 2)
 rank_steps(Exchange(np.ones((4, 4), dtype=np.int64).tobytes(), 2, 2, 4), 0)

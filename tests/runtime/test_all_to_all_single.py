@@ -22,7 +22,7 @@ PRELOAD = (
     "torch",
     "torch.distributed",
     "collopt.planners.all_to_all.fast",
-    "collopt.solvers.fast.stages",
+    "collopt.solvers.steps.stages",
     "collopt.runtime.all_to_allv.steps",
 )
 

@@ -11,7 +11,7 @@ from runtime_rounds import run_in_rounds
 
 import collopt
 from collopt.errors import CertificateError
-from collopt.planners.bounds.from_schedule import plan_of_schedule
+from collopt.planners.bounds import plan_of_schedule
 from collopt.planners.by_size.families import families
 from collopt.runtime import Program, lower, run_program
 from collopt.runtime.programs.transformations import packed, without_receive_reduce

@@ -272,7 +272,7 @@ def change(schedule: FlowSchedule, **arrays: object) -> FlowSchedule:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ({"weights": np.array([1, 1, 1, 1, 1, 2])}, "carry 2 chunks; expected 1"),
+        ({"weights": np.array([1, 1, 1, 1, 1, 2])}, "carries chunks 0 to 1 of the data"),
         ({"weights": np.array([1, 1, 1, 1, 1, 0])}, "path 5 carries no chunk"),
     ],
 )

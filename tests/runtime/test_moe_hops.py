@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collopt.planners import count_dispatch, schedule_dispatch
 from collopt.planners.all_to_all.fast import STAGES
 from collopt.runtime.all_to_allv.dispatch_rounds import ARRIVED, OWN, RankHops, packed, rank_hops, unpacked
-from collopt.solvers.fast.dispatch import destination_masks, sorted_by_mask
+from collopt.solvers.steps.dispatch import destination_masks, sorted_by_mask
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]

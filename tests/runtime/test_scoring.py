@@ -178,17 +178,21 @@ def test_a_sum_waits_for_all_of_its_parts(tmp_path: Path) -> None:
 
 
 WRONG_LISTS = [
-    ("allgather", ring_sends(4)[:-1], "rank 0 ends without it; expected chunk 0 of rank 1"),
-    ("allgather", ring_sends(4)[4:], "line 2: rank 0 sends in step 1 chunk 0 of rank 3, which it does not have then"),
+    ("allgather", ring_sends(4)[:-1], "rank 0 never gets chunk 0 of the shard of rank 1"),
+    (
+        "allgather",
+        ring_sends(4)[4:],
+        "in step 1 rank 0 sends chunks 0 to 0 of the shard of rank 3, but does not have them by then",
+    ),
     (
         "reduce_scatter",
         ring_sends(4, "reduce_scatter")[1:],
-        "rank 3 ends with chunk 3 of ranks 1, 2, 3 without 0; expected chunk 3 of all ranks",
+        "rank 3 never adds chunk 0 of rank 0 to the shard of rank 3",
     ),
     (
         "allreduce",
         [{"step": 0, "from": rank, "to": 1, "chunk": 0, "op": "copy"} for rank in (0, 2)],
-        "line 2 and line 3 both bring rank 1 chunk 0 in step 0, not the same, so that either may win",
+        "in step 0 rank 1 is sent two values of chunk 0 to keep",
     ),
 ]
 

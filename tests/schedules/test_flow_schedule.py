@@ -125,7 +125,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "could overflow",
     ),
     "overflow of two": (with_array("weights", slice(2), 2**61), "could overflow"),
-    "large but no overflow": (with_array("weights", 2, 2**61), f"carry {2**61} chunks; expected 1"),
+    "large but no overflow": (
+        with_array("weights", 2, 2**61),
+        f"send 2 carries chunks 0 to {2**61 - 1} of the data of rank 2 for rank 0; expected an interval of its 1",
+    ),
     "floats": (lambda: replace(flow(), weights=np.ones(6)), "weights are float64"),
     "short steps": (lambda: replace(flow(), steps=flow().steps[1:]), r"steps are int64 of shape \(8,\)"),
     "negative traffic": (
@@ -133,16 +136,19 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "traffic from rank 1 to rank 2 is negative",
     ),
     "no chunk": (with_array("weights", 2, 0), "path 2 carries no chunk"),
-    "too many": (with_array("weights", 2, 2), "from rank 2 to rank 0 carry 2 chunks; expected 1"),
+    "too many": (with_array("weights", 2, 2), "send 2 carries chunks 0 to 1 of the data of rank 2 for rank 0"),
     "no such node": (with_array("path_nodes", 3, 7), "path node 3 is not a node"),
     "twice": (with_array("path_nodes", 7, 2), "path 3 passes a node twice"),
-    "early": (with_array("steps", 4, 0), "steps of path 3 do not rise at a rank"),
+    "early": (
+        with_array("steps", 4, 0),
+        "in step 0 rank 1 sends chunks 0 to 0 of the data of rank 0 for rank 2, but does not",
+    ),
     "before the first": (with_array("steps", 0, -1), "path 0 has a hop before step 0"),
     "gap": (lambda: replace(flow(), steps=flow().steps * 2), "nothing is sent in step 1"),
     "far steps": (with_array("steps", 0, 2**62), "nothing is sent in step 2"),
     "nothing": (lambda: flow(paths=[]), "has no paths"),
     "other way": (lambda: flow(paths=[*NEAR[1:], *FAR, (1, (1, 0), (0,))]), "from 'gpu1' to 'gpu0', which does not"),
-    "missing": (lambda: flow(paths=[*NEAR, *FAR[1:]]), "from rank 0 to rank 2 carry 0 chunks; expected 1"),
+    "missing": (lambda: flow(paths=[*NEAR, *FAR[1:]]), "rank 2 never gets chunk 0 of the data of rank 0 for rank 2"),
 }
 
 

@@ -49,8 +49,8 @@ WRONG: dict[str, tuple[Change, str]] = {
     "other servers": (lambda flow: {"servers": np.arange(4)}, "in step 1 rank 0 sends to several ranks of other"),
     "too few servers": (lambda flow: {"servers": flow.servers[:3]}, "servers are int64 of shape"),
     "servers of floats": (lambda flow: {"servers": flow.servers + 0.5}, "servers are float64"),
-    "all at once": (lambda flow: {"steps": np.zeros_like(flow.steps)}, "do not rise at a rank"),
-    "less": (lambda flow: {"weights": flow.weights - (np.arange(flow.num_paths) == 0)}, "carries no chunk|carry"),
+    "all at once": (lambda flow: {"steps": np.zeros_like(flow.steps)}, "does not have them by then"),
+    "less": (lambda flow: {"weights": flow.weights - (np.arange(flow.num_paths) == 0)}, "carries no chunk|never gets"),
     "a pause": (lambda flow: {"steps": flow.steps + (flow.steps > 2)}, "nothing is sent in step 3"),
 }
 

@@ -178,7 +178,7 @@ def test_trees_save_crossings_at_switches_outside_of_parts(able: Any, loops: boo
 
 
 def test_switches_next_to_each_other_save_as_one() -> None:
-    """Two able switches on one link, with two ranks each: four parts around one component."""
+    """Two switches that reduce on one link, with two ranks each: four parts around one component."""
     links = [("a", "s", 10), ("b", "s", 10), ("s", "t", 10), ("t", "c", 10), ("t", "d", 10)]
     pairs = Topology.from_links(
         links, compute="abcd", switches="st", bidirectional=True, multicast="st", aggregation="st"
@@ -188,7 +188,7 @@ def test_switches_next_to_each_other_save_as_one() -> None:
 
 
 def test_switches_inside_parts_save_nothing_at_their_borders() -> None:
-    """Two pairs, each with an able switch of its own, on one link: that of the bound without switches."""
+    """Two pairs, each with a switch that reduces of its own, on one link: that of the bound without switches."""
     links = [("a", "s", 10), ("b", "s", 10), ("s", "t", 3), ("t", "c", 10), ("t", "d", 10)]
     pairs = Topology.from_links(
         links, compute="abcd", switches="st", bidirectional=True, multicast="st", aggregation="st"

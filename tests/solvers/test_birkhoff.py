@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.solvers.fast.birkhoff import DECOMPOSITIONS, matchings
+from collopt.solvers.steps.birkhoff import DECOMPOSITIONS, matchings
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError
-from collopt.solvers.flows.chunk_rounding import rounded
 from collopt.solvers.flows.path_decomposition import Paths, path_loads
+from collopt.solvers.flows.rounding import rounded
 from collopt.topologies import Topology, hypercube, torus
 from sample_sizes import examples
 

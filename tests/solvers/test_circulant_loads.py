@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.planners.direct_connect.bfb import bfb_cost
-from collopt.solvers.bfb.circulant_loads import circulant_costs
+from collopt.solvers.steps.graph_costs import circulant_costs
 from collopt.topologies import circulant_digraph
 from sample_sizes import examples
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.solvers.fast.dispatch import chief_quotas
+from collopt.solvers.steps.dispatch import chief_quotas
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]

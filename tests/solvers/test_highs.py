@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from collopt.errors import ColloptError, NoAnswerError, UnsupportedError
-from collopt.formulations.modelling.blocks import Blocks
+from collopt.formulations.blocks import Blocks
 from collopt.solvers import (
     Algorithm,
     DualStatus,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import SolverError
-from collopt.solvers.flows.transport import rounded_flow
+from collopt.solvers.flows.rounding import rounded_flow
 from sample_sizes import examples
 
 TAILS, HEADS = np.array([0, 0, 1, 2, 1]), np.array([1, 2, 3, 3, 2])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.planners.direct_connect.bfb import bfb_cost
-from collopt.solvers.bfb.kautz_bandwidth import kautz_figures, kautz_transpose_factor
+from collopt.solvers.steps.graph_costs import kautz_figures, kautz_transpose_factor
 from collopt.topologies import generalized_kautz
 from sample_sizes import examples
 

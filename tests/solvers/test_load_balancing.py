@@ -12,14 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CapacityOverflowError, SolverError, UnsupportedError
-from collopt.solvers.bfb.link_masks import Intake, groups_at, intake, max_in_degree
-from collopt.solvers.bfb.load_balancing import (
+from collopt.solvers.steps.load_balancing import (
+    Intake,
     busiest_sets,
     chunk_capacities,
     chunked_times,
+    groups_at,
+    intake,
     least_chunked_times,
     loads_by_newton,
     loads_by_subsets,
+    max_in_degree,
     share_out,
 )
 from collopt.topologies import Topology, complete, hypercube, torus

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from collopt.errors import CapacityOverflowError
 from collopt.formulations import all_to_all
 from collopt.solvers import solve
-from collopt.solvers.flows.orbit_lifting import lift_flows
+from collopt.solvers.flows.path_decomposition import lift_flows
 from collopt.topologies import (
     Topology,
     complete_bipartite,

@@ -20,9 +20,8 @@ from collopt.planners import plan
 from collopt.solvers import HighsOptions, Progress, solve
 from collopt.solvers.flows.bottleneck import bottleneck_cut, fixed_count_scale, violated_sink
 from collopt.solvers.flows.concurrent_flow import concurrent_flow
-from collopt.solvers.flows.max_flow import paired_network
-from collopt.solvers.flows.push_relabel import sweep_sinks
-from collopt.solvers.lp import callbacks
+from collopt.solvers.flows.max_flow import paired_network, sweep_sinks
+from collopt.solvers.lp import options as callbacks
 from collopt.solvers.trees.batch_packing import pack_in_batches
 from collopt.solvers.trees.height_reduction import lower_trees
 from collopt.solvers.trees.strength import balanced_demands, orient, strength

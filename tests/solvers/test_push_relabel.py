@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.solvers.flows.bottleneck import bottleneck_cut
-from collopt.solvers.flows.max_flow import max_flow, paired_network
-from collopt.solvers.flows.push_relabel import unmet_demand, workspace
+from collopt.solvers.flows.max_flow import max_flow, paired_network, unmet_demand, workspace
 from collopt.topologies import Topology, dgx_a100, fat_tree, hypercube, mi250, ring, torus
 from strategies import eulerian_topologies, switch_free_topologies
 

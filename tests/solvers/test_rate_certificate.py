@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from collopt.errors import BoundError, CapacityOverflowError, SolverError
 from collopt.formulations import all_to_all
 from collopt.solvers import Algorithm, HighsOptions, solve
-from collopt.solvers.flows.rate_certificate import rate_certificate
+from collopt.solvers.flows.concurrent_flow import rate_certificate
 from collopt.topologies import Topology, dgx_a100, generalized_kautz, symmetries, torus
 from collopt.topologies.symmetry.isomorphism import trivial_link_orbits
 from sample_sizes import examples

@@ -6,18 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from collopt.solvers.bfb.kautz_bandwidth import kautz_figures, kautz_transpose_factor
-from collopt.solvers.bfb.link_masks import intake
-from collopt.solvers.bfb.load_balancing import busiest_sets, chunked_times
-from collopt.solvers.fast.birkhoff import DECOMPOSITIONS, matchings
-from collopt.solvers.flows.chunk_rounding import rounded
-from collopt.solvers.flows.concurrent_flow import best_mixture, concurrent_flow
+from collopt.solvers.flows.concurrent_flow import best_mixture, concurrent_flow, rate_certificate
 from collopt.solvers.flows.list_scheduling import list_schedule, split
 from collopt.solvers.flows.max_flow import max_flow
 from collopt.solvers.flows.path_decomposition import Paths, source_paths
-from collopt.solvers.flows.rate_certificate import rate_certificate
-from collopt.solvers.flows.transport import integral_transport, rounded_flow
+from collopt.solvers.flows.rounding import integral_transport, rounded, rounded_flow
 from collopt.solvers.lp.rationals import float_fraction, simplest_between
+from collopt.solvers.steps.birkhoff import DECOMPOSITIONS, matchings
+from collopt.solvers.steps.graph_costs import kautz_figures, kautz_transpose_factor
+from collopt.solvers.steps.load_balancing import busiest_sets, chunked_times, intake
 from collopt.solvers.trees.height_reduction import centered, lower_trees
 from collopt.solvers.trees.strength import balanced_demands, orient, strength
 from collopt.solvers.trees.tight_sets import tight_family

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collopt.solvers.flows.bottleneck import bottleneck_cut
-from collopt.solvers.flows.push_relabel import sweep_sinks
+from collopt.solvers.flows.max_flow import sweep_sinks
 from collopt.solvers.trees.routed_graph import RoutedGraph
 from collopt.solvers.trees.tight_sets import LaminarFamily, tight_family, trim_to_tight_sets
 from collopt.topologies import Topology, dgx_a100, fat_tree, leaf_spine, mi250

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from collopt.solvers.flows.transport import integral_transport
+from collopt.solvers.flows.rounding import integral_transport
 
 
 @st.composite

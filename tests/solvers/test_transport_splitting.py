@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collopt.solvers.flows.bottleneck import bottleneck_cut
-from collopt.solvers.flows.push_relabel import SinkSweep, sweep_sinks
+from collopt.solvers.flows.max_flow import SinkSweep, sweep_sinks
 from collopt.solvers.trees import switch_removal as transport_splitting
 from collopt.solvers.trees.switch_removal import SwitchPlan, remove_all_switches, split_all_switches
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, fat_tree, leaf_spine, mi250

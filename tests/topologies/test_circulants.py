@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.planners.direct_connect.costs import low_hop_metacirculants
-from collopt.solvers.bfb.circulant_loads import UNREACHABLE, hop_sums
+from collopt.solvers.steps.graph_costs import UNREACHABLE, hop_sums
 from collopt.topologies import (
     Topology,
     automorphisms,

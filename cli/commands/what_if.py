@@ -1,0 +1,197 @@
+"""``collopt survive``: what each failure costs, and a folder of plans to pick from when one happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...schedules.collective import as_collective
+from ...support.formatting import bandwidth_text, count_text, percentage_text, rate_text
+from ...support.quantities import as_factor
+from ..terminal.output import Formats, bare_table, emit, note, number_table, plain_rows
+from ..terminal.parameters import NetworkOptions, ShardOptions, check_planners
+from ..terminal.progress import computing
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+
+BASELINES = {"rings": "ring", "trees": "double-binary-tree"}  # those that `survive` compares with by default
+
+
+def survive(
+    topology: str,
+    collective: str,
+    described: NetworkOptions,
+    formats: Formats,
+    failures: str = "link,nic,gpu,switch",
+    derate: list[str] | None = None,
+    pairs: list[str] | None = None,
+    planner: str = "auto",
+    root: str | None = None,
+    jobs: int | None = None,
+    output: Path | None = None,
+) -> None:
+    """Plan for every failed link, NIC, GPU and switch, and show the cost of each.
+
+    Failures that are alike by symmetry are one case. COLLECTIVE may be several, comma-separated.
+    """
+    from ...planners import PlanFolder
+    from ...planners import survive as plan_failures
+    from ..terminal.networks import find_network
+
+    collectives = [as_collective(name.strip()) for name in collective.split(",")]
+    check_planners([planner])
+    kinds = [] if failures == "none" else [kind.strip() for kind in failures.split(",")]
+    network = find_network(topology, described)
+    with computing(f"planning for failures of {network.name}"):
+        frame = plan_failures(
+            network,
+            collectives,
+            failures=kinds,
+            derate=derate or (),
+            pairs=pairs or (),
+            planner=planner,
+            root=ShardOptions(root).read().get("root"),
+            folder=output,
+            jobs=jobs,
+        )
+    if not formats.emit(lambda: plain_rows(frame)):
+        for name, rows in frame.groupby("collective", sort=False):
+            emit(f"{name} on {network.name}, {network.num_ranks} ranks")
+            emit(_table(rows))
+    if output is not None:
+        planned = [case for case in PlanFolder(output).cases if case.file is not None]
+        note(f"{output} has plans for {count_text(len(planned), 'case')}")
+
+
+def _table(frame: pd.DataFrame) -> Table:
+    """One row per case, the intact network first."""
+    import pandas as pd
+
+    table = bare_table()
+    table.add_column("failure", no_wrap=True)
+    for header in (
+        "alike",
+        "ranks",
+        "algbw GB/s",
+        "optimality gap",
+        "loss",
+        *(f"{baseline} lose" for baseline in BASELINES),
+    ):
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in frame.to_dict("records"):
+        losses = [row["loss_exact"], *(row[f"loss_{name}"] for name in BASELINES.values())]
+        planned = row["status"] == "ok"
+        gap = ("optimal" if row["gap_exact"] == 0 else percentage_text(row["gap_exact"])) if planned else row["status"]
+        algbw = f"{row['algbw']:.2f}" if planned else ""
+        texts = ["" if pd.isna(loss) else percentage_text(loss) for loss in losses]
+        table.add_row(row["failure"], str(row["count"]), str(row["ranks"]), algbw, gap, *texts)
+    return table
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ...topologies import Link, Topology
+
+    _Names = Callable[[Link], str]
+
+MAX_ROWS = 32  # that people read; JSON and CSV have all
+OTHERS = ""  # group of links that are not asked for
+
+
+def sensitivity(
+    topology: str,
+    collective: str,
+    described: NetworkOptions,
+    data: ShardOptions,
+    formats: Formats,
+    step: str = "1/10",
+    links: bool = False,
+) -> None:
+    """Compute the gain of more bandwidth, by class of links, the most rewarding first.
+
+    Links of a class, such as those from GPUs to NICs, are widened together, and with those of a second class where that
+    gains more than each alone, as for links in a row.
+    """
+    from ...planners import sensitivity as find_sensitivity
+    from ..terminal.networks import find_network
+
+    operation, part = as_collective(collective), as_factor(step, "--step")
+    network = find_network(topology, described)
+
+    def table_of(together: Callable[[Link], str]) -> pd.DataFrame:
+        return _by_group(find_sensitivity(network, operation, step=part, together=together, **data.read()))
+
+    with computing(f"widening links of {network.name}"):
+        table = table_of(_ends if links else _class_names(network).__getitem__)
+        rate = sum(table["worth"].tolist())
+        if not links:
+            table = _with_pairs(table, network, table_of)
+
+    def rows() -> list[dict[str, Any]]:
+        return plain_rows(table.assign(bandwidth=[", ".join(map(str, rates)) for rates in table["bandwidth"]]))
+
+    about = {"topology": network.name, "collective": str(operation), "step": str(part)}
+    if not formats.emit(rows, lambda: about | {"links": rows()}):
+        emit(f"{operation} on {network.name}: the bound on algbw, {rate_text(rate)}, rests on these links")
+        _print(table, part)
+
+
+def _ends(link: Link) -> str:
+    return f"{link.tail}--{link.head}"
+
+
+def _with_pairs(alone: pd.DataFrame, network: Topology, table_of: Callable[[_Names], pd.DataFrame]) -> pd.DataFrame:
+    """Add pairs of classes with a switch in common that gain more than both do alone, as links in a row."""
+    import pandas as pd
+
+    names, gains, tables = _class_names(network), alone.set_index("group")["gain"], [alone]
+    at = {name: {node for link in names if names[link] == name for node in link[:2]} for name in gains.index}
+    for pair in combinations(at, 2):
+        if not (at[pair[0]] & at[pair[1]]).isdisjoint(network.switch_nodes):
+            both = table_of(partial(_of_pair, names=names, pair=pair))
+            tables.append(both[(both["group"] != OTHERS) & (both["gain"] > sum(gains[name] for name in pair))])
+    return _sorted(pd.concat(tables))
+
+
+def _of_pair(link: Link, names: dict[Link, str], pair: tuple[str, str]) -> str:
+    return " + ".join(pair) if names[link] in pair else OTHERS
+
+
+def _class_names(network: Topology) -> dict[Link, str]:
+    """Name the class of each link."""
+    from ...topologies import link_classes
+
+    return {link: link_class.name for link_class in link_classes(network) for link in link_class.links}
+
+
+def _by_group(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each group of links: name, links, which bandwidths these have in GB/s, gain and worth."""
+    groups = frame.groupby("group", sort=False)
+    table = groups[["gain", "worth"]].first()
+    table.insert(0, "links", groups.size())
+    table.insert(1, "bandwidth", groups["bandwidth"].agg(lambda rates: sorted(set(rates))))
+    return _sorted(table.rename_axis("group").reset_index())
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    return table.sort_values(["gain", "worth"], ascending=False, kind="stable")
+
+
+def _print(table: pd.DataFrame, part: Any) -> None:
+    shown = number_table(
+        "links", "number", "GB/s each", f"gain at +{100 * float(part):g} %", "at +100 %, at most", text={"links"}
+    )
+    for row in table.head(MAX_ROWS).to_dict("records"):
+        gains = (bandwidth_text(value, 2) for value in (row["gain"] * part, row["worth"]))
+        rates = ", ".join(f"{float(rate):g}" for rate in row["bandwidth"])
+        shown.add_row(row["group"], str(row["links"]), rates, *gains)
+    emit(shown)
+    if len(table) > MAX_ROWS:
+        emit(f"and {len(table) - MAX_ROWS} more; --csv has all")

@@ -1,1 +1,0 @@
-"""Modeling layers: Pyomo models, block models over sparse arrays, CVXPY export, and input checks."""

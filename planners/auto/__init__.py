@@ -1,1 +1,0 @@
-"""The planner ``auto``: a portfolio of all planners, ordered by bounds of their times and limited by an effort."""

@@ -1,1 +1,0 @@
-"""FAST all-to-allv: tile balancing, Birkhoff decomposition and stages."""
