@@ -17,6 +17,7 @@ from ..errors import UnsupportedError
 from ..planners import Plan
 from ..schedules import ALL_TO_ALL, ALL_TO_ALLV, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective
 from .all_to_allv import all_to_all_single
+from .all_to_allv.arguments import AllToAllCall
 from .execution import execute
 from .execution.arguments import TYPES, check_async, check_process, import_torch
 from .execution.call_queue import AsyncWork, run_now, start
@@ -338,7 +339,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             boxes = self._cache.boxes
             assert not isinstance(boxes, str)  # Or it cannot exchange.
             sizes, nics = boxes
-            return all_to_all_single.prepared(target, source, *splits, group, gpus_per_server=sizes, nics=nics or None)
+            call = AllToAllCall(target, source, *splits, group, gpus_per_server=sizes, nics=nics or None)
+            return all_to_all_single.prepared(call)
 
         return self._run_prepared(ALL_TO_ALLV, prepare, tensors, opts)
 
@@ -453,18 +455,17 @@ def available_devices() -> tuple[str, ...]:
 
 def create_group(options: Any, prefix: str, backends: dict[str, Any]) -> Any:
     """Create a group of torch's own type `ProcessGroup`."""
-    store = dist.PrefixStore(prefix, options.store)
-    group = dist.ProcessGroup(store, options.group_rank, options.group_size)
+    group = dist.ProcessGroup(dist.PrefixStore(prefix, options.store), options.group_rank, options.group_size)
     register_backends(group, backends)
     return group
 
 
 def register_backends(group: Any, backends: dict[str, Any]) -> None:
     """Register backends by device type; the last one is the default, for calls without tensors."""
-    kinds = {device: getattr(dist.ProcessGroup.BackendType, BACKEND_NAMES[device].upper()) for device in backends}
-    group._set_default_backend(kinds[next(reversed(kinds))])
     for device, backend in backends.items():
-        group._register_backend(torch.device(device), kinds[device], backend)
+        kind = getattr(dist.ProcessGroup.BackendType, BACKEND_NAMES[device].upper())
+        group._set_default_backend(kind)
+        group._register_backend(torch.device(device), kind, backend)
 
 
 def create_backend(options: Any, prefix: str, device: str, nccl_options: object = None) -> Any:
@@ -504,6 +505,3 @@ def destroy_plan_group(group: Any) -> None:
     world = dist.distributed_c10d._world
     world.pg_map.pop(group, None)
     world.pg_group_ranks.pop(group, None)
-
-
-Work: Any = dist.Work

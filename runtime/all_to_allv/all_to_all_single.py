@@ -94,9 +94,10 @@ def all_to_all_single(
     call, on CPU tensors every call waits for those of the group that still go on.
     """
     call, job = prepared(
-        output, input, output_split_sizes, input_split_sizes, group, async_op, servers=servers,
-        gpus_per_server=gpus_per_server, traffic=traffic, stages=stages, max_stage_bytes=max_stage_bytes,
-        max_scratch_bytes=max_scratch_bytes, nics=nics, model=model, timeout=timeout,
+        AllToAllCall(
+            output, input, output_split_sizes, input_split_sizes, group, async_op, servers, gpus_per_server, traffic,
+            stages, max_stage_bytes, max_scratch_bytes, nics, model, timeout,
+        )
     )  # fmt: skip
     if job is None:
         return completed_work([output]) if async_op else None
@@ -106,22 +107,14 @@ def all_to_all_single(
     return None
 
 
-def prepared(
-    output: Any,
-    input: Any,  # noqa: A002
-    output_splits: Any,
-    input_splits: Any,
-    group: Any,
-    async_op: Any = False,
-    **options: Any,
-) -> tuple[AllToAllCall, Callable[[], None] | None]:
+def prepared(call: AllToAllCall) -> tuple[AllToAllCall, Callable[[], None] | None]:
     """Check the arguments of `all_to_all_single` on all ranks; return the call and the job that runs it, if any."""
-    rank, p2p = joined_group(group, output, input)
-    call = AllToAllCall(output, input, output_splits, input_splits, p2p, async_op, **options)
+    rank, p2p = joined_group(call.group, call.output, call.input)
+    call = call._replace(group=p2p)
     terms = checked(ALL_TO_ALL, partial(check_all_to_all, call))
     call = call._replace(timeout=bounded_timeout(call.timeout))
-    exchange = run_in_order(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
-    connect(call.group, input.device, call.timeout)
+    exchange = run_in_order(p2p, partial(agreed_exchange, terms, p2p, call.timeout))
+    connect(p2p, call.input.device, call.timeout)
     return call, partial(run, call, rank_steps(exchange, rank)) if exchange.row_bytes else None
 
 

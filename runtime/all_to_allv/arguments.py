@@ -60,14 +60,14 @@ MAX_ROW_SERVERS = 16  # Whose counts fit into the row of a call; of more servers
 
 
 class AllToAllCall(NamedTuple):
-    """The arguments of one rank's call; `group` is never None."""
+    """The arguments of one rank's all-to-all."""
 
     output: Any
     input: Any
     output_splits: Any
     input_splits: Any
     group: Any
-    async_op: Any
+    async_op: Any = False
     servers: int | None = None
     gpus_per_server: int | Sequence[int] | None = None
     traffic: Any = None

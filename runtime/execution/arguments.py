@@ -44,9 +44,9 @@ class Call:
     output: Any
     input: Any
     group: Any
-    timeout: float | None
-    slices: int
-    op: str
+    timeout: float | None = None
+    slices: int = 1
+    op: str = "sum"
     async_op: bool = False
 
     @property

@@ -131,23 +131,15 @@ def execute(
 
 
 def prepared(
-    plan: PlanLike | Program,
-    output: torch.Tensor | None,
-    input: torch.Tensor | None,  # noqa: A002 - torch.distributed's own name for it.
-    *,
-    group: dist.ProcessGroup | None,
-    timeout: float | None = None,
-    slices: int = 1,
-    op: str = "sum",
-    async_op: bool = False,
+    plan: PlanLike | Program, output: Any, source: Any, *, group: dist.ProcessGroup | None, **options: Any
 ) -> tuple[Call, Callable[[], None]]:
     """Check the arguments of `execute` on all ranks; return the call and the job that runs it."""
     rank = member_rank(group)
     program = program_of(plan)
     if program.collective.has_one_root and not program.layout.in_pairs and rank != program.layout.root:
-        output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
-    call = Call(program, output, input, p2p_group(group, output, input), timeout, slices, op, async_op)
-    elements = agree(call)
+        output, source = (None, source) if program.collective.reduces else (output, None)
+    call = Call(program, output, source, p2p_group(group, output, source), **options)
+    elements, slices = agree(call), call.slices
     key = program, slices, rank, elements
     if not _posts_singly(call):
         work = rank_rounds(*key, areas=1)

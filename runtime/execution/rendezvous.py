@@ -228,7 +228,9 @@ def _number(name: str, lowest: int, highest: int) -> int:
     value = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
     if not lowest <= value <= highest:
         upper = "on" if highest == sys.maxsize else f"to {highest}"
-        raise UnsupportedError(f"the environment variable {name} is {text!r}; expected a number from {lowest} {upper}")
+        raise UnsupportedError(
+            f"the environment variable {name} is {text!r}; expected a whole number from {lowest} {upper}"
+        )
     return value
 
 

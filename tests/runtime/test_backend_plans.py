@@ -81,10 +81,8 @@ def test_plans_of_what_the_backend_does_not_run_are_ignored(tmp_path: Path) -> N
     unknown = PlanCache(BackendSettings(plans=tmp_path), 4)
     first = "b.json: calls of all_to_allv are not run by plans"
     assert known.ignored == [first, "c.json: calls of scatter are not run by plans"]
-    reason = (
-        "the file is of the collective 'scatter', which is not registered here; import the module that registers it"
-    )
-    assert unknown.ignored == [first, f"c.json: {reason}"]
+    assert unknown.ignored[0] == first
+    assert unknown.ignored[1].startswith("c.json: the collective 'scatter' is not registered")
     for cache in (known, unknown):
         assert cache.find(Request(COLLECTIVES["allgather"], 100, None)) == (
             f"{tmp_path} has no plan of it; those that can be run here are of broadcast with root 1"

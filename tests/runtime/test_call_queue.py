@@ -186,7 +186,7 @@ def test_a_fork_has_no_use_for_calls_and_groups(monkeypatch: pytest.MonkeyPatch)
 def test_outputs_without_a_place_for_each_element_are_refused(results: tuple[torch.Tensor, ...]) -> None:
     """The refusal comes before anything is sent."""
     output = torch.zeros(4) if results else torch.zeros(1).expand(2, 5)
-    with pytest.raises(UnsupportedError, match=r"an output of shape \(2, 5\) has strides \(0, 0\), so several of its"):
+    with pytest.raises(UnsupportedError, match=r"an output of shape \(2, 5\) has strides \(0, 0\), so elements share"):
         run_prepared(lambda *_: (None, None), Tensors(output, output, results), synchronous=False)
 
 

@@ -30,7 +30,7 @@ def test_dispatch_combine_and_gradients_are_those_of_one_rank(answers: list[moe_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ranks", "seeds"), [(4, 6), (8, 2)])
+@pytest.mark.parametrize(("ranks", "seeds"), [(4, 4), (8, 1)])
 def test_many_dispatches_are_those_of_one_rank(ranks: int, seeds: int) -> None:
     """One server, two, and as many as ranks run long and short stages of both kinds."""
     task = partial(moe_tasks.many, ranks=ranks, seeds=seeds)

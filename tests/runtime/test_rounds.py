@@ -166,5 +166,5 @@ def test_refuses_what_cannot_be_sent_unevenly() -> None:
     """A chunk may not go where another one, perhaps of another size, belongs."""
     program = lower(random_forest(3, 2, 0), "allgather")
     moved = with_step(program, 0, 0, 0, lambda step: replace(step, target=ChunkRange("output", step.target.start ^ 1)))
-    with pytest.raises(UnsupportedError, match="the same chunk of a shard"):
+    with pytest.raises(UnsupportedError, match="a chunk can only go where it belongs"):
         rounds_of(moved)
