@@ -122,7 +122,7 @@ def bounded_timeout(timeout: Any) -> float | None:
     """Timeout in seconds that torch can count; None for an invalid one, which all ranks refuse later."""
     with suppress(UnsupportedError):
         check_seconds("timeout", timeout)
-        return min(timeout, MAX_SECONDS)
+        return float(min(timeout, MAX_SECONDS))
     return None
 
 
