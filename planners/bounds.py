@@ -74,17 +74,15 @@ def bound(
     Parameters
     ----------
     topology : Topology, networkx.Graph, str or path
-        A name of the catalogue, such as ``"dgx-a100"``, or a file, is built or read with the options in `network`.
-        Every rank must reach every other; every switch must take in as much bandwidth as it gives out.  For the last
-        two collectives, ranks must reach those that they have something for, and switches are free.
+        A string is a name of the catalogue, such as ``"dgx-a100"``, or else a path.  Every rank must reach every other,
+        and switches give out what they take in; for an all-to-all only ranks with traffic must, and switches are free.
     collective : str or Collective
-        ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"`` or
-        ``"all_to_allv"``; or one that was registered.
+        ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"``,
+        ``"all_to_allv"``, or one that was registered.
     size : int or str, optional
         Bytes in all as nccl-tests counts them, such as ``"64K"``; by default the bound is for endless data.
-    costs : RuntimeCosts or str, optional
-        What the software adds at a size, or one of ``"links"``, ``"generic"`` and ``"fused"``; by default what the
-        topology says, or nothing.
+    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
+        What the software adds at a size; by default what the topology says, or nothing.
     root : int or str, optional
         Rank that broadcast starts from and reduce ends at, by number or name.
     weights : sequence of number, optional

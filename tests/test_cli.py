@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
@@ -20,12 +19,10 @@ import collopt
 from cli_calls import Cli, process, refusal
 from collopt.cli import main
 from collopt.cli.app import app
-from collopt.cli.terminal.output import emit, note
+from collopt.cli.terminal.output import note
 from collopt.cli.terminal.progress import computing
 from collopt.errors import SolverError
-from collopt.planners import PLANNERS
-from collopt.runtime.msccl.limits import RUNTIMES
-from collopt.support.formatting import abbreviated_names, gap_text, rate_text
+from collopt.support.formatting import abbreviated_names
 from slow_cases import slow_where
 
 COMMANDS = [
@@ -77,14 +74,6 @@ def test_every_command_has_help_and_json(cli: Cli, command: str) -> None:
     assert (answer.status, answer.err) == (0, "")
     assert ("--json" in answer.out) == (command not in WITHOUT_JSON)
     assert "--verbose" in answer.out
-
-
-def test_help_names_what_there_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planners and runtimes are spelled out in the help, which must not import them."""
-    monkeypatch.setenv("COLUMNS", "400")
-    text = cli("plan", "--help").out
-    for name in (*PLANNERS, *RUNTIMES):
-        assert name in text
 
 
 def test_version(cli: Cli) -> None:
@@ -166,13 +155,6 @@ def test_closed_standard_output_is_an_error(
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["topologies"]) == 2
     assert capsys.readouterr().err == "collopt: error: standard output is closed\n"
-
-
-def test_closed_standard_error_is_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A closed standard error leaves the exit status as it is."""
-    monkeypatch.setattr(sys, "stderr", None)
-    assert main(["topologies", "rung"]) == 2
-    assert capsys.readouterr().out == ""
 
 
 def on_terminal(*words: str, **environment: str) -> str:
@@ -279,12 +261,6 @@ def test_a_computation_may_run_in_another_thread() -> None:
     assert seen == [signal.default_int_handler]
 
 
-def test_text_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    """Square brackets and colons are printed as they are."""
-    emit("[red]WRONG[/] on ranks [2] :smile:")
-    assert capsys.readouterr().out == "[red]WRONG[/] on ranks [2] :smile:\n"
-
-
 def test_messages_are_one_line_of_printable_characters(capsys: pytest.CaptureFixture[str]) -> None:
     """Messages escape control characters and line breaks of what they quote."""
     note("two\nlines,  a \x1b[31mcolor and a \udcff")
@@ -308,11 +284,3 @@ def test_messages_are_one_line_of_printable_characters(capsys: pytest.CaptureFix
 def test_names_in_short(names: list[str], text: str) -> None:
     """Runs of numbers are joined, and names that are too many or too long are cut."""
     assert abbreviated_names(names) == text
-
-
-def test_figures_in_words() -> None:
-    """Exact values follow rounded decimals, and only a gap of 0 is called optimal."""
-    assert rate_text(Fraction(2600, 3)) == "866.67 GB/s (2600/3)"
-    assert rate_text(Fraction(1, 4)) == "250.00 MB/s (1/4 GB/s)"
-    assert gap_text(Fraction(1, 10**9)) == "1.00e-07 % (1/1000000000)"
-    assert gap_text(Fraction(0)) == "0 (optimal)"

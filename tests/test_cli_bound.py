@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 import collopt
 from cli_calls import Cli
-from collopt.cli.terminal import parameters as shared
-from collopt.cli.terminal.parameters import read_traffic
-from collopt.errors import FileFormatError
-from collopt.topologies import Topology, mi250
-from sample_sizes import examples
-from strategies import eulerian_topologies
+from collopt.topologies import mi250
 
 
 def test_two_boxes_of_mi250_as_the_paper_has_them(cli: Cli) -> None:
@@ -44,29 +37,6 @@ def test_the_cut_that_is_printed_proves_the_bound(cli: Cli) -> None:
     assert (data["cut_ranks"], Fraction(data["cut_bandwidth"])) == (ranks, leaving)
     assert ranks / leaving == Fraction(data["inverse_rate"])
     assert 0 < ranks < network.num_ranks
-
-
-def test_people_read_the_same_figures(cli: Cli) -> None:
-    """Text has two decimals, and the exact value where they round."""
-    answer = cli("bound", "mi250", "--boxes", 2, "allgather")
-    assert answer.out.splitlines()[:5] == [
-        "allgather on mi250-2boxes, 32 ranks",
-        "  algbw            at most 354.13 GB/s (5312/15)",
-        "  busbw            at most 343.07 GB/s (5146/15)",
-        "  time             at least 0.0904 ns (15/166) per byte of a shard",
-        "  trees per root   83 attain the bound exactly",
-    ]
-    assert answer.err == ""
-
-
-@settings(max_examples=examples(30))
-@given(eulerian_topologies())
-def test_the_trees_per_root_of_a_bound_are_those_of_the_plan_that_meets_it(topology: Topology) -> None:
-    """A bound computes the plan's trees per root from 1/x* and the unit of bandwidth alone."""
-    assert (
-        collopt.bound(topology, "allgather").trees_per_root
-        == collopt.plan(topology, "allgather").schedule.trees_per_root
-    )
 
 
 def test_least_time_at_a_size(cli: Cli) -> None:
@@ -127,31 +97,3 @@ def test_bound_plan_and_compare_take_traffic(cli: Cli, table: Path) -> None:
     rows = cli("compare", "dgx1-v100", "all_to_allv", "--traffic", table, "--json").data
     assert [row["planner"] for row in rows if row["status"] != "ok"] == ["fast"]
     assert len(rows) == 4
-
-
-@pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
-def test_as_many_entries_are_read_as_ranks_can_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
-    """Matrices are read up to the largest number of ranks, whatever ends their lines."""
-    monkeypatch.setattr(shared, "MAX_RANKS", 20)
-    for ranks, suffix in ((20, ".csv"), (21, ".csv"), (21, ".npy")):
-        path = tmp_path / f"{ranks}{suffix}"
-        path.write_text("".join(",".join("7" * ranks) + line for _ in range(ranks)), newline="")
-        if suffix == ".npy":
-            np.save(path, np.ones((ranks, ranks)))
-        if ranks == 20:
-            assert read_traffic(path) == [["7"] * ranks] * ranks
-        else:
-            with pytest.raises(FileFormatError, match="the traffic has more than 20 ranks"):
-                read_traffic(path)
-
-
-def test_a_matrix_of_the_most_ranks_is_not_too_large_a_file(tmp_path: Path) -> None:
-    """The largest matrix fits the limit of files in the longest form that numpy writes by itself."""
-    ranks = shared.MAX_RANKS
-    row = ",".join(["1.234567890123456789e-100"] * ranks) + "\r\n"
-    assert len(row) * ranks <= shared.MAX_BYTES
-    assert ranks**2 * 16 + 1000 <= shared.MAX_BYTES
-    (tmp_path / "large.csv").write_bytes(b"")
-    os.truncate(tmp_path / "large.csv", shared.MAX_BYTES + 1)
-    with pytest.raises(FileFormatError, match="is larger than 33554432 bytes"):
-        read_traffic(tmp_path / "large.csv")

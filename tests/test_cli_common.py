@@ -6,7 +6,6 @@ import csv
 import inspect
 import io
 import logging
-import os
 import subprocess
 import sys
 import tomllib
@@ -22,7 +21,6 @@ from collopt.cli.terminal.parameters import complete_collective, complete_planne
 from collopt.planners import PLANNERS
 from collopt.planners.plans.stages import Trace, on_stage
 from collopt.support import progress
-from slow_cases import slow_where
 
 RING = ("ring", "--nodes", "4", "allgather")
 
@@ -43,14 +41,6 @@ def test_verbose_tells_stages_on_standard_error(cli: Cli) -> None:
 def test_twice_verbose_tells_more(cli: Cli, words: tuple[str, ...]) -> None:
     """`-v` twice, before or after the command's name, also logs when stages start."""
     assert "collopt: debug: tree packing ...\n" in cli(*words).err
-
-
-def test_the_log_is_left_as_it_was(cli: Cli) -> None:
-    """A command that fails restores the level and handlers of the log."""
-    logger = logging.getLogger("collopt")
-    before = (logger.level, list(logger.handlers))
-    refusal(cli("plan", "ring", "--nodes", "4", "dance", "-v"))
-    assert (logger.level, list(logger.handlers)) == before
 
 
 def test_threads_reach_the_solver(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,38 +144,6 @@ def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert complete_topology("nowhere/x") == []
     assert complete_collective("reduce-") == ["reduce_scatter"]
     assert complete_planner("") == list(PLANNERS)
-
-
-@pytest.mark.parametrize("shell", slow_where(["bash", "zsh", "fish"], lambda shell: shell != "bash"))
-def test_completion_can_be_installed(tmp_path: Path, shell: str) -> None:
-    """Completion is installed for a named shell in the user's home."""
-    result = subprocess.run(
-        [sys.executable, "-m", "collopt", "--install-completion", shell],
-        env={**os.environ, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    assert f"{shell} completion installed in {tmp_path}" in result.stdout
-    assert any("collopt" in path.read_text(encoding="utf-8").lower() for path in tmp_path.rglob("*") if path.is_file())
-
-
-@pytest.mark.parametrize(
-    ("shell", "sign"),
-    [
-        ("bash", "complete -o default -F"),
-        ("zsh", "#compdef collopt"),
-        ("fish", "complete --command collopt"),
-        ("powershell", "Register-ArgumentCompleter"),
-    ],
-)
-def test_completion_is_shown_for_the_shell_that_is_named(cli: Cli, shell: str, sign: str) -> None:
-    """The completion script is that of the named shell."""
-    answer = cli("--show-completion", shell)
-    assert (answer.status, answer.err) == (0, "")
-    assert sign in answer.out
 
 
 def test_importing_the_completions_loads_nothing_heavy() -> None:

@@ -41,14 +41,6 @@ def test_people_see_bounds_then_plans_the_fastest_first(cli: Cli) -> None:
     )
 
 
-def test_the_gap_of_trees_has_a_column_where_their_bound_is_lower(cli: Cli) -> None:
-    """A box whose switch loops copies back has a gap for all schedules and one for trees."""
-    answer = cli("compare", "dgx-h100", "allreduce", "--planner", "strength", "--planner", "ring")
-    header, *rows = [line for line in answer.out.splitlines() if line.startswith(("planner", "strength", "ring"))]
-    assert "gap, all schedules  gap, trees  trees" in header
-    assert [row.split()[2:-4] for row in rows] == [["11.11", "%", "optimal"], ["42.86", "%", "35.71", "%"]]
-
-
 def test_one_size_is_planned_for_and_several_are_predicted(cli: Cli, tmp_path: Path) -> None:
     """With one size a row is that of the plan for it; with several, times alone are of plans for them."""
     words = (
@@ -93,11 +85,3 @@ def test_it_fails_where_no_planner_has_a_plan(cli: Cli) -> None:
     assert answer.status == 2
     assert "bound by forestcoll" in answer.out
     assert answer.err.startswith("collopt: error: strength has no plan: the planner 'strength' does not cover")
-
-
-def test_a_size_given_twice_is_one_column(cli: Cli) -> None:
-    """Equal sizes share a column."""
-    sizes = ("--size", "1K", "--size", "1K", "--size", "1024")
-    words = ("compare", "ring", "--nodes", 4, "allgather", "--planner", "ring", *sizes, "--csv")
-    header = cli(*words).out.splitlines()[0].split(",")
-    assert [name for name in header if name.startswith("us_")] == ["us_1K"]

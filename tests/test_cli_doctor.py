@@ -13,8 +13,7 @@ import collopt
 import collopt.support.packages
 from cli_calls import Cli, process
 from collopt.planners.plans.stages import on_stage
-from collopt.runtime.execution.rendezvous import TorchFacts, torch_facts
-from collopt.support.kernels import cache_problems
+from collopt.runtime.execution.rendezvous import TorchFacts
 from collopt.topologies import ring
 
 
@@ -51,31 +50,10 @@ def test_what_is_broken_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     assert "linear programs  ok: " in answer.out
 
 
-def test_faults_of_the_cache_of_kernels_are_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside what works in spite of them."""
-    monkeypatch.setitem(cache_problems, "broken", "a cached kernel is broken")
-    detail = cli("doctor", "--json").data["core"][-1]["detail"]
-    assert "`collopt doctor --compile` caches those of all commands" in detail
-    assert detail.endswith("; a cached kernel is broken")
-    monkeypatch.setattr("collopt.support.kernels.cache_folder", lambda _: None)
-    data = cli("doctor", "--json").data
-    assert data["core"][-1]["detail"] == "compiled, but not cached: every process compiles them again"
-    assert data["kernels"] == {"folder": None, "compiled_before": False}
-
-
 @pytest.mark.slow
 def test_doctor_compiles_for_images(cli: Cli) -> None:
     """And then says whether all works."""
     assert cli("doctor", "--compile", "--json").data["ok"]
-
-
-def test_a_wrong_answer_of_the_solver_is_a_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only an error."""
-    other = collopt.solve(collopt.formulations.throughput.build(collopt.topologies.ring(3)))
-    monkeypatch.setattr("collopt.solvers.solve", lambda _: other)
-    answer = cli("doctor", "--json")
-    assert (answer.status, answer.data["ok"]) == (1, False)
-    assert "expected 20" in answer.data["core"][1]["detail"]
 
 
 def test_what_is_missing_is_no_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,24 +66,6 @@ def test_what_is_missing_is_no_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert "collopt run and bench on gloo          no: pip install 'collopt[torch]'\n" in answer.out
     assert "figures                                no: pip install 'collopt[plot]'\n" in answer.out
     assert "  installed  no\n" in answer.out
-
-
-def test_torch_that_does_not_load_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that it needs is missing."""
-    monkeypatch.setitem(sys.modules, "torch.distributed", None)
-    facts = torch_facts()
-    assert (facts.version, "torch.distributed" in facts.problem) == (None, True)
-    monkeypatch.setattr("collopt.runtime.execution.rendezvous.torch_facts", lambda: facts)
-    assert "  installed  FAILED: import of torch.distributed halted" in cli("doctor").out
-
-
-def test_gpus_and_rocm_are_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With NCCL and a GPU there is nothing to install."""
-    facts = TorchFacts("2.9.0", "ROCm 6.4", ("gloo", "nccl"), ("MI300X", "MI300X"))
-    monkeypatch.setattr("collopt.runtime.execution.rendezvous.torch_facts", lambda: facts)
-    answer = cli("doctor")
-    assert "  GPUs       MI300X, MI300X\n" in answer.out
-    assert "collopt run and bench on NCCL or RCCL  yes\n" in answer.out
 
 
 def test_what_is_broken_or_too_old_does_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_calls import Cli, netfile
-from collopt.cli.terminal.networks import find_network, flag_of
+from collopt.cli.terminal.networks import find_network
 from collopt.cli.terminal.parameters import NetworkOptions
 from collopt.topologies import Topology, catalogue, fat_tree, mi250, rail, ring, torus
 
@@ -72,19 +72,6 @@ def test_the_list_names_every_topology_and_its_options(cli: Cli) -> None:
     assert "groups=none" in answer.out
 
 
-def test_json_of_the_list(cli: Cli) -> None:
-    """JSON has kinds and defaults, exact numbers as text."""
-    entries = {entry["name"]: entry for entry in cli("topologies", "--json").data}
-    assert list(entries) == [entry.name for entry in catalogue()]
-    options = {option["name"]: option for option in entries["dragonfly"]["options"]}
-    assert options["groups"] == {
-        "name": "groups", "kind": "integer", "expected": "a whole number, or none", "required": False, "default": None,
-    }  # fmt: skip
-    assert options["latency"]["default"] == "1/2"
-    assert options["bandwidth"]["default"] == 25
-    assert options["routers_per_group"]["required"] is True
-
-
 def test_one_entry_says_how_its_options_are_typed(cli: Cli) -> None:
     """An option is listed as its flag, or as `--set NAME=...`."""
     answer = cli("topologies", "ring")
@@ -99,12 +86,6 @@ def test_one_entry_says_how_its_options_are_typed(cli: Cli) -> None:
     assert cli("topologies", "ring", "--json").data["name"] == "ring"
 
 
-def test_every_option_of_the_command_line_is_of_some_topology() -> None:
-    """`--boxes`, `--nodes` and `--shape` are parameters of builders."""
-    flags = {flag_of(option.name) for entry in catalogue() for option in entry.parameters}
-    assert {"--boxes", "--nodes", "--shape"} <= flags
-
-
 def test_a_failed_nic_is_planned_around_and_the_loss_is_told(cli: Cli) -> None:
     """The loss is the share of the intact network's bound."""
     answer = cli("plan", "dgx-a100", "--boxes", "2", "allgather", "--without", "box1/nic3", "--json")
@@ -114,13 +95,6 @@ def test_a_failed_nic_is_planned_around_and_the_loss_is_told(cli: Cli) -> None:
     assert answer.data["intact_algbw"] == pytest.approx(346.67, abs=0.01)
     assert answer.data["loss"] == pytest.approx(1 - answer.data["algbw"] / answer.data["intact_algbw"])
     assert answer.data["loss"] > 0
-
-
-def test_a_failed_gpu_leaves_one_rank_less(cli: Cli) -> None:
-    """The unique end of a node's name names it."""
-    answer = cli("bound", "dgx1-v100", "allgather", "--without", "gpu3", "--json")
-    assert answer.data["num_ranks"] == 7
-    assert not any(node.endswith("gpu3") for node in answer.data["cut"])
 
 
 @pytest.mark.parametrize("link", ["gpu0--gpu1", "gpu1--gpu0"])

@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import subprocess
-import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -32,21 +29,6 @@ def test_without_a_number_of_trees_the_plan_meets_the_bound(cli: Cli) -> None:
     assert (data["inverse_rate"], data["gap"], data["optimal"], data["trees_per_root"]) == ("15/166", "0", True, 83)
 
 
-def test_people_read_the_same_figures(cli: Cli) -> None:
-    """With the gap in per cent and exactly."""
-    answer = cli("plan", "mi250", "--boxes", 2, "allgather", "--trees-per-root", 3)
-    first, *rows = answer.out.splitlines()
-    assert first == "allgather on mi250-2boxes, 32 ranks, by forestcoll, verified"
-    assert rows[:5] == [
-        "  algbw           342.86 GB/s (2400/7)",
-        "  busbw           332.14 GB/s (2325/7)",
-        "  bound           algbw at most 354.13 GB/s (5312/15)",
-        "  optimality gap  3.18 % (37/1162)",
-        "  trees per root  3",
-    ]
-    assert "optimality gap  0 (optimal)" in cli("plan", *RING).out
-
-
 CUBE = ("hypercube", "--set", "dimension=3", "--set", "bandwidth=25", "--set", "latency=1")
 """Each of 8 ranks has 3 links."""
 
@@ -67,19 +49,6 @@ def test_tells_the_steps_of_a_plan_that_has_steps(cli: Cli) -> None:
     ]
     both = cli("plan", *CUBE, "allreduce", "--planner", "bfb").out
     assert "6 steps, 3 chunks per shard, 144 sends (3 reduce-scatter, 3 allgather)" in both
-
-
-def test_figures_of_steps_are_those_of_the_plan(cli: Cli, tmp_path: Path) -> None:
-    """With chunks as asked, for each part of an allreduce; nothing of trees is among them."""
-    path = tmp_path / "plan.json"
-    data = cli("plan", *CUBE, "allreduce", "--planner", "bfb", "--chunks", 2, "--size", "1M", "-o", path, "--json").data
-    plan = collopt.load_plan(path)
-    assert (data["num_steps"], data["chunks_per_shard"]) == (6, [2, 2])
-    assert data["options"] == {"chunks": 2, "size": 2**20}
-    assert "planned_for" not in data
-    assert (data["num_sends"], data["estimate_us"]) == (plan.schedule.num_sends, plan.estimate("1M"))
-    assert (data["gap"], data["optimal"]) == (str(plan.gap), False)
-    assert not {"trees_per_root", "num_trees", "root_weights", "max_height"} & set(data)
 
 
 @pytest.fixture
@@ -135,19 +104,6 @@ def test_says_where_an_allreduce_adds_up(cli: Cli, tmp_path: Path) -> None:
     for command in ("verify", "run"):
         assert refusal(cli(command, xml)).startswith(f"{xml} is MSCCL XML, not a collopt plan; ")
     assert cli("run", plan, "--elements", 1001, "--repeats", 1, "--json").data["correct"] is True
-
-
-def test_rows_about_trees_and_switches_agree_with_the_gap(cli: Cli) -> None:
-    """Switches save traffic, and where they may not, an allreduce is not at its bound."""
-    saving = r"^  in-network +1 switch copies or adds, which saves [0-9.]+ % of the traffic$"
-    assert re.search(saving, cli("plan", "dgx-h100", "allreduce").out, re.MULTILINE)
-    told = cli("plan", "dgx-h100", "allreduce", "--no-in-network").out
-    assert re.search(r"^  in-network +no switch copies or adds; the bound assumes that they do$", told, re.MULTILINE)
-    assert cli("plan", "dgx-h100", "allreduce", "--json").data["branching_switches"] == 1
-    assert "  optimality gap  0 (optimal of allreduces by trees)\n" in cli("plan", "dgx-h100", "allreduce").out
-    ring_of_four = cli("plan", *RING).out
-    assert re.search(r"^  trees .* distinct, height 2 hops$", ring_of_four, re.MULTILINE)
-    assert "  busiest links   8 of 8, 100 % utilized\n" in ring_of_four
 
 
 def test_writes_a_plan_and_says_so_on_standard_error(cli: Cli, tmp_path: Path) -> None:
@@ -218,54 +174,6 @@ def test_a_refused_xml_leaves_the_plan_alone(cli: Cli, tmp_path: Path) -> None:
     assert f"wrote {plan}\n" in answer.err
     assert left_in(tmp_path) == ["plan.json"]
     load_plan(plan).verify()
-
-
-def test_refuses_a_folder_that_it_may_not_write_to(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may write everywhere, so the answer of the system is made up."""
-    monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    message = refusal(cli("plan", *RING, "-o", tmp_path / "plan.json"))
-    assert message.endswith(f"cannot be written: the folder {tmp_path} is not writable")
-
-
-@pytest.mark.parametrize("target", ["/dev/stdout", pytest.param("printed.json", marks=pytest.mark.slow)])
-def test_no_plan_is_written_among_what_is_printed(tmp_path: Path, target: str) -> None:
-    """Standard output is sent to a file, which the plan would replace or be mixed with."""
-    words = [sys.executable, "-m", "collopt", "plan", *map(str, RING), "-o", target, "--json"]
-    with (tmp_path / "printed.json").open("w") as printed:
-        ended = subprocess.run(words, cwd=tmp_path, stdout=printed, stderr=subprocess.PIPE, text=True, check=False)
-    assert ended.returncode == 2
-    assert (
-        ended.stderr == f"collopt: error: --output {target} is the file that standard output is redirected to; "
-        "expected another file\n"
-    )
-    assert (tmp_path / "printed.json").read_text() == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "advised"),
-    [
-        (["--xml", "a.xml"], True),
-        (["--mscclpp", "a.json", "-o", "plan.json"], True),
-        (["--xml", "a.xml", "--instances", "1"], False),
-        (["--xml", "a.xml", "--channels", "1"], False),
-        (["-o", "plan.json"], False),
-    ],
-)
-def test_more_thread_blocks_are_advised_to_people(
-    cli: Cli,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    advised: bool,
-) -> None:
-    """At a terminal, where a file for a runtime is written and nobody has said how many; to scripts in the log."""
-    monkeypatch.chdir(tmp_path)
-    ring = ["plan", "ring", "--nodes", "2", "allgather", *words]
-    assert "--instances" not in cli(*ring).err
-    assert ("info: one thread block rarely saturates" in cli(*ring, "-v").err) == advised
-    monkeypatch.setattr("collopt.cli.terminal.progress._shown", lambda _: nullcontext())
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert ("also try --instances 4" in cli(*ring).err) == advised
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])

@@ -17,13 +17,10 @@ from rich.console import Console
 from collopt.cli.terminal import progress_bar
 from collopt.cli.terminal.progress import computing
 from collopt.cli.terminal.progress_bar import progress_shown
-from collopt.formulations import all_to_all
 from collopt.planners import plan
-from collopt.solvers import solve
 from collopt.solvers.flows.bottleneck import bottleneck_cut
-from collopt.solvers.lp import options as callbacks
 from collopt.support import progress
-from collopt.topologies import hypercube, ring, torus, write_topology
+from collopt.topologies import ring, torus, write_topology
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,29 +69,6 @@ def test_counts_come_with_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "━" in counted_part
     assert " of 3" not in then
     assert re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] working .hard.: tree packing", then)
-
-
-def test_bottleneck_and_packing_have_bars(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other, each gone when its stage is over."""
-    lines = lines_of(seen_of(monkeypatch, lambda: plan(torus(4, 4), "allgather")))
-    for stage, last in (("bottleneck", 16), ("tight sets", 16), ("tree packing", 64)):
-        counts = [
-            int(found[1]) for line in lines if (found := re.search(rf"{stage} [━╸╺ ]*(\d+) of {last}(?!\d)", line))
-        ]
-        assert counts[0] == 0
-        assert counts[-1] == last
-    for stage in ("height reduction", "verification"):
-        assert not [line for line in lines if stage in line and "━" in line]
-    assert [line for line in lines if re.search(r"height reduction +height \d+ hops", line)]
-
-
-def test_linear_programs_have_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows how much there is."""
-    monkeypatch.setattr(callbacks, "SECONDS_BETWEEN_CALLS", 0)
-    lines = lines_of(seen_of(monkeypatch, lambda: solve(all_to_all.build(hypercube(3)))))
-    assert [line for line in lines if re.search(r"working \[hard\] +\d+ iterations", line)]
-    assert not [line for line in lines if "━" in line]
-    assert "iterations" not in lines[-1]
 
 
 def test_nothing_is_shown_to_what_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:

@@ -45,25 +45,9 @@ def test_several_plans_are_compared_by_their_files(cli: Cli, plan_file: Path) ->
     assert "What if something fails" in text
 
 
-def test_files_of_the_same_name_are_told_apart(cli: Cli, plan_file: Path) -> None:
-    """Plans of equal file names are named by their paths."""
-    folder = plan_file.parent / "other"
-    folder.mkdir()
-    (folder / "plan.json").write_bytes(plan_file.read_bytes())
-    page = plan_file.with_name("page.html")
-    assert cli("report", plan_file, folder / "plan.json", "-o", page).status == 0
-    assert f'<th scope="row">{folder / "plan.json"}</th>' in page.read_text(encoding="utf-8")
-
-
 def test_a_plan_that_was_tampered_with_has_no_page(cli: Cli, plan_file: Path) -> None:
     """A false plan ends in status 1."""
     content = json.loads(plan_file.read_text(encoding="utf-8"))
     plan_file.write_text(json.dumps(content | {"inverse_rate": "1/65"}), encoding="utf-8")
     assert "claims 1/x = 1/65" in refusal(cli("report", plan_file), status=1)
     assert not plan_file.with_suffix(".html").exists()
-
-
-def test_a_page_in_the_place_of_the_plan_is_refused(cli: Cli, plan_file: Path) -> None:
-    """A plan file named .html would be overwritten."""
-    html = plan_file.rename(plan_file.with_suffix(".html"))
-    assert "is also read or written" in refusal(cli("report", html))

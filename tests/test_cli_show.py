@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,7 +13,7 @@ from cli_calls import Cli, refusal
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
 import collopt
-from collopt import Topology, topologies, write_topology
+from collopt import topologies
 
 
 @pytest.fixture
@@ -122,13 +121,6 @@ def test_a_table_shows_its_frontier(table_file: Path, cli: Cli) -> None:
     assert {"DBJMod(4, 2)", "steps T_L in α"} <= set(words(table_file.with_name("found-pareto.svg")).splitlines())
 
 
-@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("SVG", b"<?xml")])
-def test_the_ending_says_which_format(suffix: str, start: bytes, here: Path, cli: Cli) -> None:
-    """The ending of the output, in any case, selects the format."""
-    assert cli("show", "ring", "--nodes", 3, "-o", f"ring.{suffix}").status == 0
-    assert (here / f"ring.{suffix}").read_bytes().startswith(start)
-
-
 def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(plan_file: Path, cli: Cli) -> None:
     """A false plan ends in status 1 without a figure."""
     plan_file.write_text(
@@ -136,24 +128,3 @@ def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(plan_file: Path, cli
     )
     assert cli("show", plan_file).status == 1
     assert not plan_file.with_name("trees-trees.svg").exists()
-
-
-def test_missing_matplotlib_is_told_before_planning(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error has the pip command and comes before planning."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("collopt.planners.plan", lambda *_, **__: pytest.fail("planned in vain"))
-    answer = cli("show", "dgx-a100", "allgather", "--boxes", 2, "--figure", "trees")
-    assert "pip install 'collopt[plot]'" in refusal(answer)
-    assert list(here.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["cost_$\\frac{$", "n" * 200])
-def test_names_are_drawn_letter_by_letter(here: Path, cli: Cli, name: str) -> None:
-    """Names are no formulas, and long ones lose their middle."""
-    nodes = [f"{name}{number}" for number in range(3)]
-    links = [(node, "sw", 10, 1) for node in nodes]
-    network = Topology.from_links(links, compute=nodes, switches=["sw"], bidirectional=True, name=name)
-    write_topology(network, here / "network.json")
-    for kind in ("cut", "trees", "utilization", "steps", "curves"):
-        answer = cli("show", "network.json", "allgather", "--figure", kind, "-o", f"{kind}.svg")
-        assert (answer.status, answer.err) == (0, f"wrote {kind}.svg\n")

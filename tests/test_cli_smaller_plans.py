@@ -33,15 +33,6 @@ def limited(most: int) -> tuple[Callable[[Plan], None], list[Plan]]:
     return write, taken
 
 
-def test_a_plan_that_fits_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """A fitting plan is written without a note."""
-    made = collopt.plan(ring(4), "allgather")
-    write, taken = limited(made.trees.num_trees)
-    assert write_fitting(made, write, "auto", {}) is made
-    assert taken == [made]
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize(
     ("most", "trees_per_root"), [(10**6, 83), pytest.param(165, 5, marks=pytest.mark.slow), (33, 1)]
 )
@@ -97,15 +88,3 @@ def test_files_and_the_plan_are_those_of_the_smaller_one(cli: Cli, tmp_path: Pat
     assert cli("plan", *BOXES, "--trees-per-root", 5, "--xml", tmp_path / "same.xml",
                 *FEW_BLOCKS).status == 0  # fmt: skip
     assert (tmp_path / "same.xml").read_bytes() == xml.read_bytes()
-
-
-@pytest.mark.parametrize("words", [("ring", "--nodes", 20, "allgather"), ("mi250", "all_to_all")])
-def test_no_file_stays_of_a_plan_that_another_runtime_refuses(
-    cli: Cli, tmp_path: Path, words: tuple[object, ...]
-) -> None:
-    """If one runtime takes no plan, only the best plan itself is written."""
-    plan, xml, mscclpp = (tmp_path / name for name in ("plan.json", "a.xml", "b.json"))
-    answer = cli("plan", *words, "-o", plan, "--xml", xml, "--mscclpp", mscclpp, "--max-thread-blocks", 1)
-    assert (answer.status, answer.out) == (2, "")
-    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
-    assert collopt.load_plan(plan).gap == 0

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ... import planners
+from ...schedules import Bound, SizeBound
 from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, exact, rate_text, time_text
+from ..terminal.networks import find_network
 from ..terminal.output import Formats, bare_table, emit, emit_rows, flat
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, distinct_sizes
 from ..terminal.plan_summary import rates, request_figures, witness_figures
 from ..terminal.progress import computing
-
-if TYPE_CHECKING:
-    from ...schedules import Bound, SizeBound
 
 
 def bound(
@@ -29,10 +29,6 @@ def bound(
 
     With `--size`, bound the time for this much data, and name the argument that proves it.
     """
-    from ...planners import bound as find_bound
-    from ...planners import bound_sizes
-    from ..terminal.networks import find_network
-
     operation = as_collective(collective)
     network = find_network(topology, described)
     if costs is not None and not size:
@@ -40,7 +36,7 @@ def bound(
     if size:
         with computing(f"bounding the time of {collective} on {network.name}"):
             options: dict[str, Any] = {**data.read(), "costs": costs}
-            bounds = bound_sizes(network, operation, sizes := distinct_sizes(size), **options)
+            bounds = planners.bound_sizes(network, operation, sizes := distinct_sizes(size), **options)
             for limit in bounds:
                 limit.verify()
         figures = _size_figures(sizes, bounds)
@@ -48,7 +44,7 @@ def bound(
             _print_sizes(sizes, bounds)
         return
     with computing(f"computing the bound of {collective} on {network.name}"):
-        proven = find_bound(network, operation, **data.read())
+        proven = planners.bound(network, operation, **data.read())
         proven.verify()
     if not formats.emit(lambda: [flat(_as_json(proven))], lambda: _as_json(proven)):
         _print(proven)

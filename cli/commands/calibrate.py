@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import FileFormatError
 from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
+from ...topologies import Topology
+from ..terminal.networks import find_network, network_file
 from ..terminal.output import Formats, emit, note, plain_table
 from ..terminal.output_files import check_figure, check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, UsageError, check_planners
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from ...runtime.measuring.calibrate import FittedCost
     from ...runtime.measuring.cost_fit import RelativeFit
     from ...runtime.measuring.measured_times import MeasuredTimes
-    from ...topologies import Topology
 
 MAX_MEDIAN_ERROR, MAX_WORST_ERROR = 0.1, 0.3  # Relative; beyond, a model is said not to describe its times
 NOT_IDENTIFIABLE = "not identifiable from these sizes"
@@ -49,7 +50,6 @@ def calibrate(
     from ...runtime import Measurement
     from ...runtime import calibrate as calibrated
     from ...topologies import write_topology
-    from ..terminal.networks import find_network, network_file
 
     runs = [(file, ()) for file in files or []] + [_tie(text) for text in classes or []]
     _check_request(runs, topology, described, {"--output": output, "--figure": figure, "--planner": planner})

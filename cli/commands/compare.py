@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ... import planners
 from ...errors import UnsupportedError
+from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
+from ...topologies import Topology
+from ..terminal.networks import find_network
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
 from ..terminal.progress import computing
@@ -14,9 +18,6 @@ from ..terminal.progress import computing
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
-
-    from ...schedules import Collective
-    from ...topologies import Topology
 
 
 MICROSECONDS = 10**6
@@ -35,8 +36,7 @@ def compare(
     costs: str | None = None,
 ) -> None:
     """Plan a collective with every planner, and compare the results with the proven bounds."""
-    from ...planners.what_if.compare import check_feasible, iter_outcomes, outcome_table
-    from ..terminal.networks import find_network
+    from ...planners.what_if.compare import check_feasible
 
     operation = as_collective(collective)
     check_planners(planner or ())
@@ -45,11 +45,10 @@ def compare(
         raise UsageError("--costs matter at a size; give --size too")
     sizes, shards = distinct_sizes(size), data.read()
     options: dict[str, Any] = {**shards, "costs": costs}
-    outcomes = iter_outcomes(network, operation, planners=planner or None, sizes=sizes, **options)
     # What no planner can mend is told once, not in every row.
     check_feasible(network, operation, **shards)
     with computing(f"comparing planners of {collective} on {network.name}"):
-        frame = outcome_table(list(outcomes), sizes)
+        frame = planners.compare(network, operation, planners=planner or None, sizes=sizes, **options)
     if not formats.emit(lambda: plain_rows(frame.drop(columns="plan"))):
         _print(frame, operation, network, sizes)
     attempts = frame[frame["kind"] == "plan"].to_dict("records")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import platform
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from ... import planners
 from ...errors import ColloptError, MissingDependencyError
 from ...support.packages import ABSENT, remedy, requirements
 from ..terminal.output import CHECK_FAILED, emit_json, emit_rows
@@ -55,42 +56,43 @@ def doctor(compile_kernels: bool = False, as_json: bool = False) -> None:
     The exit status is 0 if all core checks pass, even if optional features are missing, and 1 otherwise.
     """
     with working("checking packages") if _can_show() else nullcontext():
-        packages = _checked("packages", _packages)
-    if not packages.works:
-        # Everything else would only fail for the same reason.
-        _print_broken(packages, as_json)
-        raise typer.Exit(CHECK_FAILED)
-    from ...runtime.execution.rendezvous import torch_facts
-
-    if compile_kernels:
+        checks = [_checked("packages", _packages)]
+    facts: TorchFacts | None = None
+    folder, compiled, features = None, False, list[Feature]()
+    # Without packages everything else would only fail for the same reason.
+    if checks[0].works:
+        from ...planners.plans.stages import Trace
+        from ...runtime.execution.rendezvous import torch_facts
         from ...support.kernels import kernels_in
 
-        with computing("compiling kernels"), kernels_in("compiled"):
-            _compile()
-    with computing("checking"):
-        folder, compiled = _kernels()
-        checks = [packages]
-        for name, check in (("linear programs", _solve), ("plans", _plan), ("kernels", _compile_one)):
-            with _stage(name):
-                checks.append(_checked(name, check))
-        with _stage("torch"):
-            facts = torch_facts()
-        with _stage("features"):
-            features = _features(facts)
+        if compile_kernels:
+            with computing("compiling kernels"), kernels_in("compiled"):
+                _compile()
+        trace = Trace()
+        with computing("checking"):
+            folder, compiled = _kernels()
+            for name, check in (("linear programs", _solve), ("plans", _plan), ("kernels", _compile_one)):
+                with trace.stage(name):
+                    checks.append(_checked(name, check))
+            with trace.stage("torch"):
+                facts = torch_facts()
+            with trace.stage("features"):
+                features = _features(facts)
+    works = all(check.works for check in checks)
     if as_json:
         emit_json(
             {
-                "ok": all(check.works for check in checks),
+                "ok": works,
                 "versions": _versions(),
                 "core": [check._asdict() for check in checks],
                 "kernels": {"folder": folder, "compiled_before": compiled},
-                "torch": facts._asdict(),
+                "torch": facts and facts._asdict(),
                 "features": [feature._asdict() for feature in features],
             }
         )
     else:
         _print(checks, features, facts, folder, compiled)
-    if not all(check.works for check in checks):
+    if not works:
         raise typer.Exit(CHECK_FAILED)
 
 
@@ -103,13 +105,6 @@ def _can_show() -> bool:
     return True
 
 
-def _stage(name: str) -> AbstractContextManager[None]:
-    """Show the current check, and log its time."""
-    from ...planners.plans.stages import Trace
-
-    return Trace().stage(name)
-
-
 def _packages() -> str:
     """Import the required packages."""
     required = requirements()
@@ -117,15 +112,6 @@ def _packages() -> str:
     if problems:
         raise MissingDependencyError(f"{', and '.join(problems)}; fix with: {command}")
     return f"all {len(required)} required packages can be imported"
-
-
-def _print_broken(packages: Check, as_json: bool) -> None:
-    if as_json:
-        facts: dict[str, Any] = {"kernels": {"folder": None, "compiled_before": False}, "torch": None, "features": []}
-        emit_json({"ok": False, "versions": _versions(), "core": [packages._asdict()]} | facts)
-        return
-    emit_rows("versions", {name: number or "not installed" for name, number in _versions().items()})
-    emit_rows("core", {packages.name: f"FAILED: {packages.detail}"})
 
 
 def _versions() -> dict[str, str | None]:
@@ -171,49 +157,39 @@ def _solve() -> str:
 
 
 def _plan() -> str:
-    from ...planners import plan
     from ...schedules import ALLGATHER
     from ...topologies import dgx_a100
 
-    planned = plan(dgx_a100(boxes=2), ALLGATHER, trees_per_root=1)
+    planned = planners.plan(dgx_a100(boxes=2), ALLGATHER, trees_per_root=1)
     planned.verify()
     return f"an allgather on {planned.topology.name} was planned and verified"
 
 
 def _compile() -> None:
     """Make plans that need kernels of all kinds."""
-    from ...planners import (
-        bound_sizes,
-        compare,
-        count_dispatch,
-        find_topologies,
-        plan,
-        schedule_all_to_allv,
-        schedule_dispatch,
-    )
-    from ...runtime import run_program
-    from ...runtime.lowering.lower import lower
+    from ... import planners
+    from ...runtime import lower, run_program
     from ...schedules import ALL_TO_ALL, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE_SCATTER
     from ...topologies import dgx_a100, torus
 
     boxes, grid = dgx_a100(boxes=2), torus(4, 4)
     for network in (boxes, grid):
         for collective in (ALLGATHER, REDUCE_SCATTER, ALLREDUCE, ALL_TO_ALL):
-            planned = plan(network, collective)
+            planned = planners.plan(network, collective)
             planned.estimate("1M")
             run_program(lower(planned.schedule, collective))
         for collective in (ALLGATHER, ALLREDUCE, ALL_TO_ALL):
-            compare(network, collective, sizes=["1M"], bounds=[])
-        plan(network, BROADCAST, root=0)
-        plan(network, ALLGATHER, trees_per_root=1)
-        plan(network, ALLGATHER, size="1M")
-    plan(grid, ALLGATHER, planner="bfb")
-    bound_sizes(grid, ALLGATHER, ["1M"])
-    find_topologies(8, 2)
+            planners.compare(network, collective, sizes=["1M"], bounds=[])
+        planners.plan(network, BROADCAST, root=0)
+        planners.plan(network, ALLGATHER, trees_per_root=1)
+        planners.plan(network, ALLGATHER, size="1M")
+    planners.plan(grid, ALLGATHER, planner="bfb")
+    planners.bound_sizes(grid, ALLGATHER, ["1M"])
+    planners.find_topologies(8, 2)
     traffic = [[1 + one * other % 7 for other in range(16)] for one in range(16)]
-    schedule_all_to_allv(traffic, servers=2, gpus_per_server=8)
-    routed = count_dispatch([[[0, 1]], [[1, 0]]], [0, 1], servers=2, gpus_per_server=1)
-    schedule_dispatch(routed, relay_rounds=1)
+    planners.schedule_all_to_allv(traffic, servers=2, gpus_per_server=8)
+    routed = planners.count_dispatch([[[0, 1]], [[1, 0]]], [0, 1], servers=2, gpus_per_server=1)
+    planners.schedule_dispatch(routed, relay_rounds=1)
 
 
 def _compile_one() -> str:
@@ -254,18 +230,20 @@ def _extra(name: str, extra: str) -> Feature:
     return Feature(name, False, f"{', and '.join(problems)}; {command}")
 
 
-def _print(checks: list[Check], features: list[Feature], facts: TorchFacts, folder: str | None, compiled: bool) -> None:
+def _print(
+    checks: list[Check], features: list[Feature], facts: TorchFacts | None, folder: str | None, compiled: bool
+) -> None:
     emit_rows("versions", {name: number or "not installed" for name, number in _versions().items()})
     emit_rows("core", {check.name: f"{'ok' if check.works else 'FAILED'}: {check.detail}" for check in checks})
+    if facts is None:
+        return
     kept = folder or "none that can be written; set NUMBA_CACHE_DIR"
     emit_rows("compiled kernels", {"cache folder": kept, "a plan's cached before": "yes" if compiled else "no"})
-    emit_rows(
-        "torch",
-        {
-            "installed": facts.version or (f"FAILED: {facts.problem}" if facts.problem else "no"),
-            "built for": facts.accelerator or "no GPU",
-            "backends": ", ".join(facts.backends) or "none",
-            "GPUs": ", ".join(facts.devices) or "none",
-        },
-    )
+    rows = {
+        "installed": facts.version or (f"FAILED: {facts.problem}" if facts.problem else "no"),
+        "built for": facts.accelerator or "no GPU",
+        "backends": ", ".join(facts.backends) or "none",
+        "GPUs": ", ".join(facts.devices) or "none",
+    }
+    emit_rows("torch", rows)
     emit_rows("features", {feature.name: "yes" if feature.works else f"no: {feature.needs}" for feature in features})

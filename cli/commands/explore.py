@@ -8,7 +8,7 @@ import webbrowser
 from collections.abc import Mapping
 from contextlib import redirect_stderr, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 
@@ -16,11 +16,10 @@ from ...errors import ColloptError, UnsupportedError
 from ...schedules import as_bytes
 from ...schedules.collective import as_collective
 from ...support.packages import check_extra
+from ...topologies import Topology
+from ..terminal.networks import find_network
 from ..terminal.output import note
 from ..terminal.parameters import Command, NetworkOptions, check_planners, described, with_fields
-
-if TYPE_CHECKING:
-    from ...topologies import Topology
 
 EXAMPLE = ("dgx-h100", "--boxes", "2")  # where no network is named
 
@@ -70,8 +69,6 @@ def explore(
 
 def find(words: tuple[str, ...], uploads: Mapping[str, Path]) -> tuple[Topology, list[str]]:
     """Build or read a network from words of a command line, dropped files by name; return what was assumed, too."""
-    from ..terminal.networks import find_network
-
     typed: dict[str, Any] = {}
 
     def keep(**values: Any) -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from ... import planners
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import count_text, time_text
+from ...topologies import Topology
+from ..terminal.networks import find_network
 from ..terminal.output import emit, emit_json, note, number_table
 from ..terminal.output_files import check_targets, write_fitting
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, takes_option
@@ -21,9 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
-
-    from ...planners import Plan
-    from ...topologies import Topology
 
 
 def family(
@@ -42,7 +42,6 @@ def family(
     """Export a folder of files from which a runtime picks the fastest plan by size."""
     from ...runtime.mscclpp.export import write_registration
     from ...runtime.nccl.families import format_of, free_folder, loading_notes, write_family
-    from ..terminal.networks import find_network
 
     format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
     operation = as_collective(collective)
@@ -110,7 +109,9 @@ def _size_range(sizes: str) -> tuple[int, int]:
     return size_range((low, high))
 
 
-def _notes(network: Topology, collective: Collective, plans: list[Plan], frame: pd.DataFrame, form: str) -> list[str]:
+def _notes(
+    network: Topology, collective: Collective, plans: list[planners.Plan], frame: pd.DataFrame, form: str
+) -> list[str]:
     """Say what the files make of switches that copy or add."""
     from ...runtime.mscclpp.export import mscclpp_notes
 
@@ -124,15 +125,13 @@ def _notes(network: Topology, collective: Collective, plans: list[Plan], frame: 
 
 def _plans(
     network: Topology, collective: Collective, planner: str, ends: tuple[int, int], shards: dict[str, Any]
-) -> list[tuple[Plan, dict[str, Any]]]:
+) -> list[tuple[planners.Plan, dict[str, Any]]]:
     """Make a planner's plan, or several in the range of sizes if it plans for a size, each with its options."""
-    from ...planners import plan as make_plan
-
-    plans: list[tuple[Plan, dict[str, Any]]] = []
+    plans: list[tuple[planners.Plan, dict[str, Any]]] = []
     for size in _sizes_between(*ends):
         options = {"size": size} | shards
         with _name_planner_in_errors(planner):
-            planned = make_plan(network, collective, planner=planner, **options)
+            planned = planners.plan(network, collective, planner=planner, **options)
         if not any(_is_same(planned, earlier) for earlier, _ in plans):
             plans.append((planned, options))
         if "planned_for" not in planned.provenance:
@@ -148,13 +147,13 @@ def _sizes_between(low: int, high: int) -> list[int]:
     return sorted({smallest, high, *(size for size in between if smallest < size < high)})
 
 
-def _is_same(plan: Plan, other: Plan) -> bool:
+def _is_same(plan: planners.Plan, other: planners.Plan) -> bool:
     """Whether two plans of one planner put the same loads on all links in as many steps or trees."""
     equal_kind = (plan.planner, plan.schedule.size_text) == (other.planner, other.schedule.size_text)
     return equal_kind and plan.link_loads.tolist() == other.link_loads.tolist()
 
 
-def _fitting(plan: Plan, planner: str, plan_options: dict[str, Any], runtime: str) -> Plan:
+def _fitting(plan: planners.Plan, planner: str, plan_options: dict[str, Any], runtime: str) -> planners.Plan:
     """Return a plan, or a smaller one if it exceeds the runtime's limits."""
     from ...runtime.mscclpp.lint import RUNTIME as MSCCLPP
     from ...runtime.nccl.families import format_of

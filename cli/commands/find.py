@@ -6,7 +6,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ... import planners
 from ...errors import TopologyError
+from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
@@ -19,9 +21,7 @@ from ..terminal.progress import computing
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ...planners import Candidate, Frontier
     from ...planners.direct_connect.candidate import Calls
-    from ...schedules import Collective
     from ...schedules.collective import AnyCollective
 
 
@@ -49,7 +49,6 @@ def find(
     DirCirc are circulant graphs, MetaCirc is a Cayley graph of a metacyclic group.  T_L is the number of steps, of α
     each; T_B is the bandwidth factor in units of M/B, the time to send M bytes over all ports of a node.
     """
-    from ...planners import find_topologies
     from ...schedules.collective import ALL_TO_ALL
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
@@ -67,7 +66,7 @@ def find(
     except TopologyError as error:
         raise UsageError(f"--alpha: {error}") from None
     with computing(f"searching topologies of {nodes} nodes"):
-        frontier = find_topologies(
+        frontier = planners.find_topologies(
             nodes,
             degree,
             bidirectional=bidirectional,
@@ -122,7 +121,9 @@ def _calls(texts: list[str] | None, collective: str | None, size: str | None) ->
     return calls
 
 
-def _write(selected: Candidate, frontier: Frontier, collective: Collective, targets: dict[str, Path | None]) -> None:
+def _write(
+    selected: planners.Candidate, frontier: planners.Frontier, collective: Collective, targets: dict[str, Path | None]
+) -> None:
     """Write a topology whose links divide the node bandwidth evenly and have latency alpha, or a plan on it."""
     from ...topologies import write_topology
 
@@ -140,7 +141,7 @@ def _write(selected: Candidate, frontier: Frontier, collective: Collective, targ
                 write(path)
 
 
-def _plain(frontier: Frontier, collective: Collective, best: Candidate) -> dict[str, Any]:
+def _plain(frontier: planners.Frontier, collective: Collective, best: planners.Candidate) -> dict[str, Any]:
     """Return all results for JSON; exact numbers as strings."""
     bounds, workload = frontier.bounds, frontier.workload
     return {
@@ -163,11 +164,11 @@ def _plain(frontier: Frontier, collective: Collective, best: Candidate) -> dict[
     }
 
 
-def _rows(frontier: Frontier) -> list[dict[str, Any]]:
+def _rows(frontier: planners.Frontier) -> list[dict[str, Any]]:
     return plain_rows(frontier.to_frame().drop(columns="candidate"))
 
 
-def _print(frontier: Frontier, size: str, calls: Calls, best: Candidate) -> None:
+def _print(frontier: planners.Frontier, size: str, calls: Calls, best: planners.Candidate) -> None:
     workload, bounds = frontier.workload, frontier.bounds
     kind = "bidirectional link" if frontier.bidirectional else "link"
     fastest = 2 * (bounds.steps * workload.alpha + bounds.bandwidth_factor * workload.transfer)
@@ -199,7 +200,7 @@ def _print(frontier: Frontier, size: str, calls: Calls, best: Candidate) -> None
         note(f"collopt: note: links of nodes to themselves carry nothing and may be left out: {', '.join(looped)}")
 
 
-def _table(frontier: Frontier, calls: Calls, best: Candidate) -> Table:
+def _table(frontier: planners.Frontier, calls: Calls, best: planners.Candidate) -> Table:
     """Candidates by T_L of the allgather, with columns of a reduce-scatter of other cost; a star marks the best."""
     differ = any(topology.cost != topology.reduce_scatter_cost for topology in frontier)
     (title, *later_titles) = (

@@ -8,7 +8,10 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ... import planners
 from ...support.formatting import count_text, percentage_text
+from ...topologies import Topology
+from ..terminal.networks import find_network
 from ..terminal.output import Formats, emit, note, number_table, plain_rows
 from ..terminal.output_files import check_targets, write_files
 from ..terminal.parameters import NetworkOptions, UsageError
@@ -17,8 +20,6 @@ from ..terminal.progress import computing
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...planners import Group
-    from ...topologies import Topology
 
 FIGURES = ("algbw", "limit", "gap", "link_share", "alone", "loss")
 
@@ -33,19 +34,17 @@ def groups(
     output: Path | None = None,
 ) -> None:
     """Plan for process groups that share a fabric, at the best rates in proportion to their sizes, proved together."""
-    from ...planners import plan_groups, read_groups
     from ...planners.plans.plan import document_text
-    from ..terminal.networks import find_network
 
     if (file is None) == (mesh is None) or (mesh is None) != (axis is None):
         raise UsageError("expected a file of groups, or --mesh and --axis, such as --mesh 2x8 --axis 1:allgather")
     network = find_network(topology, described._replace(relay=False))
-    process_groups = read_groups(file) if file is not None else _of_mesh(network, str(mesh), axis or [])
+    process_groups = planners.read_groups(file) if file is not None else _of_mesh(network, str(mesh), axis or [])
     targets = {} if output is None else {group.name: output / f"{group.name}.json" for group in process_groups}
     if output is not None and output.is_dir():
         check_targets({f"--output, group {name}:": path for name, path in targets.items()}, sources=(file,))
     with computing(f"planning {count_text(len(process_groups), 'group')} on {network.name}"):
-        planned = plan_groups(network, process_groups, relay=bool(described.relay))
+        planned = planners.plan_groups(network, process_groups, relay=bool(described.relay))
         frame = planned.table().astype(dict.fromkeys(FIGURES, float))
     if output is not None:
         output.mkdir(exist_ok=True)
@@ -58,21 +57,19 @@ def groups(
         note(f"wrote {count_text(len(targets), 'plan')} to {output}")
 
 
-def _of_mesh(network: Topology, mesh: str, axes: list[str]) -> tuple[Group, ...]:
+def _of_mesh(network: Topology, mesh: str, axes: list[str]) -> tuple[planners.Group, ...]:
     """List the groups along each of the axes."""
-    from ...planners import mesh_groups
-
     if not re.fullmatch(r"[0-9]{1,7}(x[0-9]{1,7})*", mesh):
         raise UsageError(f"--mesh is {mesh!r}; expected sides such as 2x8")
     shape = [int(side) for side in mesh.split("x")]
-    groups_by_axes: dict[tuple[int, ...], tuple[Group, ...]] = {}
+    groups_by_axes: dict[tuple[int, ...], tuple[planners.Group, ...]] = {}
     for text in axes:
         if not (words := re.fullmatch(r"([0-9]{1,7}(?:\+[0-9]{1,7})*):([^:]+)(?::([^:]+))?", text)):
             expected = "AXES:COLLECTIVE or AXES:COLLECTIVE:SIZE, such as 1:allgather:1G"
             raise UsageError(f"--axis is {text!r}; expected {expected}")
         if (axes_of_group := tuple(map(int, words[1].split("+")))) in groups_by_axes:
             raise UsageError(f"--axis has {words[1]} twice; give each axis once, or a file of groups with other names")
-        groups_by_axes[axes_of_group] = mesh_groups(shape, list(axes_of_group), words[2], size=words[3] or 1)
+        groups_by_axes[axes_of_group] = planners.mesh_groups(shape, list(axes_of_group), words[2], size=words[3] or 1)
     if (ranks := prod(shape)) != network.num_ranks:
         raise UsageError(
             f"--mesh {mesh} has {ranks} ranks, and {network.name} has {network.num_ranks}; make them equal"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...topologies import CatalogueEntry, LinkClass, Topology
+from ..terminal.networks import find_network, flag_of, join_files, network_file
 from ..terminal.output import Formats, bare_table, emit, emit_json, emit_rows, note
 from ..terminal.output_files import check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, UsageError
 
 if TYPE_CHECKING:
-    from ...topologies import CatalogueEntry, LinkClass, Topology
     from ...topologies.builders import Parameter
 
 
@@ -64,7 +65,6 @@ def _plain(value: object) -> object:
 
 
 def _print_options(entry: CatalogueEntry) -> None:
-    from ..terminal.networks import flag_of
 
     emit(f"{entry.name}: {entry.summary}")
     table = bare_table("option", "value", "default")
@@ -86,7 +86,6 @@ def import_network(
 ) -> None:
     """Show the network that files of other tools describe, and write it as a topology file."""
     from ...topologies import link_classes, write_topology
-    from ..terminal.networks import find_network, join_files
 
     sources = [_source(file) for file in files]
     check_targets({"--output": output}, sources=sources)
@@ -107,7 +106,6 @@ def import_network(
 def _source(file: str) -> Path:
     """Return the path of a file; a catalogue name is refused."""
     from ...topologies.builders import find_entry
-    from ..terminal.networks import network_file
 
     if (source := network_file(file)) is None:
         find_entry(file, ", or the path of a file")

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ... import planners
 from ...errors import ColloptError
-from ...schedules import EVERY_SCHEDULE, as_bytes
+from ...schedules import EVERY_SCHEDULE, Bound, as_bytes
 from ...schedules.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.link_costs import as_costs
+from ..terminal.networks import find_network, network_file
 from ..terminal.output import Formats, advise, emit_rows, flat, note
 from ..terminal.output_files import RuntimeFiles, check_targets, write_files, write_fitting
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners
 from ..terminal.plan_summary import plan_figures
 from ..terminal.progress import computing
-
-if TYPE_CHECKING:
-    from ...planners import Plan
-    from ...schedules import Bound
 
 
 def plan(
@@ -40,10 +38,6 @@ def plan(
     output: Path | None = None,
 ) -> None:
     """Plan a collective, verify the plan, and write it as a plan file or export it for a runtime."""
-    from ...planners import bound as find_bound
-    from ...planners import plan as make_plan
-    from ..terminal.networks import find_network, network_file
-
     # Whatever can be refused is refused before the work.
     operation = as_collective(collective)
     check_planners([planner])
@@ -63,11 +57,11 @@ def plan(
         options = _present(trees_per_root=trees_per_root, chunks=chunks, size=size, effort=effort)
         options |= {"in_network": False} if no_in_network else {}
         options |= {} if costs is None else {"costs": costs}
-        planned = make_plan(network, operation, planner=planner, **options, **shards)
+        planned = planners.plan(network, operation, planner=planner, **options, **shards)
         # Weights are for the ranks that are left, so they say nothing of the whole network.
         loses = bool(described.without) and data.weights is None
         intact_network = find_network(topology, described._replace(without=None)) if loses else None
-        intact = find_bound(intact_network, operation, **shards) if intact_network else None
+        intact = planners.bound(intact_network, operation, **shards) if intact_network else None
     paths: list[Path] = []
     try:
         exports: list[dict[Path, bytes]] = []
@@ -95,7 +89,7 @@ def plan(
             advise("one thread block rarely saturates a GPU link; also try --instances 4, and measure both")
 
 
-def _write(plan: Plan, output: Path | None, exported: Mapping[Path, bytes], paths: list[Path]) -> None:
+def _write(plan: planners.Plan, output: Path | None, exported: Mapping[Path, bytes], paths: list[Path]) -> None:
     """Write a plan and what was exported of it, all or nothing, and list the files in `paths`."""
     from ...planners.plans.plan import document_text
 
@@ -108,7 +102,7 @@ def _present(**options: object) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _figures(plan: Plan, intact: Bound | None, size: str | None) -> dict[str, Any]:
+def _figures(plan: planners.Plan, intact: Bound | None, size: str | None) -> dict[str, Any]:
     """Collect the figures of a plan, the cost of failures, and the predicted time, for JSON and CSV."""
     figures = plan_figures(plan)
     if intact is not None:
@@ -120,7 +114,7 @@ def _figures(plan: Plan, intact: Bound | None, size: str | None) -> dict[str, An
     return figures
 
 
-def _print(plan: Plan, intact: Bound | None, size: str | None) -> None:
+def _print(plan: planners.Plan, intact: Bound | None, size: str | None) -> None:
     from ...report.tables import optimality, schedule_rows
 
     network, scope = plan.topology, plan.bound.scope
@@ -142,9 +136,8 @@ def _print(plan: Plan, intact: Bound | None, size: str | None) -> None:
 BOUNDED_RANKS = 256  # up to which bounding the time takes a second
 
 
-def _times(plan: Plan, size: str) -> dict[str, str]:
+def _times(plan: planners.Plan, size: str) -> dict[str, str]:
     """Times for a size: predicted if the plan is for that size, or else estimated; and what they count."""
-    from ...planners import bound_sizes
     from ...report.tables import optimality
 
     counted = as_costs(None, plan.topology).label
@@ -154,7 +147,7 @@ def _times(plan: Plan, size: str) -> dict[str, str]:
         rows = {"optimality gap": gap}
         if plan.topology.num_ranks <= BOUNDED_RANKS:
             problem = plan.schedule.problem(plan.collective)
-            (bound,) = bound_sizes(plan.topology, plan.collective, [size], **problem)
+            (bound,) = planners.bound_sizes(plan.topology, plan.collective, [size], **problem)
             rows["bound at size"] = f"at least {time_text(float(bound.time))}"
         among = f"the fastest of {count_text(int(plan.provenance['plans_compared']), 'plan')}"
         return rows | {"time": f"{predicted} for {size} bytes ({counted}), {among}"}

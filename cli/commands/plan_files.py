@@ -4,9 +4,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ... import planners
 from ...errors import CertificateError
 from ...schedules import as_bytes
 from ...support.validation import shown
+from ..terminal.networks import find_network
 from ..terminal.output import emit_json, emit_rows, note
 from ..terminal.output_files import check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, UsageError
@@ -16,15 +18,12 @@ from ..terminal.progress import working
 
 def verify(plan: Path, described: NetworkOptions, topology: str | None = None, as_json: bool = False) -> None:
     """Verify everything that a plan file claims; nothing in the file is trusted."""
-    from ...planners import load_plan
-    from ..terminal.networks import find_network
-
     if topology is None and described.flags():
         raise UsageError(f"{described.flags()[0]} describes a network; give --topology too, or leave it out")
     network = None if topology is None else find_network(topology, described)
     try:
         with working(f"verifying {plan}"):
-            checked = load_plan(plan, network)
+            checked = planners.load_plan(plan, network)
     except CertificateError as error:
         if as_json:
             emit_json({"plan": str(plan), "verified": False, "reason": str(error)})
@@ -47,7 +46,6 @@ def report(
     failures: bool = False,
 ) -> None:
     """Write an HTML report on plans: the certificate of the bound, and the utilization of each link over time."""
-    from ...planners import load_plan
     from ...report import write_report
 
     if output is None and not plans[0].name:
@@ -61,7 +59,7 @@ def report(
     # Files of the same name in different folders keep these.
     named = names if len(set(names)) == len(names) else [str(path) for path in plans]
     with working(f"verifying {', '.join(map(str, plans))}"):
-        loaded = {name: load_plan(path) for name, path in zip(named, plans, strict=True)}
+        loaded = {name: planners.load_plan(path) for name, path in zip(named, plans, strict=True)}
     with working(f"writing {target}"), name_errors_after(target):
         shown = loaded if len(plans) > 1 else list(loaded.values())
         write_report(shown, target, sizes=size, title=title, failures=failures)
@@ -70,7 +68,6 @@ def report(
 
 def export(plan: Path, form: str, output: Path, settings: list[str] | None = None) -> None:
     """Export a plan file in a format that a runtime, a simulator or NCCL reads."""
-    from ...planners import load_plan
     from ...planners.plans.plan import EXPORTERS
     from ...runtime.mscclpp.export import mscclpp_notes
     from ...support.packages import call_registered
@@ -78,7 +75,7 @@ def export(plan: Path, form: str, output: Path, settings: list[str] | None = Non
     options = _options(settings or [])
     check_targets({"--output": output}, sources=(plan,))
     with working(f"verifying {plan}"):
-        loaded = load_plan(plan)
+        loaded = planners.load_plan(plan)
     with working(f"writing {output}"), name_errors_after(output):
         call_registered(EXPORTERS, "export format", form, (loaded, output), options)
     note(f"wrote {output if output.exists() else f'{output}.*'}")

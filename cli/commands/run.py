@@ -10,22 +10,23 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from ... import planners
 from ...errors import ProgramError
 from ...schedules import Collective
 from ...schedules.collective import as_collective
+from ..terminal.networks import find_network
 from ..terminal.output import CHECK_FAILED, Formats, emit, emit_json, note
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners
 from ..terminal.progress import computing, working
 
 if TYPE_CHECKING:
-    from ...planners import Plan
     from ...runtime import BenchReport, RunReport
 
 
 GRACE_S = 5.0  # Torch's own errors, which say more, get this long after the deadline
 
 
-def note_copies(plans: Mapping[str, Plan]) -> None:
+def note_copies(plans: Mapping[str, planners.Plan]) -> None:
     """Say that ranks do what switches do in these plans, so that their rates are not those of the plans."""
     from ...runtime.lowering.trees import branches_at_switches
 
@@ -90,11 +91,10 @@ def run(
     All ranks are started on this machine, each importing torch: 64 ranks take 64 times its memory and startup time.
     Under torchrun, each process is one rank, and rank 0 prints.
     """
-    from ...planners import load_plan
     from ...runtime import launched_rank, run_local
     from ...support.seed import current_seed
 
-    loaded, rank = load_plan(plan), launched_rank()
+    loaded, rank = planners.load_plan(plan), launched_rank()
     check_op(op if op in ("prod", "min", "max", "avg") else None, loaded.collective, plan)
     # Under torchrun all ranks have the whole report, and one of them is enough.
     progress = nullcontext() if rank else working(f"running {plan} on {loaded.topology.num_ranks} ranks")
@@ -163,15 +163,14 @@ def bench(
 
     All ranks are started on this machine. Under torchrun, each process is one rank, and rank 0 prints.
     """
-    from ...planners import load_plan
     from ...runtime import launched_rank, measure_plans
     from ...support.seed import current_seed
 
     if stepfactor is not None and stepbytes is not None:
         raise UsageError("--stepfactor and --stepbytes are mutually exclusive; give one of them")
     rank = launched_rank()
-    compared: dict[str, Plan] = {}
-    named = [(str(path), load_plan(path)) for path in plans or []]
+    compared: dict[str, planners.Plan] = {}
+    named = [(str(path), planners.load_plan(path)) for path in plans or []]
     named += [(planned.planner, planned) for planned in _planned(topology, collective, planner or [], described, data)]
     for name, loaded in named:
         if name in compared:
@@ -227,24 +226,21 @@ def _tidy_rows(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _planned(
-    topology: str | None, collective: str | None, planners: Sequence[str], options: NetworkOptions, shards: ShardOptions
-) -> list[Plan]:
+    topology: str | None, collective: str | None, names: Sequence[str], options: NetworkOptions, shards: ShardOptions
+) -> list[planners.Plan]:
     """Plan for the network described by the options, if any."""
-    from ...planners import plan
-    from ..terminal.networks import find_network
-
     if topology is None:
-        described = {"--collective": collective, "--planner": planners}
+        described = {"--collective": collective, "--planner": names}
         if stray := [flag for flag, value in described.items() if value] + shards.flags() + options.flags():
             raise UsageError(f"{stray[0]} applies to plans made for --topology; give --topology too, or leave it out")
         return []
     if collective is None:
         raise UsageError(f"--topology {topology} needs --collective, the collective to plan")
     as_known = as_collective(collective)
-    check_planners(planners)
+    check_planners(names)
     network, shard_options = find_network(topology, options), shards.read()
     with computing(f"planning {collective} on {network.name}"):
-        return [plan(network, as_known, planner=name, **shard_options) for name in planners or ["auto"]]
+        return [planners.plan(network, as_known, planner=name, **shard_options) for name in names or ["auto"]]
 
 
 class LiveTable:
@@ -281,7 +277,7 @@ class LiveTable:
             self._reached = self._shown.enter_context(progress.task(total))
         self._reached(len(report.rows))
 
-    def finish(self, report: BenchReport, plans: Mapping[str, Plan]) -> None:
+    def finish(self, report: BenchReport, plans: Mapping[str, planners.Plan]) -> None:
         """Print the remaining rows and the lines below them."""
         self._print(report)
         planned = [

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ... import planners
 from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
+from ...topologies import Topology
+from ..terminal.networks import find_network
 from ..terminal.output import CHECK_FAILED, Formats, emit, emit_rows, number_table, plain_rows
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
 from ..terminal.progress import computing
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ...runtime import Score
-    from ...topologies import Topology
 
 
 def score(
@@ -59,7 +61,6 @@ def score(
 def _network(file: Path, topology: str | None, described: NetworkOptions) -> Topology:
     """Return the network that was asked for, or that of a plan file."""
     from ...support.files import PLAN_KIND, kind_of
-    from ..terminal.networks import find_network
 
     if topology is not None:
         return find_network(topology, described)
@@ -68,9 +69,8 @@ def _network(file: Path, topology: str | None, described: NetworkOptions) -> Top
     kind = kind_of(file)
     if kind is None or kind.name != PLAN_KIND:
         raise UsageError(f"--topology is missing; expected the network whose ranks run {file}")
-    from ...planners import load_plan
 
-    return load_plan(file).topology
+    return planners.load_plan(file).topology
 
 
 def _print(scored: Score, planner: str) -> None:

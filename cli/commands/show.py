@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ... import planners
 from ...errors import FileFormatError
+from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.validation import shown
+from ..terminal.networks import find_network, network_file
 from ..terminal.output import note
 from ..terminal.output_files import check_figure, check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
@@ -18,9 +21,6 @@ from ..terminal.progress import computing, working
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ...planners import Plan
-    from ...schedules import Collective
-    from ...topologies import Topology
 
 PLAN_FIGURES = ("trees", "utilization", "steps", "curves")
 REQUIRED_INPUT = (
@@ -35,7 +35,6 @@ FIGURE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--tree": ("trees",),
     "--model": ("curves",),
 }
-REPEATABLE_IN = {"--planner": ("curves",), "--size": ("curves",)}  # Options that these figures take more than once
 DEFAULT_SIZE = "64M"
 SIZES = tuple(2**power for power in range(10, 31))
 MAX_TABLE_BYTES = 2**26
@@ -43,7 +42,7 @@ TABLES = ".csv"
 
 
 class Request(NamedTuple):
-    """Options of the figures of a network."""
+    """What is to be drawn, and options of the figures."""
 
     collective: Collective | None
     planners: list[str]
@@ -52,10 +51,28 @@ class Request(NamedTuple):
     model: str | None
     shards: dict[str, Any]
 
-    def figure_options(self) -> dict[str, Any]:
-        """The options that apply to some figures only, by flag."""
-        flags = {"--planner": self.planners, "--size": self.sizes, "--tree": self.tree, "--model": self.model}
-        return {flag: value for flag, value in flags.items() if value}
+    def check(self, kind: str, kind_of_file: str) -> None:
+        """Refuse a figure that the input cannot provide, and options that do not apply to it."""
+        source = REQUIRED_INPUT[kind]
+        if (source == "table") != (kind_of_file == "table"):
+            table = "a table printed by `collopt find --csv`, in a file that ends in .csv"
+            raise UsageError(
+                f"--figure {kind} is not drawn from a table; expected pareto"
+                if kind_of_file == "table"
+                else f"--figure {kind} is drawn from {table}; name one instead of a network or plan"
+            )
+        if kind_of_file == "network" and source in ("bound", "plan") and self.collective is None:
+            raise UsageError(f"--figure {kind} needs a plan file, or a COLLECTIVE after the network")
+        if kind_of_file == "network" and source == "network" and self.collective is not None:
+            shows = f"shows no collective; leave {str(self.collective)!r} out, or choose --figure cut"
+            raise UsageError(f"--figure {kind} {shows}")
+        values = {"--planner": self.planners, "--size": self.sizes, "--tree": self.tree, "--model": self.model}
+        for flag, value in values.items():
+            if value and kind not in FIGURE_OPTIONS[flag]:
+                figures = " or ".join(FIGURE_OPTIONS[flag])
+                raise UsageError(f"{flag} applies to --figure {figures}, not to {kind}; leave it out")
+            if isinstance(value, list) and len(value) > 1 and kind != "curves":
+                raise UsageError(f"{flag} is given {len(value)} times; only --figure curves takes it more than once")
 
 
 def show(
@@ -73,7 +90,6 @@ def show(
     """Draw a network, its bottleneck cut, or a plan: trees, steps, link utilization, bandwidth by size."""
     from ...report import save_figure
     from ...report.figures.style import empty_figure
-    from ..terminal.networks import network_file
 
     file = Path(what) if what.lower().endswith(TABLES) else network_file(what)
     kind_of_file = _kind_of_file(file)
@@ -82,22 +98,24 @@ def show(
         flags = filter(None, [collective, *described.flags(), *data.flags(), "--planner" if planner else None])
         if given_too := next(flags, None):
             raise UsageError(f"{given_too} does not go with {what}, which {holds}; leave it out")
-    of_network = "topology" if collective is None else "cut"
-    # Of a plan it depends on the schedule.
-    kind = figure or {"network": of_network, "table": "pareto"}.get(kind_of_file)
-    figure_options = {"--planner": planner, "--size": size, "--tree": tree, "--model": model}
-    _check_kind(kind, kind_of_file, collective, {flag: value for flag, value in figure_options.items() if value})
+    if figure is not None and figure not in REQUIRED_INPUT:
+        raise UsageError(f"--figure is {shown(figure)}; expected one of {', '.join(REQUIRED_INPUT)}")
     if collective is None and (stray := data.flags()):
         raise UsageError(f"{stray[0]} applies to a collective; name one after {what}, or leave {stray[0]} out")
     requested = None if collective is None else as_collective(collective)
     check_planners(planner or ())
-    sizes = distinct_sizes(size)
+    names, sizes = list(dict.fromkeys(planner or [])), distinct_sizes(size)
+    request = Request(requested, names, sizes, tree, model, data.read())
+    # Of a plan it depends on the schedule.
+    of_network = "topology" if collective is None else "cut"
+    kind = figure or {"network": of_network, "table": "pareto"}.get(kind_of_file)
+    if kind is not None:
+        request.check(kind, kind_of_file)
     # What may fail comes before what takes time.
     empty_figure()
     check_figure("--output", output)
     check_targets({"--output": output}, sources=(file, data.traffic))
-    request = Request(requested, list(dict.fromkeys(planner or [])), sizes, tree, model, data.read())
-    drawn, name = _drawn(what, kind_of_file, kind or "", described, request)
+    drawn, name = _drawn(what, kind_of_file, kind, described, request)
     target = output or Path(f"{name}-{drawn[0]}.svg")
     check_targets({"--output": target}, sources=(file, data.traffic))
     with working(f"drawing {target}"), name_errors_after(target):
@@ -115,61 +133,34 @@ def _kind_of_file(file: Path | None) -> str:
     return "plan" if kind is not None and kind.name == PLAN_KIND else "network"
 
 
-def _check_kind(kind: str | None, kind_of_file: str, collective: str | None, figure_options: Mapping[str, Any]) -> None:
-    """Refuse a figure that the input cannot provide, and options that do not apply to it."""
-    if kind is not None and kind not in REQUIRED_INPUT:
-        raise UsageError(f"--figure is {shown(kind)}; expected one of {', '.join(REQUIRED_INPUT)}")
-    if kind is not None and (REQUIRED_INPUT[kind] == "table") != (kind_of_file == "table"):
-        table = "a table printed by `collopt find --csv`, in a file that ends in .csv"
-        raise UsageError(
-            f"--figure {kind} is not drawn from a table; expected pareto"
-            if kind_of_file == "table"
-            else f"--figure {kind} is drawn from {table}; name one instead of a network or plan"
-        )
-    if kind_of_file == "network" and kind is not None:
-        if REQUIRED_INPUT[kind] in ("bound", "plan") and collective is None:
-            raise UsageError(f"--figure {kind} needs a plan file, or a COLLECTIVE after the network")
-        if REQUIRED_INPUT[kind] == "network" and collective is not None:
-            raise UsageError(
-                f"--figure {kind} shows no collective; leave {shown(collective)} out, or choose --figure cut"
-            )
-    for flag, value in figure_options.items():
-        if kind is not None and kind not in FIGURE_OPTIONS[flag]:
-            raise UsageError(
-                f"{flag} applies to --figure {' or '.join(FIGURE_OPTIONS[flag])}, not to {kind}; leave it out"
-            )
-        if isinstance(value, list) and len(value) > 1 and kind not in REPEATABLE_IN[flag]:
-            raise UsageError(f"{flag} is given {len(value)} times; only --figure curves takes it more than once")
-
-
 def _drawn(
-    what: str, kind_of_file: str, kind: str, options: NetworkOptions, request: Request
+    what: str, kind_of_file: str, kind: str | None, options: NetworkOptions, request: Request
 ) -> tuple[tuple[str, Figure], str]:
     """Draw the figure; return its kind, the figure and a default file name."""
-    from ...planners import bound
-    from ..terminal.networks import find_network
-
+    if kind_of_file == "plan":
+        with working(f"verifying {what}"):
+            loaded = planners.load_plan(what)
+        if kind is None:
+            kind = "trees" if loaded.schedule.num_trees else "steps"
+            request.check(kind, "plan")
+        with computing(f"drawing {what}"):
+            return (kind, _figure_of_plan(kind, [loaded], request)), _file_name(Path(what).stem)
+    assert kind is not None, "only of plans it depends on the schedule"
     if kind_of_file == "table":
         return (kind, _figure_of_table(Path(what))), _file_name(Path(what).stem)
-    if kind_of_file == "plan":
-        from ...planners import load_plan
-
-        with working(f"verifying {what}"):
-            plan = load_plan(what)
-        kind = kind or ("trees" if plan.schedule.num_trees else "steps")
-        _check_kind(kind, "plan", None, request.figure_options())
-        with computing(f"drawing {what}"):
-            return (kind, _figure_of_plan(kind, [plan], request)), _file_name(Path(what).stem)
-    network = find_network(what, options)
-    if request.collective is None:
+    network, collective = find_network(what, options), request.collective
+    if collective is None:
         return (kind, network.plot()), _file_name(network.name)
-    name = _file_name(f"{network.name}-{request.collective}")
-    with computing(f"drawing {request.collective} on {network.name}"):
+    name = _file_name(f"{network.name}-{collective}")
+    with computing(f"drawing {collective} on {network.name}"):
         if REQUIRED_INPUT[kind] == "bound":
-            limit = bound(network, request.collective, **request.shards)
+            limit = planners.bound(network, collective, **request.shards)
             limit.verify()
             return (kind, limit.plot(kind)), name
-        return (kind, _figure_of_plan(kind, _plans_of(network, kind, request), request)), name
+        size = (request.sizes or [DEFAULT_SIZE])[0] if kind == "steps" else None
+        names = request.planners or ["auto"]
+        plans = [planners.plan(network, collective, planner=planner, size=size, **request.shards) for planner in names]
+        return (kind, _figure_of_plan(kind, plans, request)), name
 
 
 def _file_name(text: str) -> str:
@@ -177,26 +168,7 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-.")[:100] or "network"
 
 
-def _plans_of(network: Topology, kind: str, request: Request) -> list[Plan]:
-    """Plan the collective with each of the planners."""
-    from ...planners import plan
-
-    assert request.collective is not None  # `_check_kind` has refused that.
-    collective = request.collective
-    planned_for = (request.sizes or [DEFAULT_SIZE])[0] if kind == "steps" else None
-    return [
-        plan(
-            network,
-            collective,
-            planner=name,
-            size=planned_for,
-            **request.shards,
-        )
-        for name in request.planners or ["auto"]
-    ]
-
-
-def _figure_of_plan(kind: str, plans: Sequence[Plan], request: Request) -> Figure:
+def _figure_of_plan(kind: str, plans: Sequence[planners.Plan], request: Request) -> Figure:
     """Draw a plan, or curves of several."""
     from ... import report
 

@@ -8,9 +8,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ... import planners
 from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, count_text, percentage_text, rate_text
 from ...support.quantities import as_factor
+from ...topologies import Link, Topology
+from ..terminal.networks import find_network
 from ..terminal.output import Formats, bare_table, emit, note, number_table, plain_rows
 from ..terminal.parameters import NetworkOptions, ShardOptions, check_planners
 from ..terminal.progress import computing
@@ -40,16 +43,12 @@ def survive(
 
     Failures that are alike by symmetry are one case. COLLECTIVE may be several, comma-separated.
     """
-    from ...planners import PlanFolder
-    from ...planners import survive as plan_failures
-    from ..terminal.networks import find_network
-
     collectives = [as_collective(name.strip()) for name in collective.split(",")]
     check_planners([planner])
     kinds = [] if failures == "none" else [kind.strip() for kind in failures.split(",")]
     network = find_network(topology, described)
     with computing(f"planning for failures of {network.name}"):
-        frame = plan_failures(
+        frame = planners.survive(
             network,
             collectives,
             failures=kinds,
@@ -65,7 +64,7 @@ def survive(
             emit(f"{name} on {network.name}, {network.num_ranks} ranks")
             emit(_table(rows))
     if output is not None:
-        planned = [case for case in PlanFolder(output).cases if case.file is not None]
+        planned = [case for case in planners.PlanFolder(output).cases if case.file is not None]
         note(f"{output} has plans for {count_text(len(planned), 'case')}")
 
 
@@ -97,8 +96,6 @@ def _table(frame: pd.DataFrame) -> Table:
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...topologies import Link, Topology
-
     _Names = Callable[[Link], str]
 
 MAX_ROWS = 32  # that people read; JSON and CSV have all
@@ -119,14 +116,11 @@ def sensitivity(
     Links of a class, such as those from GPUs to NICs, are widened together, and with those of a second class where that
     gains more than each alone, as for links in a row.
     """
-    from ...planners import sensitivity as find_sensitivity
-    from ..terminal.networks import find_network
-
     operation, part = as_collective(collective), as_factor(step, "--step")
     network = find_network(topology, described)
 
     def table_of(together: Callable[[Link], str]) -> pd.DataFrame:
-        return _by_group(find_sensitivity(network, operation, step=part, together=together, **data.read()))
+        return _by_group(planners.sensitivity(network, operation, step=part, together=together, **data.read()))
 
     with computing(f"widening links of {network.name}"):
         table = table_of(_ends if links else _class_names(network).__getitem__)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ... import planners
 from ...errors import TooLargeError
 from ...schedules import Collective
 from ...support.files import write_all_whole
@@ -19,9 +20,6 @@ from ...support.quantities import as_bytes
 from .output import note
 from .parameters import UsageError, takes_option
 from .progress import computing, handling, working
-
-if TYPE_CHECKING:
-    from ...planners import Plan
 
 XML_OPTIONS = ("runtime", "protocol")
 EXPORT_OPTIONS = ("channels", "instances", "in_place", "min_bytes", "max_bytes", "max_thread_blocks")
@@ -130,7 +128,7 @@ class RuntimeFiles(NamedTuple):
 
             runtime_limits(self.runtime)
 
-    def contents(self, planned: Plan) -> dict[Path, bytes]:
+    def contents(self, planned: planners.Plan) -> dict[Path, bytes]:
         """Return the contents of a plan's files, once all of them are known to be possible."""
         shared = self._values(*EXPORT_OPTIONS)
         if shared.pop("in_place", False):
@@ -147,7 +145,7 @@ class RuntimeFiles(NamedTuple):
             files[self.register] = registration_code([(self.mscclpp, document)], self.register).encode()
         return files
 
-    def notes(self, plan: Plan, paths: Collection[Path]) -> list[str]:
+    def notes(self, plan: planners.Plan, paths: Collection[Path]) -> list[str]:
         """Say what an MSCCL++ file makes of trees that branch at switches."""
         if self.mscclpp is None or self.mscclpp not in paths:
             return []
@@ -167,7 +165,7 @@ class RuntimeFiles(NamedTuple):
         return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
-def _exported(plan: Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
+def _exported(plan: planners.Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
     """Return the content of a file; SIGTERM removes the folder that it is written to, too."""
     ended = handling(signal.SIGTERM, signal.SIG_DFL, lambda number, _: sys.exit(128 + number))
     with working(f"exporting {path}"), ended, TemporaryDirectory() as folder, name_errors_after(path):
@@ -175,7 +173,9 @@ def _exported(plan: Plan, form: str, path: Path, options: dict[str, Any]) -> byt
         return target.read_bytes()
 
 
-def write_fitting(plan: Plan, write: Callable[[Plan], None], planner: str, options: Mapping[str, Any]) -> Plan:
+def write_fitting(
+    plan: planners.Plan, write: Callable[[planners.Plan], None], planner: str, options: Mapping[str, Any]
+) -> planners.Plan:
     """Write a plan's files, or those of the first smaller plan within the runtime's limits, with a note."""
     try:
         write(plan)
@@ -183,7 +183,7 @@ def write_fitting(plan: Plan, write: Callable[[Plan], None], planner: str, optio
         refusal = error
     else:
         return plan
-    smaller: Iterator[tuple[Plan, str]] = iter(())
+    smaller: Iterator[tuple[planners.Plan, str]] = iter(())
     unsized = {name: value for name, value in options.items() if name not in ("size", "costs")}
     if "size" in options and "family" in plan.provenance:
         smaller = _other_families(plan, as_bytes(options["size"]))
@@ -205,9 +205,8 @@ def write_fitting(plan: Plan, write: Callable[[Plan], None], planner: str, optio
     raise refusal
 
 
-def _other_families(best: Plan, num_bytes: int) -> Iterator[tuple[Plan, str]]:
+def _other_families(best: planners.Plan, num_bytes: int) -> Iterator[tuple[planners.Plan, str]]:
     """Yield plans of the families in few steps that have fewer chunks, the fastest for the size first."""
-    from ...planners import plan
     from ...planners.by_size.families import families
     from ...topologies.network.link_costs import as_costs
 
@@ -215,16 +214,15 @@ def _other_families(best: Plan, num_bytes: int) -> Iterator[tuple[Plan, str]]:
     by_time = sorted(families(network, best.collective), key=lambda family: family.estimate(num_bytes, costs))
     for family in by_time:
         if not family.schedule.num_steps or max(family.schedule.load_units) < _chunks(best):
-            yield plan(network, best.collective, planner="few-steps", family=family.name), f"the family {family.name}"
+            smaller = planners.plan(network, best.collective, planner="few-steps", family=family.name)
+            yield smaller, f"the family {family.name}"
 
 
-def _fewer_trees(best: Plan, planner: str, options: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
+def _fewer_trees(best: planners.Plan, planner: str, options: Mapping[str, Any]) -> Iterator[tuple[planners.Plan, str]]:
     """Yield plans with ever fewer trees, the fastest first."""
-    from ...planners import scan_trees_per_root
-
     with computing(f"planning {best.collective} on {best.topology.name} with fewer trees"):
         counts = list(_counts(best))
-        frame = scan_trees_per_root(best.topology, best.collective, counts or None, planner=planner, **options)
+        frame = planners.scan_trees_per_root(best.topology, best.collective, counts or None, planner=planner, **options)
         plans = list(frame["plan"])
     fewest = best.trees.num_trees
     for other in sorted(plans, key=lambda plan: (-plan.algbw, plan.trees.num_trees)):
@@ -233,7 +231,7 @@ def _fewer_trees(best: Plan, planner: str, options: Mapping[str, Any]) -> Iterat
             yield other, f"--trees-per-root {other.trees.forests[-1].trees_per_root}"
 
 
-def _counts(plan: Plan) -> Iterator[int]:
+def _counts(plan: planners.Plan) -> Iterator[int]:
     """Numbers of trees per root to try: small ones, and their doubles up to a limit on all trees."""
     roots = int((plan.trees.root_weights > 0).sum())
     count = 1
@@ -242,21 +240,20 @@ def _counts(plan: Plan) -> Iterator[int]:
         count += 1 if count < FEW_TREES else count
 
 
-def _fewer_chunks(best: Plan, planner: str, options: Mapping[str, Any]) -> Iterator[tuple[Plan, str]]:
-    from ...planners import plan
+def _fewer_chunks(best: planners.Plan, planner: str, options: Mapping[str, Any]) -> Iterator[tuple[planners.Plan, str]]:
 
     for count in FEW_CHUNKS:
         if count < _chunks(best):
             with computing(f"planning {best.collective} on {best.topology.name} with --chunks {count}"):
-                other = plan(best.topology, best.collective, planner=planner, chunks=count, **options)
+                other = planners.plan(best.topology, best.collective, planner=planner, chunks=count, **options)
             yield other, f"--chunks {count}"
 
 
-def _chunks(plan: Plan) -> int:
+def _chunks(plan: planners.Plan) -> int:
     """Chunks per shard or unit of traffic; the most of them where halves of an allreduce differ."""
     return 1 if plan.schedule.num_trees else max(plan.schedule.load_units)
 
 
-def _size(plan: Plan) -> str:
+def _size(plan: planners.Plan) -> str:
     number, what = (plan.schedule.num_trees, "tree") if plan.schedule.num_trees else (_chunks(plan), "chunk")
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
+from ... import planners
 from ...errors import FileFormatError, UnsupportedError
+from ...schedules import Collective
 from ...support.files import read_bytes, read_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ...schedules import Collective
 
 Field = tuple[str, Any, Any]
 """Name, annotation and default of a parameter."""
@@ -55,10 +56,9 @@ class Command(TyperCommand):
         """Print the help, of `collopt plan` with all planners."""
         super().format_help(ctx, formatter)
         if self.name == "plan":
-            from ...planners import PLANNERS
             from .output import emit_rows
 
-            emit_rows("Planners", {planner.name: planner.summary for planner in PLANNERS.values()})
+            emit_rows("Planners", {planner.name: planner.summary for planner in planners.PLANNERS.values()})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after a check for repeated options."""
@@ -110,9 +110,7 @@ def complete_collective(incomplete: str) -> list[str]:
 
 def complete_planner(incomplete: str) -> list[str]:
     """Complete names of planners in shells."""
-    from ...planners import PLANNERS
-
-    return [name for name in PLANNERS if name.startswith(incomplete)]
+    return [name for name in planners.PLANNERS if name.startswith(incomplete)]
 
 
 def whole_number(name: str, low: int | None = None, high: int | None = None) -> Callable[[object], int]:
@@ -210,9 +208,7 @@ def distinct_sizes(texts: Iterable[str] | None) -> list[str]:
 
 def takes_option(planner: str, collective: Collective, name: str) -> bool:
     """Whether a planner has an option for a collective."""
-    from ...planners import PLANNERS
-
-    return planner in PLANNERS and PLANNERS[planner].takes(collective, name)
+    return planner in planners.PLANNERS and planners.PLANNERS[planner].takes(collective, name)
 
 
 class NetworkOptions(NamedTuple):

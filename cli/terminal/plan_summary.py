@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...schedules import EVERY_SCHEDULE, Cut
+from ... import planners
+from ...schedules import EVERY_SCHEDULE, Bound, Cut, SizeBound
 from ...schedules.bounds.bound import witness_to_json
 
-if TYPE_CHECKING:
-    from ...planners import Plan
-    from ...schedules import Bound, SizeBound
 
-
-def plan_figures(plan: Plan) -> dict[str, Any]:
+def plan_figures(plan: planners.Plan) -> dict[str, Any]:
     """Return the key figures of a plan for JSON; exact numbers are strings such as ``"15/166"``."""
     from ...report.tables import busiest_links
 
@@ -31,7 +28,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     }
 
 
-def request_figures(of: Plan | Bound | SizeBound) -> dict[str, Any]:
+def request_figures(of: planners.Plan | Bound | SizeBound) -> dict[str, Any]:
     """Return what was asked for, for JSON."""
     network = of.topology
     return {
@@ -42,14 +39,9 @@ def request_figures(of: Plan | Bound | SizeBound) -> dict[str, Any]:
     }
 
 
-def rates(of: Plan | Bound) -> dict[str, Any]:
+def rates(of: planners.Plan | Bound) -> dict[str, Any]:
     """Return the rate of a plan, or its bound, for JSON."""
     return {"inverse_rate": str(of.inverse_rate), "algbw": float(of.algbw), "algbw_exact": str(of.algbw)}
-
-
-def witness_text(bound: Bound) -> str:
-    """Describe the witness of a bound in one line."""
-    return bound.witness.reason(bound.topology, bound.collective)
 
 
 def witness_figures(bound: Bound) -> dict[str, Any]:

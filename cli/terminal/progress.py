@@ -50,11 +50,7 @@ def computing(message: str) -> Iterator[None]:
         "collopt: note: this run compiles numba kernels, which takes up to a minute, once; `collopt doctor --compile` "
         "compiles those of all commands",
     )
-    with (
-        handling(signal.SIGINT, signal.default_int_handler, signal.SIG_DFL),
-        working(message),
-        on_compiling(compiling),
-    ):
+    with handling(signal.SIGINT, signal.default_int_handler, signal.SIG_DFL), working(message), on_compiling(compiling):
         yield
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import partial
 from math import lcm
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -277,11 +277,11 @@ def _cost(graph: DirectGraph, loads: Sequence[Fraction]) -> StepCost:
     return StepCost(len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads, Fraction(0)))
 
 
-def _by_sets(method: str, graph: DirectGraph) -> list[Fraction]:
-    from ...solvers.steps.load_balancing import METHODS
+def _by_sets(method: Literal["auto", "subsets", "newton"], graph: DirectGraph) -> list[Fraction]:
+    from ...solvers.steps.load_balancing import busiest_sets
 
     network = read_network(graph)
-    return [busiest.load / network.unit for busiest in METHODS[method](network.intake)]
+    return [busiest.load / network.unit for busiest in busiest_sets(network.intake, method=method)]
 
 
 def _by_linear_programs(graph: DirectGraph) -> list[Fraction]:
@@ -295,7 +295,9 @@ def _by_linear_programs(graph: DirectGraph) -> list[Fraction]:
 
 
 SOLVERS: dict[str, Callable[[DirectGraph], list[Fraction]]] = {
-    **{method: partial(_by_sets, method) for method in ("auto", "subsets", "newton")},
+    "auto": partial(_by_sets, "auto"),
+    "subsets": partial(_by_sets, "subsets"),
+    "newton": partial(_by_sets, "newton"),
     "lp": _by_linear_programs,
 }
 """Ways to find the largest load of each step, in shards per arc."""
@@ -389,13 +391,13 @@ def _pieces(cost: LinkCost, time: Fraction) -> int:
 
 def demands_of(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
     """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
-    from ...solvers.steps.load_balancing import groups_at, max_in_degree
+    from ...solvers.steps.load_balancing import groups_at
 
     problem = read_network(topology, direction)
     network = problem.intake
-    if max_in_degree(network) > MAX_LINKS:
+    if network.in_degree > MAX_LINKS:
         raise UnsupportedError(
-            f"{max_in_degree(network)} links lead into a rank of {topology}; expected at most {MAX_LINKS} where a "
+            f"{network.in_degree} links lead into a rank of {topology}; expected at most {MAX_LINKS} where a "
             "size is planned for"
         )
     costs = [LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]

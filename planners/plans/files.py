@@ -40,8 +40,9 @@ def _as_value_row(row: object) -> tuple[str, str, str]:
 
 
 def _as_loads(rows: object) -> IntArray:
+    expected = "a list with a whole number of 64 bits for each link, or such a list for each step"
     try:
-        return as_integers(rows, "they", "a whole number of 64 bits for each link, in each step if there are steps")
+        return as_integers(rows if isinstance(rows, list) else None, "loads", expected)
     except TopologyError as error:
         raise ValueError(str(error)) from None
 

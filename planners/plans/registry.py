@@ -215,13 +215,11 @@ def plan(
 
     Parameters
     ----------
-    topology, collective, root, weights, traffic
-        As for `collopt.bound`.
+    topology, collective, root, weights, traffic, costs
+        As for `collopt.bound`; the plan's topology has the costs.
     size : int or str, optional
-        Bytes in all to plan for, such as ``"64K"``; by default endless data.  Planners whose schedules do not depend
-        on the size ignore it.
-    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
-        Costs of the software for times, instead of those that the topology states; the plan's topology has them.
+        Bytes in all to plan for, such as ``"64K"``; by default endless data.  Planners whose schedules do not depend on
+        the size ignore it.
     planner : str or Planner
         A key of `PLANNERS`, or a planner of your own.
     **options
@@ -233,8 +231,6 @@ def plan(
     >>> from collopt.topologies import dgx_a100, ring
     >>> plan(dgx_a100(boxes=2), "allgather").algbw
     Fraction(1040, 3)
-    >>> plan(ring(4, bandwidth=25), "allgather").algbw
-    Fraction(200, 3)
     >>> plan(ring(4, bandwidth=25), "allgather", planner="ring", channels=1).algbw
     Fraction(100, 3)
     """

@@ -1,9 +1,8 @@
 """Tree allreduce by linear programming with cutting planes.
 
-Solve, look for violated cuts, add them, and solve again.  Interior point without crossover stops in the middle of the
-best face, where the violated cuts are those that really bind; a few rounds are enough where the corners that simplex
-visits take hundreds.  Once the best rate is known it is fixed, and a corner is chosen that takes least of the links;
-corners have small denominators.  Trees are packed into the shares of the links; see `collopt.formulations.allreduce`.
+Interior point without crossover stops in the middle of the best face, where the violated cuts are those that really
+bind: a few rounds are enough.  Then the best rate is fixed, and a corner that takes least of the links has small
+denominators.  Trees are packed into the shares of the links; see `collopt.formulations.allreduce`.
 """
 
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 from math import floor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +30,7 @@ from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import checked_count, network_options, tree_problem, whole_numbers
+from .problem import checked_count, tree_options, tree_problem, whole_numbers
 from .spanned_switches import in_original_numbers, spannable, spanning_network
 from .strength import allreduce_bound
 
@@ -229,38 +228,34 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, 
     trace = Trace()
     switches = spannable(topology) if in_network else ()
     with trace.stage("linear program"):
-        bound, choices = allreduce_bound(topology), [_Choice(topology, best_rates(topology))]
+        bound, plain = allreduce_bound(topology), best_rates(topology)
+        network, rates = topology, plain
         if switches:
-            network = spanning_network(topology, switches)
-            choices.append(_Choice(network, best_rates(network, topology.num_ranks)))
-        if not any(choices[0].rates.root_rates):
+            spanning = spanning_network(topology, switches)
+            network, rates = max((topology, plain), (spanning, best_rates(spanning, topology.num_ranks)), key=_rate)
+        if not any(plain.root_rates):
             raise NoAnswerError(
                 f"the allreduce program of {topology} has no answer in floats, whose best rate is above 0: its "
                 "bandwidths differ too much; use planner 'forestcoll'"
             )
-    best = max(choices, key=lambda choice: choice.rates.rate)
-    schedule = _schedule(topology, best, count, trace)
-    if best is not choices[0] and schedule.total_weight / schedule.inverse_rate(topology) <= choices[0].rates.rate:
-        best = choices[0]  # copies that switches loop back do not fit
-        schedule = _schedule(topology, best, count, trace)
-    trace.note("tree_algbw", str(best.rates.rate))
-    trace.note("cuts", best.rates.cuts)
-    options = network_options(in_network) | ({} if count is None else {"trees_per_root": count})
-    plan = proved_plan(topology, ALLREDUCE, schedule, "allreduce-lp", options, trace, bound)
-    if best.rates.exact and count is None and not topology.loopback and plan.algbw != best.rates.rate:
-        raise SolverError(f"trees reach {plan.algbw} GB/s where the program proves that they reach {best.rates.rate}")
+    schedule = _schedule(topology, network, rates, count, trace)
+    if rates is not plain and schedule.total_weight / schedule.inverse_rate(topology) <= plain.rate:
+        rates = plain  # copies that switches loop back do not fit
+        schedule = _schedule(topology, topology, plain, count, trace)
+    trace.note("tree_algbw", str(rates.rate))
+    trace.note("cuts", rates.cuts)
+    plan = proved_plan(topology, ALLREDUCE, schedule, "allreduce-lp", tree_options(in_network, count), trace, bound)
+    if rates.exact and count is None and not topology.loopback and plan.algbw != rates.rate:
+        raise SolverError(f"trees reach {plan.algbw} GB/s where the program proves that they reach {rates.rate}")
     return plan
 
 
-class _Choice(NamedTuple):
-    """The network whose compute nodes are ranks, and maybe switches after them, and its best rates."""
-
-    network: Topology
-    rates: BestRates
+def _rate(choice: tuple[Topology, BestRates]) -> Fraction:
+    return choice[1].rate
 
 
-def _schedule(topology: Topology, choice: _Choice, count: int | None, trace: Trace) -> Allreduce:
-    network, rates = choice
+def _schedule(topology: Topology, network: Topology, rates: BestRates, count: int | None, trace: Trace) -> Allreduce:
+    """Pack trees on a network whose compute nodes are the ranks of the topology, and maybe switches after them."""
     broadcast = _forest(network, "broadcast", rates, count, trace)
     if "reduce" in rates.shares:
         reduction = _forest(network, "reduce", rates, count, trace)

@@ -1,14 +1,7 @@
 """Throughput-optimal spanning trees for a network and shards (ForestColl section 5).
 
-The bottleneck cut gives the optimal rate ``x*`` and with it integer link capacities and k trees per root; edge
-splitting removes the switches; tree packing fills the capacities; every tree edge is mapped back to its route.  Tight
-sets, guessed switch plans and trimmed capacities make the fast path; where its result fails verification, exact edge
-splitting is the fallback.
-
-For a fixed number of trees per root, links get the numbers of Algorithm 5.  Where links are not bidirectional, rounding
-can leave a switch unbalanced, and then no theorem says that its links can be split.  Its surplus capacity is removed,
-and if the trees no longer fit, the next larger U is tried.  On small networks an integer program then finds the best
-balanced numbers.
+The bottleneck cut gives the optimal rate ``x*``, edge splitting removes the switches, tree packing fills the links.
+Tight sets, guessed switch plans and trimmed capacities make the fast path, exact edge splitting is the fallback.
 """
 
 from fractions import Fraction
@@ -49,21 +42,12 @@ def best_forest(problem: TreeProblem, best: Bottleneck, count: int | None, trace
     supplies = problem.root_weights * count
     try:
         forest = _structured_forest(problem, capacities, supplies, count, trace)
-        _check_fit(problem, capacities, forest)
+        if (verified_loads(forest, problem.topology) > capacities).any():
+            raise CertificateError("a link carries more trees than its capacity")
     except (CapacityOverflowError, CertificateError, SolverError) as error:
         trace.note("refused", str(error))
         return _fallback_forest(problem, capacities, supplies, count, trace)
     return forest
-
-
-def _check_fit(problem: TreeProblem, capacities: IntArray, forest: Forest) -> None:
-    """Raise CertificateError unless these are spanning trees, no more on any link than its capacity."""
-    excess = verified_loads(forest, problem.topology) - capacities
-    if (excess > 0).any():
-        link = problem.topology.link_at(int(excess.argmax()))
-        raise CertificateError(
-            f"the link from {link.tail!r} to {link.head!r} carries {excess.max()} trees more than its capacity"
-        )
 
 
 def _structured_forest(
@@ -123,7 +107,12 @@ TIME_LIMIT = 10.0
 
 
 def fixed_count_capacities(problem: TreeProblem, count: int, trace: Trace) -> IntArray:
-    """Number of trees per link, balanced at switches, for `count` trees per root at the least time that is found."""
+    """Number of trees per link, balanced at switches, for `count` trees per root at the least time that is found.
+
+    Algorithm 5 rounds capacities.  Where links are not bidirectional, that can leave a switch unbalanced, and no
+    theorem says that its links can be split.  Then surplus is removed, and if the trees do not fit, the next larger U
+    is tried.  On small networks an integer program then finds the best balanced numbers.
+    """
     capacities, supplies = problem.capacities, problem.root_weights * count
     scale = fixed_count_scale(problem.num_nodes, problem.tails, problem.heads, capacities, problem.root_weights, count)
     candidates: list[IntArray] = []
@@ -145,7 +134,7 @@ def fixed_count_capacities(problem: TreeProblem, count: int, trace: Trace) -> In
             f"with {count} trees per root, rounding leaves switches with different ingress and egress capacity, and no "
             "nearby rate avoids that; leave trees_per_root out, or make every link bidirectional"
         )
-    best = min(candidates, key=lambda shares: _scale(problem, shares))
+    best = min(candidates, key=lambda shares: max(map(Fraction, shares.tolist(), capacities.tolist())))
     if best is not candidates[0]:
         trace.note("rounding", "integer program")
     return best
@@ -154,11 +143,6 @@ def fixed_count_capacities(problem: TreeProblem, count: int, trace: Trace) -> In
 def _carries(problem: TreeProblem, capacities: IntArray, supplies: IntArray) -> bool:
     network = paired_network(problem.num_nodes, problem.tails, problem.heads, capacities)
     return violated_sink(network, supplies) < 0
-
-
-def _scale(problem: TreeProblem, shares: IntArray) -> Fraction:
-    """Return the U that these shares of links need."""
-    return max(map(Fraction, shares.tolist(), problem.capacities.tolist()))
 
 
 def _best_balanced(problem: TreeProblem, count: int, supplies: IntArray) -> list[IntArray]:

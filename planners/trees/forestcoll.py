@@ -30,15 +30,7 @@ from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import (
-    TreeProblem,
-    check_request,
-    checked_count,
-    cut_problem,
-    network_options,
-    shard_weights,
-    tree_problem,
-)
+from .problem import TreeProblem, check_request, checked_count, cut_problem, shard_weights, tree_options, tree_problem
 from .strength import allreduce_bound, node_names, unchecked_bound
 
 
@@ -91,7 +83,7 @@ def plan_trees(
     if in_network and topology.multicast | topology.aggregation:
         with trace.stage("switches"):
             schedule = _branched(schedule, topology)
-    options = network_options(in_network) | ({} if count is None else {"trees_per_root": count})
+    options = tree_options(in_network, count)
     plan = proved_plan(topology, collective, schedule, "forestcoll", options, trace, bound)
     if count is None and not collective.has_two_phases and plan.gap != 0:
         raise SolverError(f"the plan misses its bound by {plan.gap}, which Theorems 6 and 10 rule out")

@@ -36,22 +36,19 @@ def lp_bound(
 ) -> Bound:
     """Bound the speed of a collective by the dual of its linear program.
 
-    Unlike `collopt.bound` this takes switches that do not give out what they take in, and for allreduce it is about
-    trees alone, and then the best that can be said about them: see `CutDual.scope`.  The witness is a `CutDual`.
-    Raises `UnsupportedError` if the request is not of its form; `BoundError` if some rank is out of reach;
-    `NoAnswerError` if the program was not solved in time.
+    Unlike `collopt.bound` this takes unbalanced switches, and for allreduce it is about trees alone: see
+    `CutDual.scope`. The witness is a `CutDual`.  Raises `UnsupportedError` if the request is not of its form;
+    `BoundError` if some rank is out of reach; `NoAnswerError` if the program was not solved in time.
 
-    Parameters as for `collopt.bound`, with options of how to solve the program: the dual values of any algorithm are
-    made to prove a bound, but only those of a basis prove the optimum itself.
+    Parameters as for `collopt.bound`, with options of the solver: the dual values of any algorithm are made to prove a
+    bound, but only those of a basis prove the optimum itself.
 
     Examples
     --------
     Twice three bytes into and out of each rank of a ring of four, which has 60 GB/s either way:
 
     >>> from collopt.topologies import ring
-    >>> bound = lp_bound(ring(4, bandwidth=30), "allreduce")
-    >>> bound.verify()
-    >>> bound.algbw
+    >>> lp_bound(ring(4, bandwidth=30), "allreduce").algbw
     Fraction(40, 1)
     """
     collective = check_request(topology, collective)

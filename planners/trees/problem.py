@@ -18,8 +18,6 @@ from ...topologies.network.topology import as_topology
 
 MAX_TREES_PER_ROOT = 2**20
 MAX_WEIGHT = 10**12
-MAX_STEINER_RANKS = 12
-MAX_STEINER_SWITCHES = 6  # of those that multicast or aggregate
 
 
 class TreeProblem(NamedTuple):
@@ -47,16 +45,12 @@ def tree_problem(topology: Topology, direction: Direction, weights: tuple[int, .
 
 def cut_problem(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
     """Build a `TreeProblem` for cuts only, which bound schedules even where switches are unbalanced."""
-    problem = _arrange(topology, direction, weights)
-    _check_reachable(problem)
-    return problem
-
-
-def _arrange(topology: Topology, direction: Direction, weights: tuple[int, ...]) -> TreeProblem:
     tails, heads, capacities, _ = topology.arrays
     ends = (tails, heads) if direction == "broadcast" else (heads, tails)
     shards = np.array(weights or [1] * topology.num_ranks, dtype=np.int64)
-    return TreeProblem(topology, direction, *ends, capacities, shards)
+    problem = TreeProblem(topology, direction, *ends, capacities, shards)
+    _check_reachable(problem)
+    return problem
 
 
 def check_reachable(
@@ -69,7 +63,7 @@ def check_reachable(
     """Raise `BoundError` unless every root reaches every rank; parameters as for `collopt.bound`."""
     collective = check_request(topology, collective)
     direction = collective.phases[-1]  # where all ranks are roots, either direction needs the same
-    _check_reachable(_arrange(topology, direction, shard_weights(topology, collective, root, weights)))
+    cut_problem(topology, direction, shard_weights(topology, collective, root, weights))
 
 
 def shard_weights(
@@ -106,9 +100,10 @@ def checked_count(trees_per_root: int) -> int:
     return as_whole(trees_per_root, "trees_per_root", high=MAX_TREES_PER_ROOT)
 
 
-def network_options(in_network: bool) -> dict[str, int | str]:
-    """Options of a plan that say whether switches copy and add; nothing where they may."""
-    return {} if in_network else {"in_network": 0}
+def tree_options(in_network: bool, trees_per_root: int | None = None) -> dict[str, int | str]:
+    """Options of a plan: whether switches copy and add, and the number of trees, where these are not the default."""
+    options: dict[str, int | str] = {} if in_network else {"in_network": 0}
+    return options | ({} if trees_per_root is None else {"trees_per_root": trees_per_root})
 
 
 def whole_numbers(amounts: Sequence[Fraction]) -> tuple[int, ...]:
@@ -143,46 +138,10 @@ def _check_balanced(topology: Topology) -> None:
     np.add.at(egress, tails, capacities)
     for number in np.flatnonzero(ingress != egress):
         if number >= topology.num_ranks:
-            way_out = ", or plan with the planner 'steiner'" if has_best_trees(topology) else ""
+            branches = topology.multicast | topology.aggregation
+            way_out = "; the planner 'steiner' takes small networks as they are" if branches else ""
             raise UnsupportedError(
                 f"switch {topology.nodes[number]!r} has {float(ingress[number] * unit):g} GB/s ingress and "
                 f"{float(egress[number] * unit):g} GB/s egress; expected equal values, since edge splitting pairs "
                 f"them: add the missing direction or lower the larger one{way_out}"
             )
-
-
-def check_abilities(topology: Topology) -> None:
-    """Raise `UnsupportedError` if no switch multicasts or aggregates."""
-    if not topology.multicast | topology.aggregation:
-        raise UnsupportedError(
-            f"no switch of {topology} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
-            "an allreduce"
-        )
-
-
-def check_size(topology: Topology) -> None:
-    """Raise `UnsupportedError` if there are too many ranks or able switches, or one joins too few neighbors."""
-    branching = topology.multicast | topology.aggregation
-    for count, limit, what in (
-        (topology.num_ranks, MAX_STEINER_RANKS, "ranks"),
-        (len(branching), MAX_STEINER_SWITCHES, "switches that multicast or aggregate"),
-    ):
-        if count > limit:
-            raise UnsupportedError(f"{topology} has {count} {what}; expected at most {limit} to find the best trees")
-    for limits in topology.limits:
-        # Each child leads to a rank of its own, and so does the way to the root.
-        if limits.switch in branching and limits.group is not None and limits.group < topology.num_ranks:
-            raise UnsupportedError(
-                f"switch {limits.switch!r} joins at most {limits.group} neighbors; the best trees are found only if "
-                f"all {topology.num_ranks} ranks fit: use another planner"
-            )
-
-
-def has_best_trees(topology: Topology) -> bool:
-    """Whether the planner ``steiner`` takes the network."""
-    try:
-        check_abilities(topology)
-        check_size(topology)
-    except UnsupportedError:
-        return False
-    return True

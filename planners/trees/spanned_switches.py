@@ -1,9 +1,7 @@
 """Trees that span switches: in a network of their own, switches that reduce are ranks without data.
 
-Trees of boxes are a special case: in each box the switch joins all ranks, and trees between boxes join the stars.
-Where ranks have more bandwidth outside of their box than trees between boxes need, the best trees also use it inside,
-and there are very many of them.  Stars are few, and lose only what that gains.  Trees on symmetric links are rooted at
-their centers, or where links have room for the copies that switches loop back.
+The best trees of boxes also use what bandwidth ranks have left outside of their box, and there are very many of them.
+Stars in boxes, joined by trees between boxes, are few, and lose only what that gains.
 """
 
 from collections.abc import Iterator, Sequence
@@ -260,14 +258,6 @@ def with_stars(forest: Forest, network: Topology, topology: Topology, groups: Bo
     return Forest(ranks, per_root, *columns, shares, forest.direction, groups.switches)
 
 
-class _RootedTree(NamedTuple):
-    """A tree of the forest, the root that it gets, and how many copies of it do."""
-
-    tree: int
-    root: int
-    weight: int
-
-
 def rooted_at_centers(forest: Forest) -> Forest:
     """Reroot every tree at its center; its routes can be used in both directions."""
     senders = _vertex_senders(forest)
@@ -277,22 +267,18 @@ def rooted_at_centers(forest: Forest) -> Forest:
 
 def rooted_for_loopback(forest: Forest, topology: Topology, algbw: Fraction) -> Forest:
     """Root every tree near its center, but where links have room for looped-back copies at the rate `algbw`."""
-    forest = _multiplied(forest, topology, algbw)
-    spare = _Spare(forest, topology, algbw)
-    senders = _vertex_senders(forest)
-    rooted = [row for tree in range(forest.num_trees) for row in spare.place(tree, senders)]
-    routes = forest.routes[[row.tree for row in rooted]].copy()
-    for route, row in zip(routes, rooted, strict=True):
-        move_root(route, senders, row.root)
-    return _with_roots(forest, np.array([row.root for row in rooted]), routes, np.array([row.weight for row in rooted]))
-
-
-def _multiplied(forest: Forest, topology: Topology, algbw: Fraction) -> Forest:
-    """Multiply all weights so that links have room for whole numbers of copies, if that takes no large factor."""
+    # Weights are multiplied so that links have room for whole numbers of copies, if that takes no large factor.
     total = int(forest.weights.sum())
     factor = lcm(*((bandwidth * total / algbw).denominator for bandwidth, _ in topology.columns.rates))
     factor = factor if factor <= MAX_FACTOR else 1
-    return replace(forest, weights=forest.weights * factor, trees_per_root=forest.trees_per_root * factor)
+    forest = replace(forest, weights=forest.weights * factor, trees_per_root=forest.trees_per_root * factor)
+    spare, senders = _Spare(forest, topology, algbw), _vertex_senders(forest)
+    rows = [row for tree in range(forest.num_trees) for row in spare.place(tree, senders)]
+    trees, roots, weights = (np.array(column) for column in zip(*rows, strict=True))
+    routes = forest.routes[trees]
+    for route, root in zip(routes, roots.tolist(), strict=True):
+        move_root(route, senders, root)
+    return _with_roots(forest, roots, routes, weights)
 
 
 class _Spare:
@@ -315,27 +301,26 @@ class _Spare:
         limits = [int(link.bandwidth * total / algbw) for link in topology.links]
         self._room = {ends: limit - used[ends] for ends, limit in zip(places, limits, strict=True)}
 
-    def place(self, tree: int, senders: IntArray) -> list[_RootedTree]:
-        """Choose roots for all copies of a tree."""
+    def place(self, tree: int, senders: IntArray) -> list[tuple[int, int, int]]:
+        """Choose roots for all copies of a tree; rows of the tree, a root, and how many copies have it."""
         forest = self._forest
         parent = parents_of(forest.routes[tree], senders)
         root, ranks = int(forest.roots[tree]), forest.num_ranks
         farthest = eccentricities(root, parent, ranks)[:ranks]
         branching = [switch for switch in self._loops if (parent == switch).sum() >= 2]
         above = [neighbors_towards(parent, switch)[:ranks] for switch in branching]
-        rows, left = list[_RootedTree](), int(forest.weights[tree])
+        rows, left = list[tuple[int, int, int]](), int(forest.weights[tree])
         while left:
             room = np.full(ranks, left)
             for switch, neighbors in zip(branching, above, strict=True):
                 room = np.minimum(room, self._room_at(tree, parent, switch, neighbors, left))
             fits = room > 0
-            order = np.lexsort((-room, farthest, ~fits))
-            best = int(order[0])
+            best = int(np.lexsort((-room, farthest, ~fits))[0])
             count = int(room[best]) if fits[best] else left
             for switch, neighbors in zip(branching, above, strict=True):
                 for hop in self._hops(tree, parent, int(neighbors[best]), switch):
                     self._room[hop] -= count
-            rows.append(_RootedTree(tree, best, count))
+            rows.append((tree, best, count))
             left -= count
         return rows
 

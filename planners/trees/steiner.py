@@ -1,14 +1,8 @@
 """Exact optimum of trees that branch at switches, on small networks, by column generation.
 
-The program has a variable for every tree; trees are added until, at the exact dual values, none is cheaper than what
-its root pays for one.  Finding the cheapest tree (pricing) is exact.  All ranks are spanned, so only the set S of
-switches at which it branches has to be tried out, and for each S it is a minimum arborescence on ranks and S, where
-an arc costs the cheapest path past switches, and from a rank to a switch with loopback the cheapest there and back:
-
-- A tree that branches at S costs as much as its arcs do.  Other switches of S hand data on to one vertex, or to none.
-  To leave those out that hand it on to a rank, or to none, costs no more.  One in front of a switch stays in the tree
-  and pays for a loopback of its own, if it has any (`Forest.link_loads`).
-- So no tree is cheaper than the cheapest arborescence of its own S, and that one is a tree.
+Trees are added until, at exact dual values, none is cheaper than what its root pays for one.  The cheapest tree that
+branches at a set of switches is a minimum arborescence on them and all ranks; ``docs/formulations/steiner.md`` shows
+why.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,8 +28,9 @@ from ...topologies import Topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
-from .problem import check_abilities, check_request, check_size, shard_weights, whole_numbers
+from .problem import check_request, shard_weights, whole_numbers
 
+MAX_RANKS, MAX_SWITCHES = 12, 6  # of networks, and of their switches that multicast or aggregate
 MAX_ROUNDS = 1000
 
 GRAINS = 2**40  # dual values in floats are read in multiples of the largest of them over this
@@ -43,13 +38,6 @@ MAX_UNITS = 2**56  # what all trees together may weigh in 64-bit loads; their ra
 GRAINS_OF_RATES = 2**24  # then all rates together are this many units
 
 Path = tuple[int, ...]
-
-
-class Priced(NamedTuple):
-    """A tree and the dual values of its links."""
-
-    cost: int
-    tree: SteinerTree
 
 
 class Duals(NamedTuple):
@@ -66,6 +54,31 @@ class Optimum:
     bound: Bound
     rates: tuple[tuple[SteinerTree, Fraction], ...]
     exact: bool
+
+
+def check_abilities(topology: Topology) -> None:
+    """Raise `UnsupportedError` if no switch multicasts or aggregates."""
+    if not topology.multicast | topology.aggregation:
+        raise UnsupportedError(
+            f"no switch of {topology} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
+            "an allreduce"
+        )
+
+
+def _check_size(topology: Topology) -> None:
+    """Raise `UnsupportedError` if there are too many ranks or branching switches, or one joins too few neighbors."""
+    branching = topology.multicast | topology.aggregation
+    counts = {"ranks": (topology.num_ranks, MAX_RANKS), "switches that branch": (len(branching), MAX_SWITCHES)}
+    for what, (count, limit) in counts.items():
+        if count > limit:
+            raise UnsupportedError(f"{topology} has {count} {what}; expected at most {limit} to find the best trees")
+    for limits in topology.limits:
+        # Each child leads to a rank of its own, and so does the way to the root.
+        if limits.switch in branching and limits.group is not None and limits.group < topology.num_ranks:
+            raise UnsupportedError(
+                f"switch {limits.switch!r} joins at most {limits.group} neighbors; the best trees are found only if "
+                f"all {topology.num_ranks} ranks fit: use another planner"
+            )
 
 
 def steiner_bound(
@@ -120,14 +133,14 @@ def plan_steiner(
 
 def best_trees(topology: Topology, collective: Collective, weights: tuple[int, ...]) -> Optimum:
     """Solve the program of trees, adding trees until none is missing."""
-    check_size(topology)
+    _check_size(topology)
     capacities = topology.arrays.capacities
     # Whole numbers are exact in floats.
     unit = topology.arrays.unit if capacities.max() <= MAX_BANDWIDTH else Fraction(1)
     model = build(topology.scaled(1 / unit), collective, weights=weights or None)
     pricing = [_Pricing(topology, direction, model.weights) for direction in collective.phases]
     first = [GRAINS // int(capacity) for capacity in capacities]
-    trees = [priced.tree for side in pricing for priced in side.cheapest(first).values()]
+    trees = [tree for side in pricing for _, tree in side.cheapest(first).values()]
     session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
     # Price with floats until no tree is missing, then once with the exact dual values.
     with progress.status() as say:
@@ -135,13 +148,13 @@ def best_trees(topology: Topology, collective: Collective, weights: tuple[int, .
             model.add_trees([_tidied(tree, topology.num_ranks) for tree in trees])
             say(f"round {number + 1}, {len(model.trees):,} trees")
             solution = session.solve()
-            duals, exact = _float_duals(solution, collective), False
+            duals = _float_duals(solution, collective)
             trees = _missing(pricing, duals, slack=2 * topology.num_links)
             if not trees:
-                duals, exact = _exact_duals(solution, collective) or (duals, False)
-                trees = _missing(pricing, duals) if exact else []
-            if not trees:
-                return _optimum(topology, model, weights, solution, duals, exact)
+                exact = _exact_duals(solution, collective)
+                trees = _missing(pricing, exact) if exact else []
+                if not trees:
+                    return _optimum(topology, model, weights, solution, exact or duals, exact is not None)
     raise SolverError(f"{model.blocks.name} lacks trees after {MAX_ROUNDS} rounds")
 
 
@@ -162,8 +175,8 @@ class _Pricing:
         for place, (tail, head) in enumerate(ends):
             self._hops[tail].append((head, place, places.get((head, tail))))
 
-    def cheapest(self, prices: Sequence[int]) -> dict[int, Priced]:
-        """Find the cheapest tree of each root."""
+    def cheapest(self, prices: Sequence[int]) -> dict[int, tuple[int, SteinerTree]]:
+        """Find the cheapest tree of each root, and the dual values of its links together."""
         paths = self._vertex_paths(prices)
         best: dict[int, tuple[int, list[tuple[int, int]]]] = {}
         for vertices in self._vertex_sets():
@@ -192,7 +205,7 @@ class _Pricing:
                 f"no tree joins rank {name!r} with every other in {self._topology}; add links or leave ranks out"
             )
         return {
-            root: Priced(cost, SteinerTree(root, self._direction, tuple(paths[pair][1] for pair in pairs)))
+            root: (cost, SteinerTree(root, self._direction, tuple(paths[pair][1] for pair in pairs)))
             for root, (cost, pairs) in best.items()
         }
 
@@ -244,7 +257,7 @@ def _tidied(tree: SteinerTree, num_ranks: int) -> SteinerTree:
 
 def _missing(pricing: Sequence[_Pricing], duals: Duals, slack: int = 0) -> list[SteinerTree]:
     """Find trees that cost less than they earn, the cheapest of each root."""
-    cheapest = [priced for prices in pricing for priced in prices.cheapest(duals.links).values()]
+    cheapest = [priced for side in pricing for priced in side.cheapest(duals.links).values()]
     return [tree for cost, tree in cheapest if cost + slack < duals.roots[tree.direction][tree.root]]
 
 
@@ -252,28 +265,23 @@ def _float_duals(solution: Solution, collective: Collective) -> Duals:
     """Read dual values in floats as multiples of one grain."""
     links = solution.duals["link_bandwidth"]
     grains = GRAINS / max(float(links.max()), 1e-300)
-    return Duals(
-        [round(max(dual, 0.0) * grains) for dual in links.tolist()],
-        {
-            direction: [round(-dual * grains) for dual in solution.duals[f"{direction}_rooted"]]
-            for direction in collective.phases
-        },
-    )
+    roots = {
+        direction: [round(-dual * grains) for dual in solution.duals[f"{direction}_rooted"]]
+        for direction in collective.phases
+    }
+    return Duals([round(max(dual, 0.0) * grains) for dual in links.tolist()], roots)
 
 
-def _exact_duals(solution: Solution, collective: Collective) -> tuple[Duals, bool] | None:
+def _exact_duals(solution: Solution, collective: Collective) -> Duals | None:
     """Dual values of the exact basis, None if it is not optimal without tolerances."""
     try:
         exact = solution.exact.duals
     except NoAnswerError:
         return None
-    rows = [
-        exact["link_bandwidth"].tolist(),
-        *((-exact[f"{direction}_rooted"]).tolist() for direction in collective.phases),
-    ]
-    integers = iter(whole_numbers([dual for row in rows for dual in row]))
+    rows = [exact["link_bandwidth"], *(-exact[f"{direction}_rooted"] for direction in collective.phases)]
+    integers = iter(whole_numbers([dual for row in rows for dual in row.tolist()]))
     links, *roots = [[next(integers) for _ in row] for row in rows]
-    return Duals(links, dict(zip(collective.phases, roots, strict=True))), True
+    return Duals(links, dict(zip(collective.phases, roots, strict=True)))
 
 
 def _optimum(

@@ -1,11 +1,7 @@
 """Bounds of an allreduce by cuts and partitions, and the optimal plan on symmetric links by network strength.
 
-All data must leave every cut (pipeline paper, Theorem 16), and the more parts a network is divided into, the more data
-must enter them (`collopt.schedules.Partition`), which is never weaker than the mean of the cuts around single ranks
-(Theorem 17, Corollary 18) where switches do not reduce.  The plan reduces along trees and broadcasts along the same
-ones; it meets the best partition on every network of symmetric bidirectional links whose switches do not reduce: see
-``docs/explanation/allreduce.md`` for the proof.  Switches that multicast and aggregate become vertices of the trees,
-without data of their own: ``docs/explanation/in-network.md``.
+The plan reduces along trees and broadcasts along the same ones, which meets the best partition wherever switches do not
+reduce: see ``docs/explanation/allreduce.md``, and ``docs/explanation/in-network.md`` for trees that span switches.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from .forest import best_forest, bottleneck
-from .problem import TreeProblem, check_request, cut_problem, network_options, tree_problem
+from .problem import TreeProblem, check_request, cut_problem, tree_options, tree_problem
 from .spanned_switches import (
     BoxGroups,
     box_groups,
@@ -136,7 +132,7 @@ class _Links(NamedTuple):
 
 def strength_bound(topology: Topology) -> Bound:
     """Compute the strength of a network, which bounds any allreduce, with the partition that proves it."""
-    return _bound(topology, _slice(topology, ()).best)
+    return _bound(topology, _slice(topology).best)
 
 
 @register_planner("strength", ALLREDUCE)
@@ -167,27 +163,24 @@ def plan_with_switches(topology: Topology) -> Plan | None:
 def _choices(topology: Topology, trace: Trace, *, in_network: bool) -> tuple[list[list[_Slice]], Bound]:
     """Find the ways of planning, the last of which spans no switches, and the bound."""
     with trace.stage("strength"):
-        plain = [_slice(topology, ())]
+        plain = [_slice(topology)]
         best, bound = _best_slices(topology, plain, in_network=in_network)
         return [plain] if best is plain else [*_simpler(topology, best), best, plain], bound
 
 
 def _planned(topology: Topology, choices: list[list[_Slice]], bound: Bound, trace: Trace, *, in_network: bool) -> Plan:
-    parts, schedule = _packed(topology, choices, trace)
-    trace.note("spanned_switches", len({switch for part in parts for switch in part.switches}))
-    return proved_plan(topology, ALLREDUCE, schedule, "strength", network_options(in_network), trace, bound)
-
-
-def _packed(topology: Topology, choices: list[list[_Slice]], trace: Trace) -> tuple[list[_Slice], Allreduce]:
-    """Pack the trees of the first choice that is faster than the last one, which spans no switches, or of that."""
-    for parts in choices[:-1]:
+    """Plan the first choice that is faster than the last one, which spans no switches, or that."""
+    *spanning, plain = choices
+    for parts in spanning:
         schedule = _schedule(topology, parts, trace)
         # It is not faster where copies that are looped back do not fit.
-        if schedule is not None and schedule.total_weight / schedule.inverse_rate(topology) > choices[-1][0].algbw:
-            return parts, schedule
-    plain = _schedule(topology, choices[-1], trace)
-    assert plain, "trees from rank to rank are always packed"
-    return choices[-1], plain
+        if schedule is not None and schedule.total_weight / schedule.inverse_rate(topology) > plain[0].algbw:
+            break
+    else:
+        parts, schedule = plain, _schedule(topology, plain, trace)
+    assert schedule, "trees from rank to rank are always packed"
+    trace.note("spanned_switches", len({switch for part in parts for switch in part.switches}))
+    return proved_plan(topology, ALLREDUCE, schedule, "strength", tree_options(in_network), trace, bound)
 
 
 def _schedule(topology: Topology, parts: list[_Slice], trace: Trace) -> Allreduce | None:
@@ -210,8 +203,8 @@ class _Slice(NamedTuple):
     network: Topology
     links: _Links
     best: Strength
-    boxes: BoxGroups | None = None  # whose switches are the only compute nodes of the network
-    limit: Fraction | None = None  # GB/s of links that it does not have
+    boxes: BoxGroups | None  # whose switches are the only compute nodes of the network
+    limit: Fraction | None  # GB/s of links that it does not have
 
     @property
     def algbw(self) -> Fraction:
@@ -231,7 +224,7 @@ def _best_slices(topology: Topology, plain: list[_Slice], *, in_network: bool) -
         if sum(part.algbw for part in best) >= bound.algbw:
             break
         try:
-            parts = [_slice(network, switches) for network, switches in networks]
+            parts = [_slice(spanning_network(part, switches), switches) for part, switches in networks]
         except (BoundError, SolverError):
             continue  # a part that does not connect the ranks
         if len(parts) == 1 and (own := _tree_bound(topology, parts[0])) and own.inverse_rate > bound.inverse_rate:
@@ -240,14 +233,12 @@ def _best_slices(topology: Topology, plain: list[_Slice], *, in_network: bool) -
     return best, bound
 
 
-def _slice(topology: Topology, switches: tuple[str, ...]) -> _Slice:
-    network = spanning_network(topology, switches) if switches else topology
-    return _Slice(switches, network, *_strength(network))
-
-
-def _strength(network: Topology) -> tuple[_Links, Strength]:
+def _slice(
+    network: Topology, switches: tuple[str, ...] = (), boxes: BoxGroups | None = None, limit: Fraction | None = None
+) -> _Slice:
     links = _two_way_links(network)
-    return links, strength(len(network.nodes), network.num_ranks, *links)
+    best = strength(len(network.nodes), network.num_ranks, *links)
+    return _Slice(switches, network, links, best, boxes, limit)
 
 
 def _simpler(topology: Topology, parts: list[_Slice]) -> list[list[_Slice]]:
@@ -256,7 +247,7 @@ def _simpler(topology: Topology, parts: list[_Slice]) -> list[list[_Slice]]:
     if len(parts) > 1 or (boxes := box_groups(topology, switches)) is None:
         return []
     network = network_of_boxes(topology, switches)
-    stars = _Slice(switches, network, *_strength(network), boxes, star_rate(parts[0].network, switches))
+    stars = _slice(network, switches, boxes, star_rate(parts[0].network, switches))
     as_fast = stars.algbw >= parts[0].algbw
     return [[stars]] if as_fast or _orientation(parts[0]).supplies.sum() > MAX_COPIES else []
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,18 +28,19 @@ from ...topologies import RuntimeCosts, Topology
 from ...topologies.builders import NetworkLike, refuse_options
 from ...topologies.builders import topology as as_network
 from ...topologies.network.link_costs import CostsName, as_costs
-from ...topologies.network.topology import as_topology
 from ..bounds import bound
 from ..plans.plan import Plan
 from ..plans.registry import PLANNERS, Planner, plan, unknown_name
 from ..plans.stages import Trace
-from ..trees.problem import check_abilities, check_reachable, shard_weights
+from ..trees.problem import check_reachable, shard_weights
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Kind = Literal["bound", "plan"]
 Status = Literal["ok", "not applicable", "failed"]
+Shards = Mapping[str, Any]
+"""Root, weights or traffic of the collective."""
 
 
 @dataclass(frozen=True)
@@ -52,50 +53,13 @@ class Outcome:
     status: Status  # planners that do not suit a topology are not applicable; failures indicate a defect
     reason: str  # why there is no answer; of a bound that is not about all schedules, what it is about
     seconds: float  # wall time of planning, with what imports it took, without the compilation of kernels
-    compile_seconds: float = 0.0  # of that compilation, which only the first run of all needs
-    times: Mapping[int | str, float] = field(default_factory=dict)  # predicted µs by size, of the plan for that size
+    compile_seconds: float  # of that compilation, which only the first run of all needs
+    times: Mapping[int | str, float]  # predicted µs by size, of the plan for that size
 
     @property
     def bound(self) -> Bound | None:
         """The bound that this result is, or that its plan has."""
         return self.answer.bound if isinstance(self.answer, Plan) else self.answer
-
-
-def iter_outcomes(
-    topology: Topology,
-    collective: AnyCollective,
-    *,
-    planners: Sequence[str] | None = None,
-    bounds: Sequence[str] | None = None,
-    sizes: Sequence[int | str] | None = None,
-    costs: RuntimeCosts | CostsName | None = None,
-    root: int | str | None = None,
-    weights: Sequence[object] | None = None,
-    traffic: Any = None,
-) -> Iterator[Outcome]:
-    """Yield the result of each bound and planner, in order; see `compare`."""
-    as_topology(topology)
-    collective = as_collective(collective, COLLECTIVES.values(), "there is no planner or bound for")
-    shard_weights(topology, collective, root, weights)
-    if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):
-        raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
-    for size in sizes or ():
-        as_bytes(size)
-    if costs is not None:
-        topology = topology.changed(costs=as_costs(costs, topology))
-    keywords = (("root", root), ("weights", weights), ("traffic", traffic))
-    shards: dict[str, Any] = {name: value for name, value in keywords if value is not None}
-    tasks: list[tuple[Kind, str]] = [
-        ("bound", name) for name in _names(bounds, "bounds", BOUNDS, _pattern_filter(collective))
-    ]
-    everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
-    usual = _pattern_filter(collective)
-    planner_names = _names(planners, "planners", everyone, lambda name: usual(name) or (name == "auto" and bool(sizes)))
-    tasks += [("plan", name) for name in planner_names]
-    if not tasks:
-        raise UnsupportedError("there is nothing to compare; name a planner or a bound")
-    calls = [(topology, collective, *task, shards, tuple(sizes or ())) for task in tasks]
-    return (outcome(*call) for call in progress.iterate(calls, len(calls)))
 
 
 def check_feasible(
@@ -116,19 +80,13 @@ def check_feasible(
         check_reachable(topology, collective, root=root, weights=weights)
 
 
-def outcome(
-    topology: Topology,
-    collective: Collective,
-    kind: Kind,
-    name: str,
-    shards: dict[str, Any],
-    sizes: Sequence[int | str] = (),
+def _outcome(
+    topology: Topology, collective: Collective, kind: Kind, name: str, shards: Shards, sizes: Sequence[int | str]
 ) -> Outcome:
     """Run one planner, or compute one bound."""
     answer: Bound | Plan | None = None
     times: dict[int | str, float] = {}
     status: Status = "ok"
-    reason = ""
     start = time.perf_counter()
     with timed_compilation() as compilation:
         try:
@@ -144,13 +102,14 @@ def outcome(
         except ColloptError as error:
             status, reason = "failed", str(error)
         except Exception as error:  # noqa: BLE001 - a defect of one planner, which must not cost the others' answers
-            status, reason = "failed", _internal_error(error)
+            message = str(error).strip().partition("\n")[0]
+            status, reason = "failed", ": ".join(filter(None, (type(error).__name__, message)))
     seconds = time.perf_counter() - start - compilation.seconds
     return Outcome(kind, name, answer, status, reason, seconds, compilation.seconds, times)
 
 
 def _plan_and_times(
-    topology: Topology, collective: Collective, planner: Planner, shards: dict[str, Any], sizes: Sequence[int | str]
+    topology: Topology, collective: Collective, planner: Planner, shards: Shards, sizes: Sequence[int | str]
 ) -> tuple[Plan, dict[int | str, float]]:
     """Plan, and predict the time for each size; those that plan for sizes do so for each."""
     if "size" not in planner.keywords:
@@ -168,65 +127,40 @@ def _predictor(candidate: Plan) -> Predictor:
     return Predictor(candidate.schedule, candidate.topology, as_costs(None, candidate.topology), MANY_EVENTS)
 
 
-def _internal_error(error: Exception) -> str:
-    """Describe an unexpected exception in one line."""
-    message = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def _pattern_filter(collective: Collective) -> Callable[[str], bool]:
-    """Return a predicate: whether a planner or bound, by name, is for collectives with this pattern."""
-    kind = PAIR_COLLECTIVES if collective.in_pairs else TREE_COLLECTIVES
-
-    def has_pattern(name: str) -> bool:
-        if name in PLANNERS:
-            return name != "auto" and any(map(PLANNERS[name].plans, kind))
-        return not collective.in_pairs
-
-    return has_pattern
-
-
-def _names(
-    names: Sequence[str] | None, what: str, known_names: Iterable[str], is_usual: Callable[[str], bool]
-) -> list[str]:
-    """Check the given names, or return the default ones, without repeats."""
-    if names is None:
-        return [name for name in known_names if is_usual(name)]
-    if isinstance(names, str) or not isinstance(names, Sequence):
+def _names(names: Sequence[str] | None, what: str, known_names: Sequence[str], usual: Sequence[str]) -> list[str]:
+    """Check the given names, or return the usual ones, without repeats."""
+    if isinstance(names, str) or not isinstance(names, Sequence | None):
         raise UnsupportedError(f"{what} is {shown(names)}; expected a list of names: {', '.join(known_names)}")
-    for name in names:
+    for name in names or ():
         if not isinstance(name, str) or name not in known_names:
             raise unknown_name(what.removesuffix("s"), name, known_names)
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(usual if names is None else names))
 
 
 LARGEST_PROGRAM = 10_000  # columns beyond which the linear program is not solved just for comparison
 TIME_LIMIT = 30  # seconds that the linear program may take
 
 
-def _forestcoll_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
+def _forestcoll_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
     as_collective(collective, TREE_COLLECTIVES, "cuts of shards do not bound")
     limit: Bound = bound(topology, collective, **shards)
     return limit
 
 
-def _multicommodity_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
-    if not collective.in_pairs:
-        about = " and ".join(map(str, PAIR_COLLECTIVES))
-        raise UnsupportedError(f"flows between pairs bound {about}, not {collective}")
+def _multicommodity_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
+    as_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not bound")
     limit: Bound = bound(topology, collective, **shards)
     return limit
 
 
-def _strength_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:  # noqa: ARG001
+def _strength_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:  # noqa: ARG001
     from ..trees.strength import strength_bound
 
-    if collective is not ALLREDUCE:
-        raise UnsupportedError(f"the network strength bounds allreduce, not {collective}")
+    as_collective(collective, [ALLREDUCE], "the network strength does not bound")
     return strength_bound(topology)
 
 
-def _linear_program_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
+def _linear_program_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
     from ...solvers import HighsOptions
     from ..trees.lp_bounds import lp_bound
 
@@ -240,15 +174,15 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: di
     return lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
 
 
-def _steiner_bound(topology: Topology, collective: Collective, shards: dict[str, Any]) -> Bound:
-    from ..trees.steiner import steiner_bound
+def _steiner_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
+    from ..trees.steiner import check_abilities, steiner_bound
 
     as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)
     return steiner_bound(topology, collective, **shards)
 
 
-BOUNDS: dict[str, Callable[[Topology, Collective, dict[str, Any]], Bound]] = {
+BOUNDS: dict[str, Callable[[Topology, Collective, Shards], Bound]] = {
     "forestcoll": _forestcoll_bound,
     "strength": _strength_bound,
     "linear-program": _linear_program_bound,
@@ -275,20 +209,15 @@ def compare(
 
     Parameters
     ----------
-    topology, collective
+    topology, collective, root, weights, traffic, costs
         As for `collopt.bound`.
     planners : sequence of str, optional
         Keys of `PLANNERS`; by default all that are about such collectives, ``"auto"`` only with `sizes`.
     bounds : sequence of str, optional
-        Keys of `BOUNDS`, ways to bound the speed of any schedule; by default all that are about such collectives.
+        Keys of `BOUNDS`; by default all that are about such collectives.
     sizes : sequence of int or str, optional
-        Bytes in all, such as ``"1M"``, to predict times for, by simulation where that takes less than a second.
-        Planners that plan for a size, ``"auto"`` among them, do so for each of these; their rows show the plan for a
-        single size, or else the one for large data.
-    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
-        Costs of the software; by default those that the topology states.
-    root, weights, traffic
-        As for `collopt.bound`.
+        Bytes in all, such as ``"1M"``, to predict times for.  Planners that plan for a size do so for each; their rows
+        show the plan for a single size, or else the one for large data.
     **unknown
         Refused; options of a network belong to `collopt.topology`.
 
@@ -303,11 +232,9 @@ def compare(
         - ``bound``, ``bound_exact``: the lowest bound of all, the same in every row.
         - ``gap``: share of it that the plan misses, 0 only if none.
         - ``tree_bound``, ``tree_bound_exact``, ``tree_gap``: the same for trees, where bounds of these alone count too.
-        - ``num_trees``, ``max_height``: trees of the plan, and hops from root to leaf of the highest.
-        - ``num_steps``: steps of a plan that has these instead of trees.
+        - ``num_trees``, ``max_height``, ``num_steps``: trees of the plan and hops of the highest, or its steps.
         - ``us_<size>``: predicted µs, for each of `sizes`.
-        - ``seconds``: wall time of planning and verifying, with what imports it took.
-        - ``compile_seconds``: what the compilation of kernels took besides, of the first run of all.
+        - ``seconds``: wall time of planning and verifying; ``compile_seconds``: of compiling kernels besides.
         - ``plan``: the `Plan`.
 
     Examples
@@ -320,30 +247,36 @@ def compare(
      plan forestcoll      1040/3 0.000000
      plan       ring       640/3 0.384615
     """
-    refuse_options(compare, topology, unknown)
-    outcomes = iter_outcomes(
-        as_network(topology),
-        collective,
-        planners=planners,
-        bounds=bounds,
-        sizes=sizes,
-        costs=costs,
-        root=root,
-        weights=weights,
-        traffic=traffic,
-    )
-    return outcome_table(list(outcomes), sizes or ())
-
-
-def outcome_table(outcomes: Sequence[Outcome], sizes: Sequence[int | str] = ()) -> pd.DataFrame:
-    """Return the table of `compare`."""
     import pandas as pd
 
+    refuse_options(compare, topology, unknown)
+    network = as_network(topology)
+    planned = as_collective(collective, COLLECTIVES.values(), "there is no planner or bound for")
+    shard_weights(network, planned, root, weights)
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):
+        raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
+    amounts = tuple(sizes or ())
+    for size in amounts:
+        as_bytes(size)
+    if costs is not None:
+        network = network.changed(costs=as_costs(costs, network))
+    problem = {"root": root, "weights": weights, "traffic": traffic}
+    shards = {name: value for name, value in problem.items() if value is not None}
+    # Usual are those of the collective's kind, but auto, which runs others, only for sizes.
+    kind = PAIR_COLLECTIVES if planned.in_pairs else TREE_COLLECTIVES
+    everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
+    usual = [name for name in everyone if (amounts if name == "auto" else any(map(PLANNERS[name].plans, kind)))]
+    of_kind = [name for name in BOUNDS if planned.in_pairs == (name == "multicommodity")]
+    tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", list(BOUNDS), of_kind)]
+    tasks += [("plan", name) for name in _names(planners, "planners", everyone, usual)]
+    if not tasks:
+        raise UnsupportedError("there is nothing to compare; name a planner or a bound")
+    outcomes = [_outcome(network, planned, *task, shards, amounts) for task in progress.iterate(tasks, len(tasks))]
     limits = [(entry.bound.scope, entry.bound.algbw) for entry in outcomes if entry.bound is not None]
     lowest = min((algbw for scope, algbw in limits if scope == EVERY_SCHEDULE), default=None)
     # A bound of fewer than all schedules is about trees.
     by_trees = min((algbw for _, algbw in limits), default=None)
-    frame = pd.DataFrame([_row(entry, lowest, by_trees, sizes) for entry in outcomes])
+    frame = pd.DataFrame([_row(entry, lowest, by_trees, amounts) for entry in outcomes])
     return frame.astype(dict.fromkeys(("num_trees", "max_height", "num_steps"), "Int64"))
 
 

@@ -1,4 +1,4 @@
-"""Pydantic schema of the index of a folder of plans; ``docs/reference/plan-folder.md`` describes it."""
+"""`PlanFolder`: plans for a network and its failures in files; ``docs/reference/plan-folder.md`` has the format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from importlib.metadata import version
-from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -198,34 +197,29 @@ class PlanFolder:
         """Open a folder of this network with these options, or make a new one; without a path, one in memory only."""
         from ...topologies.symmetry.failure_orbits import Symmetries
 
-        if path is not None and (as_path(path) / INDEX).exists():
-            folder = cls(path)
+        home = None if path is None else as_path(path)
+        if home is not None and (home / INDEX).exists():
+            folder = cls(home)
             if (folder.topology.digest, dict(folder.options)) != (topology.digest, dict(options)):
                 request = ", ".join(f"{name} {value}" for name, value in folder.options.items())
-                raise UnsupportedError(f"{folder.path} has plans for {folder.topology}, {request}; give another folder")
+                raise UnsupportedError(f"{home} has plans for {folder.topology}, {request}; give another folder")
             return folder
-        new_folder = cls.__new__(cls)
-        new_folder.topology = topology
-        new_folder._start(options)
-        new_folder.symmetries = Symmetries(topology, fixed=new_folder.root)
-        new_folder.path = None
-        if path is not None:
-            new_folder.path = as_path(path)
+        folder = cls.__new__(cls)
+        folder.path, folder.topology = home, topology
+        folder._start(options)
+        folder.symmetries = Symmetries(topology, fixed=folder.root)
+        if home is not None:
             try:
-                new_folder.path.mkdir(parents=True, exist_ok=True)
+                home.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise UnsupportedError(
-                    f"{new_folder.path} cannot be a folder: {error.strerror}; give another"
-                ) from None
+                raise UnsupportedError(f"{home} cannot be a folder: {error.strerror}; give another") from None
             # A run that was killed at the start left hidden files, or the topology.
-            strays = [file for file in new_folder.path.iterdir() if not file.name.startswith(".")]
+            strays = [file for file in home.iterdir() if not file.name.startswith(".")]
             if any(file.name != TOPOLOGY or read_topology(file).digest != topology.digest for file in strays):
-                raise UnsupportedError(
-                    f"{new_folder.path} holds other files; give a new folder, or one that survive wrote"
-                )
-            write_topology(topology, new_folder.path / TOPOLOGY)
-            new_folder.save()
-        return new_folder
+                raise UnsupportedError(f"{home} holds other files; give a new folder, or one that survive wrote")
+            write_topology(topology, home / TOPOLOGY)
+            folder.save()
+        return folder
 
     def _start(self, options: Mapping[str, str | None]) -> None:
         ranks, root = self.topology.compute_nodes, options["root"]
@@ -350,14 +344,12 @@ class PlanFolder:
 
     def _file_of(self, key: tuple[str, Failure]) -> str:
         """Name the file of a case by its place, which it keeps when it is replaced."""
-        later = sum(1 for _ in takewhile(lambda other_key: other_key != key, reversed(self._cases)))
-        return f"{key[0]}-{len(self._cases) - 1 - later}.json"
+        return f"{key[0]}-{list(self._cases).index(key)}.json"
 
     def save(self) -> None:
         """Write the index with all cases."""
         if self.path is None:
             return
-
         start = time.monotonic()
         document = IndexDocument(
             format=INDEX_FORMAT,
@@ -367,11 +359,10 @@ class PlanFolder:
             options=OptionsEntry.model_validate(self.options),
             num_generators=len(self.symmetries.generators),
             generators=encode_integers([mapping.tolist() for mapping in self.symmetries.generators]),
-            cases=tuple(self.cases),
+            cases=self.cases,
         )
-        write_whole(
-            self.path / INDEX, json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
-        )
+        content = json.dumps(document.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        write_whole(self.path / INDEX, f"{content}\n")
         self._due = time.monotonic() + PAUSES * (time.monotonic() - start)
 
 

@@ -163,11 +163,11 @@ def read_groups(path: str | os.PathLike[str]) -> tuple[Group, ...]:
     rows = read_json(path, GROUPS_FORMAT, GROUPS_VERSION).get("groups")
     if not isinstance(rows, list) or not rows:
         raise FileFormatError(f"{path}: groups is {shown(rows)}; expected a list of at least one group")
+    for row in rows:
+        if not isinstance(row, dict) or not {"name", "ranks", "collective"} <= row.keys() <= FIELDS:
+            expected = "an object with name, ranks and collective, and perhaps size and root"
+            raise FileFormatError(f"{path}: a group is {shown(row)}; expected {expected}")
     try:
-        for row in rows:
-            if not isinstance(row, dict) or not {"name", "ranks", "collective"} <= row.keys() <= FIELDS:
-                expected = "an object with name, ranks and collective, and perhaps size and root"
-                raise FileFormatError(f"a group is {shown(row)}; expected {expected}")
         return as_groups(Group(**row) for row in rows)
     except ColloptError as error:
         raise FileFormatError(f"{path}: {error}") from None
@@ -279,11 +279,9 @@ class GroupPlans:
             parts = getattr(self, name)
             if not isinstance(parts, tuple) or not all(isinstance(part, kind) for part in parts):
                 raise CertificateError(f"the {name} are {shown(parts)}; expected a tuple of {kind.__name__}")
-        if len({len(self.groups), len(self.plans), len(self.limits)}) > 1:
-            raise CertificateError(
-                f"there are {len(self.plans)} plans and {len(self.limits)} limits for {len(self.groups)} groups; "
-                "expected one of each for every group"
-            )
+        if not len(self.groups) == len(self.plans) == len(self.limits):
+            counts = f"{len(self.plans)} plans and {len(self.limits)} limits"
+            raise CertificateError(f"there are {counts} for {len(self.groups)} groups; expected one of each for each")
         as_topology(self.topology)
         as_flag(self.relay, "relay")
         as_groups(self.groups)
@@ -367,9 +365,9 @@ def plan_groups(topology: Topology, groups: Iterable[Group], *, relay: bool = Fa
     """Plan for groups that run at the same time, at max-min fair rates in proportion to their sizes.
 
     A linear program divides every link among the groups, exactly; each group's plan is for its part.  Switches only
-    pass data on, whatever else they can.  Raises `UnsupportedError` for groups that cannot be planned, `TopologyError`
-    for unknown or repeated ranks and groups of one rank, `BoundError` if a rank of a group cannot reach another,
-    `TooLargeError` for too many groups or links.
+    pass data on.  Raises `UnsupportedError` for groups that cannot be planned, `TopologyError` for unknown or repeated
+    ranks and groups of one rank, `BoundError` if a rank of a group cannot reach another, `TooLargeError` for too many
+    groups or links.
 
     Parameters
     ----------

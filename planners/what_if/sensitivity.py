@@ -41,18 +41,13 @@ def sensitivity(
 ) -> pd.DataFrame:
     """Compute for every link by how much more bandwidth of it raises `collopt.bound`.
 
-    Raises `UnsupportedError` if the request is not of its form, or `together` is no function that returns hashable
-    values; `BoundError` if some rank is out of reach; `NoAnswerError` if `step` makes bandwidths with too many digits,
-    or an all-to-all is too large for its flows to be known exactly.
+    Raises `UnsupportedError` if the request is not of its form; `BoundError` if some rank is out of reach;
+    `NoAnswerError` if `step` makes bandwidths with too many digits, or an all-to-all is too large for exact flows.
 
     Parameters
     ----------
-    topology : Topology, networkx.Graph, str or path
+    topology, collective, root, weights, traffic
         As for `collopt.bound`; but switches may be unbalanced.
-    collective : str or Collective
-        As for `collopt.bound`.
-    root, weights, traffic
-        As for `collopt.bound`.
     step : number
         By which part of its bandwidth a link is widened to see what that gains; positive.
     together : callable, optional
@@ -68,20 +63,16 @@ def sensitivity(
         - ``tail``, ``head``, ``bandwidth``: the link, GB/s.
         - ``dual``: GB/s of algorithm bandwidth per GB/s of this link, from the witness of the bound.
         - ``group``: what `together` returned, or the number of the link.
-        - ``worth``: the dual values of the group's links times their bandwidths, GB/s of algorithm bandwidth.  All
-          links together have that of the bound: so this is the part that rests on the group, and what doubling it would
-          gain if no other cut, or partition, took over.
+        - ``worth``: the dual values of the group's links times their bandwidths, in GB/s: what doubling these would
+          gain if no other cut, or partition, took over.  That of all links is the bound.
         - ``gain``: what widening by `step` was found to gain, divided by it.
 
     Notes
     -----
-    The figures are about the bound, which `collopt.bound` explains: plans meet that of trees in one direction, and of
-    an allreduce on two-way links of equal bandwidth whose switches do not reduce; elsewhere plans may gain something
-    else.  The bound is the least over cuts, partitions or lengths of links, each linear in all bandwidths.  So it is
-    concave, the dual values are a supergradient of it, and ``gain`` never exceeds ``worth``.  It is less where the
-    links are not the only bottleneck: dual values are not unique then, and widening one link alone can gain nothing
-    although it has one.  For an allreduce on a network whose switches reduce, the bound is the least of the partitions
-    that were tried, not of all, so gains may be a little off there.
+    The bound is the least over cuts, partitions or lengths of links, each linear in all bandwidths.  So it is concave,
+    the dual values are a supergradient, and ``gain`` never exceeds ``worth``.  It is less where the links are not the
+    only bottleneck.  For an allreduce on a network whose switches reduce, the bound is the least of the partitions that
+    were tried, so gains may be a little off there.
 
     Examples
     --------
@@ -93,6 +84,8 @@ def sensitivity(
     >>> frame[["tail", "head", "dual", "gain"]].iloc[0].tolist()
     ['gpu1', 'gpu2', Fraction(4, 3), Fraction(20, 1)]
     """
+    import pandas as pd
+
     refuse_options(sensitivity, topology, unknown)
     topology = as_network(topology)
     planned = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
@@ -115,7 +108,8 @@ def sensitivity(
         worth = _worth(best, links)
         figures = name, worth, min(gains[kinds[name]], worth)
         rows += [(*link[:3], best.get(link[:2], Fraction(0)), *figures) for link in links]
-    return _frame(rows)
+    rows.sort(key=lambda row: (row[6], row[5], row[3]), reverse=True)
+    return pd.DataFrame(rows, columns=["tail", "head", "bandwidth", "dual", "group", "worth", "gain"])
 
 
 def _bound_of(
@@ -198,11 +192,3 @@ def _grouped(topology: Topology, together: Callable[[Link], Hashable] | None) ->
                 "can be a dictionary's key, such as text or a tuple"
             ) from None
     return groups
-
-
-def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    import pandas as pd
-
-    names = ["tail", "head", "bandwidth", "dual", "group", "worth", "gain"]
-    rows.sort(key=lambda row: (row[6], row[5], row[3]), reverse=True)
-    return pd.DataFrame(rows, columns=names)

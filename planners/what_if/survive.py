@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, ColloptError, NoAnswerError, TopologyError, UnsupportedError
@@ -26,12 +27,10 @@ from ...topologies.symmetry.failure_orbits import FAILURE_KINDS, failure_cases
 from ..plans.plan import Plan
 from ..plans.registry import as_planner, plan
 from .compare import check_feasible
-from .folder import PlanFolder, failure_of
+from .folder import CaseEntry, FaultEntry, PlanFolder, Status, failure_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from .folder import CaseEntry, Status
 
 BASELINES = ("ring", "double-binary-tree")
 
@@ -47,17 +46,6 @@ class _Task(NamedTuple):
     planner: str
     root: str | None
     baselines: tuple[str, ...]
-
-
-class _Answer(NamedTuple):
-    """What came of a task."""
-
-    status: Status
-    reason: str
-    ranks: int
-    plan: Plan | None
-    baselines: dict[str, Fraction | None]  # algbw
-    seconds: float  # of planning and verifying
 
 
 def survive(
@@ -95,8 +83,7 @@ def survive(
     baselines : iterable of str
         Planners of fixed patterns to compare with.
     folder : path, optional
-        Where to write the plans as a `PlanFolder`, each as soon as it is found.  Cases that are there already are not
-        planned again, so that an interrupted run resumes.
+        Where to write the plans as a `PlanFolder`, each as soon as it is found.  An interrupted run resumes there.
     jobs : int, optional
         Processes to plan in, by default as many as there are processors; with 1, in this one.
     executor : concurrent.futures.Executor, optional
@@ -144,8 +131,8 @@ def survive(
     missing = [task for task in tasks if not home.is_complete(home.case_of(str(task.collective), task.failure), names)]
     with _running(executor, jobs, len(missing)) as pool:
         try:
-            for task, answer in progress.iterate(_answers(missing, pool, home), len(missing)):
-                home.add(_entry(task, answer), answer.plan)
+            for case, new_plan in progress.iterate(_answers(missing, pool, home.path), len(missing)):
+                home.add(case, new_plan)
         finally:
             home.save()
     cases_by_name = {str(entry): [home.case_of(str(entry), failure) for _, _, failure in listed] for entry in planned}
@@ -177,35 +164,34 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _answers(tasks: Sequence[_Task], executor: Executor | None, home: PlanFolder) -> Iterator[tuple[_Task, _Answer]]:
+def _answers(
+    tasks: Sequence[_Task], executor: Executor | None, folder: Path | None
+) -> Iterator[tuple[CaseEntry, Plan | None]]:
     """Yield answers as they come."""
     if executor is None:
-        yield from ((task, _answer(task)) for task in tasks)
+        yield from map(_answer, tasks)
         return
     work, done = as_here(_answer), 0
     try:
-        futures = {executor.submit(work, task): task for task in tasks}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+        for future in as_completed([executor.submit(work, task) for task in tasks]):
+            yield future.result()
             done += 1
     except ColloptError:
         raise
     except Exception as error:
-        kept = (
-            "give a folder, which keeps them" if home.path is None else f"{home.path} keeps them: run again to resume"
-        )
+        advice = "give a folder, which keeps them" if folder is None else f"{folder} keeps them: run again to resume"
         if not done and isinstance(error, BrokenExecutor):
-            kept = 'in a script, call this under if __name__ == "__main__":, as processes run it again, or with jobs=1'
+            advice = 'in a script, call this under if __name__ == "__main__": or with jobs=1, as processes run it again'
         raise NoAnswerError(
-            f"the executor ended after {done} of {len(tasks)} cases ({type(error).__name__}: {error}); {kept}"
+            f"the executor ended after {done} of {len(tasks)} cases ({type(error).__name__}: {error}); {advice}"
         ) from error
 
 
-def _answer(task: _Task) -> _Answer:
-    """Plan for what is left of the network."""
+def _answer(task: _Task) -> tuple[CaseEntry, Plan | None]:
+    """Plan for what is left of the network, and with baselines where there is a plan."""
     start = time.perf_counter()
-    ranks, new_plan, status, reason = 0, None, "ok", ""
-    rates: dict[str, Fraction | None] = dict.fromkeys(task.baselines)
+    ranks, new_plan, reason = 0, None, ""
+    status: Status = "ok"
     options: dict[str, Any] = {} if task.root is None else {"root": task.root}
     try:
         left = task.failure.applied(task.topology)
@@ -216,37 +202,25 @@ def _answer(task: _Task) -> _Answer:
     except ColloptError as error:
         status, reason = "failed", str(error)
     seconds = time.perf_counter() - start
+    rates: dict[str, Fraction | None] = dict.fromkeys(task.baselines)
     if new_plan is not None:
         for name in task.baselines:
-            rates[name] = _rate(new_plan.topology, task.collective, name, options)
-    return _Answer(status, reason, ranks, new_plan, rates, seconds)  # type: ignore[arg-type]
-
-
-def _rate(topology: Topology, collective: Collective, planner: str, options: Mapping[str, Any]) -> Fraction | None:
-    """Return the algorithm bandwidth of a baseline; None where it does not run."""
-    try:
-        return plan(topology, collective, planner=planner, **options).algbw
-    except ColloptError:
-        return None
-
-
-def _entry(task: _Task, answer: _Answer) -> CaseEntry:
-    from .folder import CaseEntry, FaultEntry
-
-    new_plan = answer.plan
-    return CaseEntry(
+            with suppress(ColloptError):  # a baseline that does not run there
+                rates[name] = plan(new_plan.topology, task.collective, planner=name, **options).algbw
+    case = CaseEntry(
         collective=str(task.collective),
         failure=tuple(FaultEntry(nodes=nodes, factor=factor) for nodes, factor in task.failure.faults),
         kind=task.kind,
         count=task.members,
-        status=answer.status,
-        reason=answer.reason,
-        ranks=answer.ranks,
+        status=status,
+        reason=reason,
+        ranks=ranks,
         bound=None if new_plan is None else new_plan.bound.algbw,
         algbw=None if new_plan is None else new_plan.algbw,
-        baselines=answer.baselines,
-        seconds=answer.seconds,
+        baselines=rates,
+        seconds=seconds,
     )
+    return case, new_plan
 
 
 def _row(case: CaseEntry, intact: CaseEntry, baselines: Iterable[str]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from ...errors import UnsupportedError
 from ...schedules import as_bytes
 from ...schedules.collective import AnyCollective
 from ...support import progress
-from ...support.validation import shown
+from ...support.validation import as_options
 from ...topologies import Topology
 from ...topologies.builders import refuse_network_options
 from ..plans.plan import Plan
@@ -36,26 +36,23 @@ def scan_trees_per_root(
 
     Parameters
     ----------
-    topology, collective
-        As for `collopt.plan`.
+    topology, collective, planner
+        As for `collopt.plan`; a planner that takes ``trees_per_root``.
     counts : iterable of int, optional
-        Numbers of trees per root; by default 1 up to 8, but fewer than ForestColl's optimum takes.  The planner's
-        best for any number is always added, as the last row.
-    planner : str
-        As for `collopt.plan`; one that takes ``trees_per_root``.
+        Numbers of trees per root; by default 1 up to 8, but fewer than ForestColl's optimum takes.  The planner's best
+        for any number is always added, as the last row.
     size : int or str
         For the estimated time, as for `Plan.estimate`.
     **options : object
-        As for `collopt.plan`: ``root``, ``weights``.
+        As for `collopt.plan`: ``root``, ``weights``, ``in_network``.
 
     Returns
     -------
     DataFrame
         One row per plan: ``trees_per_root``, ``algbw`` (GB/s), ``gap``, ``num_trees``, ``min_height``, ``mean_height``,
         ``max_height``, ``estimate_us``; ``pareto`` marks rows that no other beats in throughput, height and number of
-        trees at once; ``plan`` is the `Plan`, ``planner`` who made it.  Where roots have unequal parts of the data, as
-        in allreduces by ``"strength"`` or ``"allreduce-lp"``, ``trees_per_root`` is the number per unit of such a part,
-        and only ``num_trees`` can be compared.
+        trees at once; ``plan`` is the `Plan`, ``planner`` who made it.  Where roots have unequal parts of the data,
+        ``trees_per_root`` is the number per unit of such a part.
 
     Examples
     --------
@@ -69,7 +66,9 @@ def scan_trees_per_root(
     if unknown := sorted(set(options) - set(OPTIONS)):
         refuse_network_options(scan_trees_per_root, topology, {name: options[name] for name in unknown})
         raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
-    numbers = None if counts is None else _checked_counts(counts)
+    numbers = None if counts is None else [checked_count(count) for count in as_options(counts, "counts")]
+    if numbers == []:
+        raise UnsupportedError("counts is empty; name at least one number of trees per root")
     best = plan(topology, collective, planner=planner, **options)
     if numbers is None:
         # Up to the best plan's own number, where it is one per rank and so of the same kind.
@@ -102,11 +101,3 @@ def _row(scanned: Plan, size: int | str) -> dict[str, object]:
         "planner": scanned.planner,
         "plan": scanned,
     }
-
-
-def _checked_counts(counts: Iterable[int]) -> list[int]:
-    if isinstance(counts, (str, bytes)) or not isinstance(counts, Iterable):
-        raise UnsupportedError(f"counts is {shown(counts)}; expected a list of numbers of trees per root")
-    if not (numbers := [checked_count(count) for count in counts]):
-        raise UnsupportedError("counts is empty; name at least one number of trees per root")
-    return numbers

@@ -9,18 +9,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 
-from ...errors import FileFormatError, UnsupportedError
+from ...errors import ColloptError, FileFormatError, TooLargeError, UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
 from ...support.files import name_of, read_bytes, write_whole
+from ...support.validation import is_int
 from ..lowering.lower import lower_plan
 from ..lowering.trees import refuse_switches
 from ..mscclpp.export import boxes_of
 from ..programs.channels import check_channels
 from ..programs.check import check_program
-from ..programs.findings import Findings, Severity
+from ..programs.findings import Finding, Findings, Severity
 from ..programs.interpret import InterpreterReport, run_program
-from ..programs.ordering import Site, match_transfers
+from ..programs.ordering import Site, match_transfers, sites
 from ..programs.program import (
     Dependency,
     Instruction,
@@ -37,7 +38,6 @@ from .limits import (
     PROTOCOLS,
     SPELLINGS,
     RuntimeLimits,
-    check_limits,
     dialect_of,
     largest_chunk,
     runtime_limits,
@@ -112,11 +112,8 @@ def export_msccl_xml(
             f"instances is {instances}, each with channels of its own; {limits.name} has {limits.max_channels}"
         )
     lowered = partial(_program, plan, limits, channels, blocks)
-    program = lowered(instances)
-    if instances > 1:
-        _check_instances(program, instances, limits, blocks, lowered)
-    text = to_xml_text(
-        program,
+    text_of = partial(
+        to_xml_text,
         runtime=runtime,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
@@ -124,6 +121,26 @@ def export_msccl_xml(
         max_thread_blocks=max_thread_blocks,
         placement=placement,
     )
+
+    def is_refused(fewer: int) -> bool:
+        try:
+            text_of(lowered(fewer))
+        except UnsupportedError:
+            return True
+        return False
+
+    try:
+        text = text_of(lowered(instances))
+    except UnsupportedError as error:
+        if instances == 1:
+            raise
+        # If it refuses a single one too, instances are not what is wrong.
+        text_of(lowered(1))
+        fitting = 1 + bisect_left(range(2, instances), True, key=is_refused)
+        raise type(error)(
+            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {fitting}, "
+            "which fits"
+        ) from None
     write_whole(path, text)
 
 
@@ -142,42 +159,17 @@ def _program(plan: Plan, limits: RuntimeLimits, channels: int, max_thread_blocks
         max_steps = min(max_steps - 1, max_steps * limits.max_steps // longest)
 
 
-def _check_instances(
-    program: Program, instances: int, limits: RuntimeLimits, blocks: int, lowered: Callable[[int], Program]
-) -> None:
-    """Refuse too many instances, if a single one is within the limits; the message has the largest possible number."""
-
-    def is_refused(fewer: int) -> bool:
-        try:
-            check_limits(lowered(fewer), limits, blocks)
-        except UnsupportedError:
-            return True
-        return False
-
-    try:
-        check_limits(program, limits, blocks)
-    except UnsupportedError as error:
-        # If it refuses a single one too, instances are not what is wrong.
-        check_limits(lowered(1), limits, blocks)
-        fitting = 1 + bisect_left(range(2, instances), True, key=is_refused)
-        raise type(error)(
-            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {fitting}, "
-            "which fits"
-        ) from None
-
-
 class _Refusals(Findings):
-    """Raises the first finding that is no note."""
+    """Raises the first finding that is no note as the error that a function makes of it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, error_of: Callable[[Finding], ColloptError]) -> None:
         super().__init__()
-        self.path = path
+        self.error_of = error_of
 
     def add(self, severity: Severity, message: str, where: str = "") -> None:
         """Refuse the file."""
         if severity != "note":
-            error = UnsupportedError if severity == "not checked" else FileFormatError
-            raise error(f"{self.path}: {f'{where}: ' if where else ''}{message}")
+            raise self.error_of(Finding(severity, message, where))
 
 
 def read_xml(path: str | os.PathLike[str]) -> Program:
@@ -220,7 +212,12 @@ def read_algorithm(path: str | os.PathLike[str]) -> tuple[Program, bool]:
     except UnicodeDecodeError as error:
         what = f"byte {error.start} is not UTF-8; expected an MSCCL XML file"
         raise FileFormatError(f"{where}: {what}") from error
-    refusals = _Refusals(where)
+
+    def error_of(finding: Finding) -> ColloptError:
+        error = UnsupportedError if finding.severity == "not checked" else FileFormatError
+        return error(f"{where}: {f'{finding.where}: ' if finding.where else ''}{finding.message}")
+
+    refusals = _Refusals(error_of)
     document = read_document(text, ATTRIBUTES, refusals)
     assert document is not None  # What is not read has been refused.
     check_header(document, ANY_RUNTIME, refusals)
@@ -230,6 +227,7 @@ def read_algorithm(path: str | os.PathLike[str]) -> tuple[Program, bool]:
     return replace(program, in_place=not document.numbers.get("outofplace", not in_place)), in_place
 
 
+FEWER_TREES = "trees, such as by planner 'forestcoll' with trees_per_root=1"
 DEFAULT_MAX_BYTES = 2**40
 SCRATCH_MAX_BYTES = 2**30
 """Default where scratch for the largest size is allocated when the file is loaded, as microsoft/msccl does."""
@@ -299,18 +297,24 @@ def to_xml_text(
     if max_bytes is None:
         limit = DEFAULT_MAX_BYTES if protocol == "Simple" else chunks * largest_chunk(dialect_of(runtime), protocol)
         loads_scratch = limits.name == "msccl" and any(rank.scratch_chunks for rank in program.ranks)
-        max_bytes = max(low, SCRATCH_MAX_BYTES) if loads_scratch else min(DEFAULT_MAX_BYTES, limit)
+        max_bytes = max(low + 1, SCRATCH_MAX_BYTES) if loads_scratch else min(DEFAULT_MAX_BYTES, limit)
     # 0 means no limit to one runtime and "never" to another.
     largest = as_bytes(max_bytes, "max_bytes")
-    if largest < low:
-        raise UnsupportedError(f"max_bytes is {largest}; expected at least min_bytes = {low}")
+    # microsoft/msccl takes sizes below it, the others up to it.
+    if largest < low + (limits.name == "msccl"):
+        raise UnsupportedError(f"max_bytes is {largest}; expected more than min_bytes = {low}, in {limits.name}")
     if not _NAME.fullmatch(program.name):
         raise UnsupportedError(
             f"program name {program.name[:80]!r} cannot stand in an MSCCL file; expected at most 63 letters, digits, "
             "spaces and ._+-"
         )
+    resident = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
+    if not is_int(resident) or not 1 <= resident <= limits.hard_thread_blocks:
+        raise UnsupportedError(
+            f"max_thread_blocks is {resident!r}; {limits.name} takes from 1 to {limits.hard_thread_blocks}"
+        )
     check_program(program)
-    check_limits(program, limits, max_thread_blocks)
+    _check_call(program, limits)
     if in_place:
         run_program(replace(program, in_place=True), interleavings=1)
     root = _element(
@@ -330,7 +334,50 @@ def to_xml_text(
     partners = sends | {receive: send for send, receive in sends.items()}
     root.extend(_gpu(program, rank, partners) for rank in program.ranks)
     ET.indent(root, space="  ")
-    return ET.tostring(root, encoding="unicode") + "\n"
+    text = ET.tostring(root, encoding="unicode") + "\n"
+    _check_limits(text, program, limits, resident)
+    return text
+
+
+def _check_call(program: Program, limits: RuntimeLimits) -> None:
+    """Refuse programs of calls that the runtime does not have, and steps that it does not launch."""
+    if program.collective.takes_traffic:
+        raise UnsupportedError(
+            f"the program is for all_to_allv; in {limits.name} all parts are of one size: plan all_to_all, or run the "
+            "plan through torch.distributed"
+        )
+    if program.collective not in limits.collectives:
+        raise UnsupportedError(
+            f"the program is for {program.collective}; {limits.name} takes {', '.join(map(str, limits.collectives))}"
+        )
+    if program.collective.is_sharded and len(set(program.layout.shards)) > 1:
+        raise UnsupportedError(
+            f"the program's shards have {min(program.layout.shards)} to {max(program.layout.shards)} chunks; in "
+            f"{limits.name} all shards are of one size: plan without weights, or run the plan through torch.distributed"
+        )
+    if not limits.adds_on_receive and any(step.kind == "recv_reduce" for _, step in sites(program)):
+        raise UnsupportedError(
+            f"the program has steps that receive and add, which {limits.name} does not launch in one step; give it to "
+            "without_receive_reduce first"
+        )
+
+
+def _check_limits(text: str, program: Program, limits: RuntimeLimits, resident: int) -> None:
+    """Refuse a file that the runtime would reject, hang on, or corrupt memory with: one that its lint refuses."""
+    # RCCL takes more channels from ROCm 6.1 on.
+    dialect = replace(dialect_of(limits.name), max_channels=limits.max_channels)
+    fewer = "chunks, such as with chunks=1" if program.layout.in_pairs else FEWER_TREES
+
+    def error_of(finding: Finding) -> ColloptError:
+        return TooLargeError(
+            f"{finding.message}, in {limits.name}; lower it with fewer channels or smaller max_steps and max_count, "
+            f"plan with fewer {fewer}, or give max_thread_blocks where the GPU runs more"
+        )
+
+    refusals = _Refusals(error_of)
+    if (document := read_document(text, dialect.required, refusals)) is not None:
+        check_header(document, dialect, refusals)
+        checked_program(document, dialect, resident, refusals)
 
 
 def _element(tag: str, **attributes: object) -> ET.Element:

@@ -6,22 +6,18 @@ or hangs.
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ...errors import TooLargeError, UnsupportedError
+from ...errors import UnsupportedError
 from ...schedules import COLLECTIVES, REDUCE_SCATTER, Collective
-from ...support.validation import is_int, shown
-from ..programs.channels import CONNECTIONS_PER_CHANNEL
-from ..programs.program import Program, RankProgram, check_choice
-from ..programs.transformations import document_steps
+from ...support.validation import shown
+from ..programs.program import check_choice
 
 MAX_COUNT = 71  # Chunks that one step may move: MSCCL_MAX_COUNT is 72, exclusive
 MAX_NODES = 4095
 """XML elements that a rank keeps: the algorithm, all ranks' gpu elements, its own thread blocks and their steps."""
-MAX_OFFSET = 2**15 - 1  # Chunks are numbered by an int16
 MAX_AWAITED_BLOCK = 127  # Thread blocks that others wait for are named by an int8
 
 
@@ -38,10 +34,6 @@ class RuntimeLimits:
     adds_on_receive: bool  # not by RCCL from ROCm 6.1 on, which launches no fused steps (ROCm/rccl#1005)
     supports_both_placements: bool  # Whether one file can be for calls in place and out of place
 
-
-FEWER_TREES = "plan with fewer trees, such as by planner 'forestcoll' with trees_per_root=1"
-"""Remedy for large programs; not every planner takes a number of trees."""
-FEWER_CHUNKS = "plan with fewer chunks, such as with chunks=1"  # The same for all-to-alls
 
 A100_SMS = 108
 
@@ -63,110 +55,6 @@ def runtime_limits(runtime: str) -> RuntimeLimits:
     """Look up a runtime by name; `UnsupportedError` lists the names."""
     check_choice("runtime", runtime, RUNTIMES)
     return RUNTIMES[runtime]
-
-
-def check_limits(program: Program, limits: RuntimeLimits, max_thread_blocks: int | None = None) -> None:
-    """Refuse a program that the runtime would reject, hang on, or corrupt memory with."""
-    resident = limits.max_thread_blocks if max_thread_blocks is None else max_thread_blocks
-    if not is_int(resident) or not 1 <= resident <= limits.hard_thread_blocks:
-        raise UnsupportedError(
-            f"max_thread_blocks is {resident!r}; {limits.name} takes from 1 to {limits.hard_thread_blocks}"
-        )
-    _check_collective(program, limits)
-    if program.num_channels > limits.max_channels:
-        raise TooLargeError(
-            f"the program uses {program.num_channels} channels, {limits.name} has {limits.max_channels}; "
-            f"lower it with fewer channels, or {_remedy(program)}"
-        )
-    for rank in program.ranks:
-        _check_blocks(program, rank, limits, resident)
-        _check_steps(program, rank, limits)
-        _check_channels(rank, limits)
-
-
-def _check_collective(program: Program, limits: RuntimeLimits) -> None:
-    if program.collective.takes_traffic:
-        raise UnsupportedError(
-            f"the program is for all_to_allv; in {limits.name} all parts are of one size: plan all_to_all, or run the "
-            "plan through torch.distributed"
-        )
-    if program.collective not in limits.collectives:
-        raise UnsupportedError(
-            f"the program is for {program.collective}; {limits.name} takes {', '.join(map(str, limits.collectives))}"
-        )
-    if program.collective.is_sharded and len(set(program.layout.shards)) > 1:
-        raise UnsupportedError(
-            f"the program's shards have {min(program.layout.shards)} to {max(program.layout.shards)} chunks; in "
-            f"{limits.name} all shards are of one size: plan without weights, or run the plan through torch.distributed"
-        )
-
-
-def _remedy(program: Program) -> str:
-    return FEWER_CHUNKS if program.layout.in_pairs else FEWER_TREES
-
-
-def _check_blocks(program: Program, rank: RankProgram, limits: RuntimeLimits, resident: int) -> None:
-    blocks = len(rank.thread_blocks)
-    if blocks > resident:
-        raise TooLargeError(
-            f"rank {rank.rank} has {blocks} thread blocks, {limits.name} runs {resident} at once; lower it with fewer "
-            f"channels, {_remedy(program)}, or on a GPU that runs more give max_thread_blocks"
-        )
-    awaited = max(
-        (wait.thread_block for block in rank.thread_blocks for step in block.instructions for wait in step.depends),
-        default=0,
-    )
-    if awaited > MAX_AWAITED_BLOCK:
-        raise TooLargeError(
-            f"rank {rank.rank} waits for thread block {awaited}, MSCCL can name blocks 0 to {MAX_AWAITED_BLOCK}; "
-            "lower it with fewer channels"
-        )
-
-
-def _check_steps(program: Program, rank: RankProgram, limits: RuntimeLimits) -> None:
-    total = 0
-    for number, block in enumerate(rank.thread_blocks):
-        # Every dependency but the last costs a nop.
-        steps = document_steps(block)
-        total += steps
-        if steps > limits.max_steps:
-            raise TooLargeError(
-                f"rank {rank.rank} thread block {number} has {steps} steps, {limits.name} takes {limits.max_steps}; "
-                f"lower it with max_steps={limits.max_steps} or more channels"
-            )
-        for position, step in enumerate(block.instructions):
-            if step.kind == "recv_reduce" and not limits.adds_on_receive:
-                raise UnsupportedError(
-                    f"rank {rank.rank} thread block {number} step {position} receives and adds, which {limits.name} "
-                    "does not launch in one step; give the program to without_receive_reduce first"
-                )
-            if step.count > MAX_COUNT:
-                raise UnsupportedError(
-                    f"rank {rank.rank} thread block {number} step {position} moves {step.count} chunks, MSCCL takes "
-                    f"{MAX_COUNT}; lower it with max_count={MAX_COUNT}"
-                )
-            if (last := max((end.start for end in (step.source, step.target) if end), default=0)) > MAX_OFFSET:
-                raise TooLargeError(
-                    f"rank {rank.rank} thread block {number} step {position} names chunk {last}, MSCCL's last is "
-                    f"{MAX_OFFSET}; {_remedy(program)}"
-                )
-    nodes = 1 + program.num_ranks + len(rank.thread_blocks) + total
-    if nodes > MAX_NODES:
-        raise TooLargeError(
-            f"rank {rank.rank} needs {nodes} XML elements, MSCCL's parser keeps {MAX_NODES}; {_remedy(program)}"
-        )
-
-
-def _check_channels(rank: RankProgram, limits: RuntimeLimits) -> None:
-    sends = Counter(block.channel for block in rank.thread_blocks if block.send_peer is not None)
-    receives = Counter(block.channel for block in rank.thread_blocks if block.recv_peer is not None)
-    for way, counts in (("sends to", sends), ("receives from", receives)):
-        for channel, peers in sorted(counts.items()):
-            if peers > CONNECTIONS_PER_CHANNEL:
-                raise UnsupportedError(
-                    f"rank {rank.rank} {way} {peers} peers on channel {channel}, {limits.name} takes "
-                    f"{CONNECTIONS_PER_CHANNEL}; put some of them on another channel"
-                )
 
 
 UNLIMITED = 2**63

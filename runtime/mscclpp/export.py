@@ -1,7 +1,6 @@
-"""Exporter of MSCCL++ plans, which `Plan.export` finds as an entry point."""
+"""Exporter of MSCCL++ plans, which `Plan.export` finds as an entry point, and Python code that registers the files."""
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,10 +18,10 @@ from ...topologies import Topology
 from ..lowering.lower import collector_paused, lower_plan, program_name
 from ..lowering.trees import branches_at_switches
 from ..programs.channels import check_channels
-from ..programs.program import Instruction, Program, RankProgram, ThreadBlock, check_choice, check_counts
+from ..programs.program import Instruction, Program, check_choice, check_counts
 from . import executor
 from .code import layout_of
-from .execution_plan import CHANNEL_TYPES, ExecutionPlan, to_mscclpp_text
+from .execution_plan import ExecutionPlan, to_mscclpp_text
 from .lower import (
     DEFAULT_SLICE_BYTES,
     DEFAULT_THREAD_BLOCKS,
@@ -35,13 +34,13 @@ from .lower import (
     is_star_schedule,
     port_pairs,
     star_plan,
+    verified,
 )
 from .reader import read_mscclpp
-from .thread_blocks import TOO_LONG, TOO_MANY_CHANNELS, WEIGHTS, merge_blocks
-from .transfers import Connections, stays_in_place, switch_groups
+from .thread_blocks import TOO_LONG, WEIGHTS, merge_blocks
+from .transfers import switch_groups
 
-__all__ = ["as_executed", "boxes_of", "export_mscclpp_json", "mscclpp_notes"]
-
+__all__ = ["as_executed", "boxes_of", "export_mscclpp_json", "mscclpp_notes", "write_registration"]
 
 STORES = (
     "the file stores to switches, which MSCCL++ runs since 0.10.0, not in 0.9.0; for that, export the plan with "
@@ -120,22 +119,10 @@ def export_mscclpp_json(
                 f"channels is {channels}, but barriers need one from each thread block to another; expected 1, and "
                 "more instances for more thread blocks"
             )
-        star = star_plan(plan.trees, plan.collective, program_name(plan), options, instances)
-        write_whole(path, to_mscclpp_text(star))
-        return
-    groups = switch_groups(plan.schedule, boxes) if version in executor.STORING else ()
-    lowering = _Lowering(plan, channels, options._replace(switch_groups=groups))
-    try:
-        execution_plan = lowering.single() if instances == 1 else lowering.replicas(instances)
-    except UnsupportedError as error:
-        if instances == 1:
-            raise
-        # If it refuses a single one too, instances are not what is wrong.
-        fitting = lowering.fitting(instances)
-        raise type(error)(
-            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {fitting}, "
-            "which fits"
-        ) from None
+        execution_plan = star_plan(plan.trees, plan.collective, program_name(plan), options, instances)
+    else:
+        groups = switch_groups(plan.schedule, boxes) if version in executor.STORING else ()
+        execution_plan = _Lowering(plan, channels, options._replace(switch_groups=groups)).lowered(instances)
     write_whole(path, to_mscclpp_text(execution_plan))
 
 
@@ -202,241 +189,127 @@ def boxes_of(topology: Topology) -> list[int]:
     return [numbers[name] for name in names]
 
 
-class BlockUsage(NamedTuple):
-    """Usage of merged thread blocks: operations of the longest (0: none merged), and why they cannot run."""
-
-    max_operations: int
-    refusal: str
-
-
-class _Lowering:
+class _Lowering(NamedTuple):
     """Lowers a plan with ever fewer steps per thread block, until the executor accepts the program."""
 
-    def __init__(self, plan: Plan, channels: int, options: PlanOptions) -> None:
-        self.plan = plan
-        self.channels = channels
-        self.options = options
-        self.boxes, self.max_thread_blocks = options.boxes or (), options.max_thread_blocks
+    plan: Plan
+    channels: int
+    options: PlanOptions
 
-    def program(self, max_steps: int, instances: int) -> Program:
-        """Lower the plan with at most `max_steps` per thread block."""
+    def lowered(self, instances: int) -> ExecutionPlan:
+        """Lower and run a plan; a refusal of several instances names fewer that fit."""
+        try:
+            return verified(self._first(instances))
+        except UnsupportedError as error:
+            if instances == 1:
+                raise
+            raise type(error)(
+                f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as "
+                f"{self._fitting(instances)}, which fits"
+            ) from None
+
+    def _first(self, instances: int) -> ExecutionPlan:
+        """Convert the first program that the executor accepts; if replicas must be merged, few ways are tried."""
+        refusals: list[UnsupportedError] = []
+
+        def conversion(program: Program) -> ExecutionPlan | None:
+            try:
+                self._check_room(program)
+                return converted(program, self.options)
+            except UnsupportedError as error:
+                refusals.append(error)
+                return None
+
+        merged: list[tuple[int, int]] = []
+        for max_steps, single in self._single_programs(instances):
+            longest = self._longest_merged(single, instances) if instances > 1 else 0
+            if longest:
+                merged.append((longest, -max_steps))
+            # Replicas with thread blocks of their own are as long as a single one, which is refused sooner.
+            elif (execution_plan := conversion(single)) is not None:
+                execution_plan = execution_plan if instances == 1 else conversion(self._program(max_steps, instances))
+                if execution_plan is not None:
+                    return execution_plan
+        for _, max_steps in sorted(merged)[:MAX_MERGE_ATTEMPTS]:
+            if (execution_plan := conversion(self._program(-max_steps, instances))) is not None:
+                return execution_plan
+        # What a program that fits is refused for is what has to be mended.
+        raise next((error for error in refusals if not isinstance(error, TooLargeError)), refusals[0])
+
+    def _fitting(self, instances: int) -> int:
+        """Return a smaller number that fits, or raise the error of a single one."""
+        blocks = max(len(gpu.thread_blocks) for gpu in self._first(1).gpus)
+        limit = min(instances - 1, max(2, self.options.max_thread_blocks // blocks))
+        with suppress(UnsupportedError):
+            if limit > 1 and self._first(limit):
+                return limit
+        return 1
+
+    def _program(self, max_steps: int, instances: int) -> Program:
         return lower_plan(self.plan, max_steps=max_steps, channels=self.channels, instances=instances)
 
-    def single_programs(self, instances: int = 1) -> Iterator[tuple[int, Program]]:
+    def _single_programs(self, instances: int) -> Iterator[tuple[int, Program]]:
         """Yield the different single programs, after a check of the capacity for replicas of the first."""
         last: Program | None = None
         for max_steps in STEPS:
-            program = self.program(max_steps, 1)
+            program = self._program(max_steps, 1)
             check_channels(program, self.channels, 1)
             if last is None:
                 check_collective(program, in_place=self.options.in_place)
-                # Replicas of what no division into thread blocks makes fit take long to make, and to refuse ten times.
-                self._check_capacity(program, instances)
+                self._check_room(program, instances)
             if program != last:
                 yield max_steps, program
             last = program
 
-    def single(self) -> ExecutionPlan:
-        """Lower with the most steps per thread block that the executor accepts."""
-        return self._first(program for _, program in self.single_programs())[0]
-
-    def replicas(self, instances: int) -> ExecutionPlan:
-        """Lower to replicas that the executor accepts; if thread blocks must be merged, few ways are tried."""
-        unmerged: list[int] = []
-        merged: list[tuple[int, int, int]] = []
-        refusals: list[str] = []
-        for number, (max_steps, _) in enumerate(self.single_programs(instances)):
-            usage = self._usage(first_replica(self.program(max_steps, 2)), instances)
-            if usage.refusal:
-                refusals.append(usage.refusal)
-            elif usage.max_operations:
-                merged.append((usage.max_operations, number, max_steps))
-            else:
-                unmerged.append(max_steps)
-        candidates = [*unmerged, *(max_steps for *_, max_steps in sorted(merged)[:MAX_MERGE_ATTEMPTS])]
-        if not candidates:
-            raise TooLargeError(refusals[0])
-        return self._first(self.program(max_steps, instances) for max_steps in candidates)[0]
-
-    def fitting(self, instances: int) -> int:
-        """Return a smaller number of instances that fits, or raise the error of a single one."""
-        # Unmerged replicas are as long as a single one; given sizes may not be right for as many.
-        sized = self.options.min_bytes is not None or self.options.max_bytes is not None
-        single_programs = self.single_programs()
-        if instances > 2 and not sized:
-            programs = list(single_programs)
-            single_programs = iter(programs)
-            with suppress(UnsupportedError):
-                # Two are cut where shards begin, as any number of them is, and a single one is not.
-                _, pair = self._first(self.program(max_steps, 2) for max_steps, _ in programs)
-                limit = max_unmerged_replicas(first_replica(pair), self.max_thread_blocks)
-                return max(2, min(instances - 1, limit))
-        self._first(program for _, program in single_programs)
-        return 1
-
-    def _first(self, programs: Iterable[Program]) -> tuple[ExecutionPlan, Program]:
-        """Convert the first program that the executor accepts."""
-        refusal: UnsupportedError | None = None
-        for program in programs:
-            try:
-                # What is too long in any case is found out in a tenth of the time.
-                if refused := self._usage(program).refusal:
-                    raise TooLargeError(refused)
-                return converted(program, self.options), program
-            except TooLargeError as error:
-                refusal = refusal or error
-            except UnsupportedError as error:
-                # What one that fits is refused for is what has to be mended.
-                refusal = error if refusal is None or isinstance(refusal, TooLargeError) else refusal
-        assert refusal is not None
-        raise refusal
-
-    def _usage(self, program: Program, instances: int = 1) -> BlockUsage:
-        """Count operations and channels of thread blocks; stores to switches make fewer of them."""
-        if self.options.switch_groups and instances == 1:
-            return BlockUsage(0, "")
-        unit = None if self.options.slice_bytes is None else common_count(program)
-        program = replace(program, in_place=self.options.in_place)
-        return block_usage(program, self.boxes, self.max_thread_blocks, unit, instances)
-
-    def _check_capacity(self, program: Program, instances: int) -> None:
-        """Refuse replicas that exceed the capacity of thread blocks, however the program is lowered."""
-        # With fewer steps in a thread block it would have as many transfers, and no fewer channels.  All steps of a
-        # pipeline have as many chunks as each other: long before they are too many, they fill memory.
-        unit = None if self.options.slice_bytes is None else common_count(program)
-        for rank, needs in enumerate(least_needs(program, self.boxes, unit)):
-            for what, count in needs.items():
-                capacity = self.max_thread_blocks * (
-                    executor.MAX_OPERATIONS if what == "operations" else executor.MAX_CHANNELS
+    def _check_room(self, program: Program, instances: int | None = None) -> None:
+        """Refuse thread blocks that are too long in any case, or replicas that no division into blocks has room for."""
+        capacity = self.options.max_thread_blocks * executor.MAX_OPERATIONS
+        for rank, counts in enumerate(least_operations(program, self.options, self._unit(program))):
+            if instances is not None and sum(counts) * instances > capacity:
+                raise TooLargeError(
+                    f"rank {rank} needs at least {sum(counts) * instances} operations, "
+                    f"{self.options.max_thread_blocks} thread blocks of the MSCCL++ executor have {capacity}; plan "
+                    "with fewer trees or chunks"
                 )
-                if count * instances > capacity:
-                    raise TooLargeError(
-                        f"rank {rank} needs at least {count * instances} {what}, {self.max_thread_blocks} thread "
-                        f"blocks of the MSCCL++ executor have {capacity}; plan with fewer trees or chunks"
-                    )
+            if instances is None and (longest := max(counts, default=0)) > executor.MAX_OPERATIONS:
+                where = f"rank {rank} thread block {counts.index(longest)}"
+                raise TooLargeError(TOO_LONG.format(where, f"at least {longest}"))
+
+    def _longest_merged(self, program: Program, instances: int) -> int:
+        """Estimate the operations of the longest thread block where replicas must be merged, else 0."""
+        limit = self.options.max_thread_blocks
+        if max(len(rank.thread_blocks) for rank in program.ranks) * instances <= limit:
+            return 0
+        longest, unit = 0, self._unit(program)
+        for rank in program.ranks:
+            weights = [
+                sum(WEIGHTS[step.kind] * _parts(step, unit) for step in block.instructions)
+                for block in rank.thread_blocks
+            ] * instances
+            longest = max(longest, *(sum(weights[block] for block in group) for group in merge_blocks(weights, limit)))
+        return longest
+
+    def _unit(self, program: Program) -> int | None:
+        """Chunks of the parts that steps are cut into, if they are."""
+        return None if self.options.slice_bytes is None else common_count(program)
 
 
-def least_needs(program: Program, boxes: Sequence[int], unit: int | None = None) -> list[dict[str, int]]:
-    """Lower bounds on what each rank needs, without copies; `unit`: chunks of the parts that steps are cut into."""
-    on_ports = port_pairs(program, boxes)
-    ends = Connections.of(program, on_ports)
-    rows = []
+def least_operations(program: Program, options: PlanOptions, unit: int | None) -> list[list[int]]:
+    """Lower bounds on the operations of each thread block of each rank; `unit`: chunks of the parts of steps."""
+    on_ports = port_pairs(program, options.boxes)
+    counts = []
     for rank in program.ranks:
-        steps = [(block.send_peer, step) for block in rank.thread_blocks for step in block.instructions]
-        # Each is a put or a wait; after a put into memory there is a signal, and after some waits a sum is made.
-        operations = 0
-        for peer, step in steps:
-            count = (step.kind == "send" or step.receives) + (step.kind == "recv_reduce")
-            count += step.kind == "send" and (rank.rank, peer) not in on_ports
-            operations += count * _parts(step, unit)
-        channels = {f"{kind} channels": len(ends.peers[rank.rank][kind]) for kind in CHANNEL_TYPES}
-        rows.append({"operations": operations} | channels)
-    return rows
-
-
-def first_replica(pair: Program) -> Program:
-    """Return the first of two replicas, for counting only: its waits still refer to both."""
-    # As in `replicated`, the replicas of a block follow one another.
-    ranks = tuple(replace(rank, thread_blocks=rank.thread_blocks[::2]) for rank in pair.ranks)
-    return replace(pair, ranks=ranks)
-
-
-def max_unmerged_replicas(program: Program, max_thread_blocks: int) -> int:
-    """Largest number of replicas with thread blocks of their own; at least 1."""
-    blocks = max((len(rank.thread_blocks) for rank in program.ranks), default=1)
-    return max(1, max_thread_blocks // max(1, blocks))
-
-
-def block_usage(
-    program: Program, boxes: Sequence[int], max_thread_blocks: int, unit: int | None, instances: int = 1
-) -> BlockUsage:
-    """Compute the usage of thread blocks by replicas of a program, without operations of switches; `unit` as above."""
-    merges = instances > max_unmerged_replicas(program, max_thread_blocks)
-    longest, refusal = 0, ""
-    for rank in program.ranks:
-        # As in `replicated`, the replicas of a block follow one another.
-        parts = [
-            sum(WEIGHTS[step.kind] * _parts(step, unit) for step in block.instructions) for block in rank.thread_blocks
-        ]
-        weights = [weight for weight in parts for _ in range(instances)]
-        needs = [_min_operations(program, block, rank.rank, boxes, unit) for block in rank.thread_blocks]
-        syncs = _semaphore_operations(rank) if instances == 1 and len(weights) <= max_thread_blocks else []
-        for at, group in enumerate(merge_blocks(weights, max_thread_blocks)):
-            longest = max(longest, sum(weights[block] for block in group))
-            counts = sum((needs[block // instances] for block in group), Counter())
-            length = _length(counts, unit) + sum(syncs[block] for block in group if syncs)
-            refusal = refusal or _refusal(f"rank {rank.rank} thread block {at}", counts, length)
-    return BlockUsage(longest if merges else 0, refusal)
-
-
-def _refusal(where: str, counts: Counter[str], length: int) -> str:
-    if length > executor.MAX_OPERATIONS:
-        return TOO_LONG.format(where, f"at least {length}")
-    for kind in CHANNEL_TYPES:
-        if (channels := counts[f"{kind} in"] + counts[f"{kind} out"]) > executor.MAX_CHANNELS:
-            return TOO_MANY_CHANNELS.format(where, channels, kind)
-    return ""
-
-
-def _length(counts: Counter[str], unit: int | None) -> int:
-    """Operations of merged thread blocks: of their steps, around them, and the pipeline."""
-    if not counts["operations"]:
-        return 0
-    ends = {
-        f"{kind} {way}": -(-counts[f"{kind} {way}"] // executor.MAX_CHANNELS_PER_OPERATION)
-        for kind in CHANNEL_TYPES
-        for way in ("in", "out")
-    }
-    # It notifies the senders of its start, and waits for that of the receivers and, by ports, for the end.
-    around = (
-        sum(ends.values()) + any(ends[f"{kind} out"] for kind in CHANNEL_TYPES) + ends["port in"] + ends["port out"]
-    )
-    return counts["operations"] + around + (unit is not None)
+        counts.append([0] * len(rank.thread_blocks))
+        for number, block in enumerate(rank.thread_blocks):
+            # Between a put into memory and its signal, and between a wait and a sum, all threads wait for each other.
+            sends = 1 if (rank.rank, block.send_peer) in on_ports else 3
+            of_kind = {"send": 0 if options.switch_groups else sends, "recv": 1, "recv_reduce": 3}
+            counts[-1][number] = sum(of_kind.get(step.kind, 0) * _parts(step, unit) for step in block.instructions)
+    return counts
 
 
 def _parts(step: Instruction, unit: int | None) -> int:
     return 1 if unit is None else step.count // unit
-
-
-def _min_operations(
-    program: Program, block: ThreadBlock, rank: int, boxes: Sequence[int], unit: int | None
-) -> Counter[str]:
-    """Minimal operations of a thread block's steps, and the channels that it uses in each direction."""
-    counts: Counter[str] = Counter()
-    for way, peer, used in (
-        ("out", block.send_peer, any(step.kind == "send" for step in block.instructions)),
-        ("in", block.recv_peer, any(step.receives for step in block.instructions)),
-    ):
-        if peer is not None and used:
-            counts[f"{'port' if boxes[peer] != boxes[rank] else 'memory'} {way}"] += 1
-    near = block.send_peer is not None and boxes[block.send_peer] == boxes[rank]
-    # Between a put into memory and its signal, and between a wait and a sum, all threads wait for each other.
-    of_kind = {"send": 3 if near else 1, "recv_reduce": 3}
-    for step in block.instructions:
-        minimum = 0 if stays_in_place(program, rank, step) else of_kind.get(step.kind, 1)
-        counts["operations"] += minimum * _parts(step, unit)
-    return counts
-
-
-def _semaphore_operations(rank: RankProgram) -> list[int]:
-    """Operations of each thread block that acquire and release semaphores, and that follow from them."""
-    counts = [0] * len(rank.thread_blocks)
-    released: Counter[tuple[int, int]] = Counter()
-    for at, block in enumerate(rank.thread_blocks):
-        waited = {at: len(block.instructions)}
-        for step in block.instructions:
-            awaited = dict(sorted((wait.thread_block, wait.step) for wait in step.depends))
-            new = {source: index for source, index in awaited.items() if waited.get(source, -1) < index}
-            waited |= new
-            released.update(new.items())
-            # All threads wait for the first before they copy.
-            counts[at] += -(-len(new) // executor.MAX_SEMAPHORES_PER_OPERATION) + bool(new and step.kind == "copy")
-    for (source, _), number in released.items():
-        counts[source] += -(-number // executor.MAX_SEMAPHORES_PER_OPERATION)
-    return counts
-
-
-__all__ = ["write_registration"]
 
 
 def write_registration(

@@ -64,7 +64,7 @@ class PlanOptions(NamedTuple):
 
 
 def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
-    """Convert an out-of-place program, as `lower` makes it or checked, to an execution plan that has been run."""
+    """Convert an out-of-place program, as `lower` makes it or checked, to an execution plan; `verified` runs it."""
     program, count = replace(program, in_place=options.in_place), 0
     if options.slice_bytes is not None:
         count = common_count(program)
@@ -72,13 +72,20 @@ def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
     on_ports = port_pairs(program, options.boxes)
     groups = _groups(options.switch_groups, on_ports)
     gpus = _gpus(program, on_ports, groups, options, count)
-    return finished(program.name, program.collective, gpus, options, count)
+    return _sized(program.name, program.collective, gpus, options, count)
 
 
-def finished(
+def verified(plan: ExecutionPlan) -> ExecutionPlan:
+    """Check a plan and run it once."""
+    check_execution_plan(plan, "the plan")
+    run_execution_plan(plan, interleavings=1)
+    return plan
+
+
+def _sized(
     name: str, collective: Collective, gpus: tuple[Gpu, ...], options: PlanOptions, count: int = 0
 ) -> ExecutionPlan:
-    """Make a plan with its sizes and a unique name, and run it; `count`: chunks of steps that are sliced, else 0."""
+    """Make a plan with its sizes and a unique name; `count`: chunks of steps that are sliced, else 0."""
     plan = ExecutionPlan(name, collective, options.in_place, 0, 0, options.threads_per_block, gpus)
     smallest, largest = _size_window(plan, options.slice_bytes, count)
     low = smallest if options.min_bytes is None else options.min_bytes
@@ -89,8 +96,6 @@ def finished(
     unique = hashlib.sha256(text.encode()).hexdigest()[:12]
     plan = replace(plan, name=f"{name}-{unique}", min_bytes=low, max_bytes=high)
     object.__setattr__(plan, "text", text.replace('"name": ""', f'"name": {json.dumps(plan.name)}', 1))
-    check_execution_plan(plan, "the plan")
-    run_execution_plan(plan, interleavings=1)
     return plan
 
 
@@ -287,7 +292,7 @@ def star_plan(
         gpus.append(
             Gpu(own, firsts[-1], 0, {"memory": tuple(peers) * blocks, "port": ()}, (), tuple(thread_blocks), switches)
         )
-    return finished(name, collective, tuple(gpus), options)
+    return verified(_sized(name, collective, tuple(gpus), options))
 
 
 def _barrier(rank: int, ranks: int) -> list[Round]:

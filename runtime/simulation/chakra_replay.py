@@ -12,13 +12,12 @@ start in the order of their ids, as in versions of ASTRA-sim before August 2025;
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from heapq import heappop, heappush
+from itertools import count, pairwise
+from typing import NamedTuple
 
 from ...errors import ProgramError, UnsupportedError
 from ...support.validation import shown
@@ -26,11 +25,7 @@ from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from .chakra_trace import NodeKind, Trace, TraceNode
 
-if TYPE_CHECKING:
-    from .simulate import Nodes
-
 NS_PER_US = 1000
-KINDS = {kind: place for place, kind in enumerate((NodeKind.COMM_SEND, NodeKind.COMM_RECV, NodeKind.COMP))}
 MIN_COMPUTATION_NS = 1  # What ASTRA-sim makes of a duration of 0, in ns
 
 
@@ -69,8 +64,6 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
     >>> replay_traces(traces, pair)
     Replay(nanoseconds=1810, messages=2)
     """
-    from .simulate import replay_nodes
-
     as_topology(topology)
     if not isinstance(traces, Sequence) or not all(isinstance(item, Trace) for item in traces):
         raise UnsupportedError(f"the traces are {shown(traces)}; expected a list of one Trace for each rank")
@@ -78,54 +71,128 @@ def replay_traces(traces: Sequence[Trace], topology: Topology) -> Replay:
         raise UnsupportedError(f"there are {len(traces)} traces; expected one for each of {topology.num_ranks} ranks")
     # Nodes that are free at the same time start in the order of their places.
     linked = link_nodes([sorted(trace.nodes, key=lambda node: node.number) for trace in traces])
-    finish, unfinished = replay_nodes(_routed(linked, topology), topology.num_links)
-    if unfinished:
+    events = _Events(linked, _routes(linked, topology))
+    events.run()
+    if unfinished := len(linked.nodes) - events.num_ended:
         raise ProgramError(f"{unfinished} of {len(linked.nodes)} nodes never start, because they wait in a cycle")
-    return Replay(finish, len(linked.pairs))
+    return Replay(events.finish, len(linked.pairs))
 
 
-def _routed(linked: LinkedNodes, topology: Topology) -> Nodes:
-    """Nodes as arrays, with the links that each send takes."""
+Hop = tuple[int, int, int]  # A link, how long a message keeps it busy, and how long it takes to the link's end, in ns
+
+
+def _routes(linked: LinkedNodes, topology: Topology) -> list[list[Hop]]:
+    """Hops of the message that each node sends; none of other nodes."""
     import networkx as nx
-
-    from .simulate import Nodes
 
     places = {link[:2]: place for place, link in enumerate(topology.links)}
     graph = nx.DiGraph(places.keys())
     graph.add_nodes_from(topology.nodes)
     paths = cache(partial(nx.single_source_shortest_path, graph))
-    hops: list[tuple[int, int, int]] = []
-    starts = [0]
+    routes: list[list[Hop]] = []
     for (_, node), message in zip(linked.nodes, linked.messages, strict=True):
-        if message is not None and node.kind == NodeKind.COMM_SEND:
-            path = paths(topology.nodes[message.sender]).get(topology.nodes[message.receiver])
-            if path is None:
-                raise ProgramError(
-                    f"rank {message.sender} sends to rank {message.receiver}, but no path of the topology leads there"
-                )
-            for place in (places[ends] for ends in pairwise(path)):
-                link = topology.links[place]
-                busy = message.size / link.bandwidth
-                hops.append((place, int(busy), int(NS_PER_US * link.latency + busy)))
-        starts.append(len(hops))
-    count = len(linked.nodes)
-    partners = np.zeros(count, dtype=np.int64)
-    for send, receive in linked.pairs:
-        partners[send], partners[receive] = receive, send
-    waits = np.unique(np.array(linked.waits, dtype=np.int64).reshape(-1, 2), axis=0)
-    links, busy_times, times = np.array(hops, dtype=np.int64).reshape(-1, 3).T.copy()
-    return Nodes(
-        np.array([KINDS[NodeKind(node.kind)] for _, node in linked.nodes], dtype=np.int64),
-        partners,
-        np.array([node.duration * NS_PER_US or MIN_COMPUTATION_NS for _, node in linked.nodes], dtype=np.int64),
-        np.array(starts, dtype=np.int64),
-        links,
-        busy_times,
-        times,
-        np.repeat(np.arange(count), np.diff(starts)),
-        np.searchsorted(waits[:, 0], np.arange(count + 1)),
-        waits[:, 1].copy(),
-    )
+        routes.append([])
+        if message is None or node.kind != NodeKind.COMM_SEND:
+            continue
+        path = paths(topology.nodes[message.sender]).get(topology.nodes[message.receiver])
+        if path is None:
+            raise ProgramError(
+                f"rank {message.sender} sends to rank {message.receiver}, but no path of the topology leads there"
+            )
+        for place in (places[ends] for ends in pairwise(path)):
+            link = topology.links[place]
+            busy = message.size / link.bandwidth
+            routes[-1].append((place, int(busy), int(NS_PER_US * link.latency + busy)))
+    return routes
+
+
+class _Events:
+    """Events of a replay by time, and at one time in the order in which they were scheduled, as in ASTRA-sim's queue.
+
+    So a message arrives before its link is free again.  Links serve messages as they come.
+    """
+
+    def __init__(self, linked: LinkedNodes, routes: Sequence[Sequence[Hop]]) -> None:
+        self.nodes, self.routes = [node for _, node in linked.nodes], routes
+        self.receive_of = dict(linked.pairs)
+        self.send_of = {receive: send for send, receive in linked.pairs}
+        self.followers: list[list[int]] = [[] for _ in self.nodes]
+        self.waits = [0] * len(self.nodes)
+        for before, after in sorted(set(linked.waits)):
+            self.followers[before].append(after)
+            self.waits[after] += 1
+        self.posted: set[int] = set()  # Receives that have started
+        self.arrived: set[int] = set()  # Sends whose message has come
+        self.queues: dict[int, deque[tuple[int, int]]] = {}  # Messages that wait for each busy link
+        self.heap: list[tuple[int, int, Callable[..., None], tuple[int, ...]]] = []
+        self.numbers = count()
+        self.finish = 0
+        self.num_ended = 0
+
+    def run(self) -> None:
+        """Run until nothing is scheduled."""
+        for node, waits in enumerate(list(self.waits)):
+            if not waits:
+                self._issue(node, 0)
+        while self.heap:
+            now, _, happen, arguments = heappop(self.heap)
+            happen(*arguments, now)
+
+    def _schedule(self, time: int, happen: Callable[..., None], *arguments: int) -> None:
+        heappush(self.heap, (time, next(self.numbers), happen, arguments))
+
+    def _issue(self, node: int, now: int) -> None:
+        """Start a node that waits for nothing more."""
+        kind = self.nodes[node].kind
+        if kind == NodeKind.COMM_SEND:
+            self._enter(node, 0, now)
+        elif kind == NodeKind.COMP:
+            duration = self.nodes[node].duration * NS_PER_US or MIN_COMPUTATION_NS
+            self._schedule(now + duration, self._end, node)
+        elif self.send_of[node] in self.arrived:
+            self._schedule(now, self._end, node)
+        else:
+            self.posted.add(node)
+
+    def _enter(self, node: int, hop: int, now: int) -> None:
+        """Send a message over its next link, or let it wait for those that came before."""
+        link = self.routes[node][hop][0]
+        if link in self.queues:
+            self.queues[link].append((node, hop))
+        else:
+            self.queues[link] = deque()
+            self._transmit(node, hop, now)
+
+    def _transmit(self, node: int, hop: int, now: int) -> None:
+        link, busy, duration = self.routes[node][hop]
+        self._schedule(now + duration, self._arrive, node, hop)
+        self._schedule(now + busy, self._release, link)
+
+    def _release(self, link: int, now: int) -> None:
+        """Serve the message that waits first."""
+        if self.queues[link]:
+            self._transmit(*self.queues[link].popleft(), now)
+        else:
+            del self.queues[link]
+
+    def _arrive(self, node: int, hop: int, now: int) -> None:
+        """Forward a message that arrived as a whole; at its end, end its send, and its receive if that started."""
+        if hop + 1 < len(self.routes[node]):
+            self._enter(node, hop + 1, now)
+            return
+        self.arrived.add(node)
+        self._end(node, now)
+        if self.receive_of[node] in self.posted:
+            self._end(self.receive_of[node], now)
+
+    def _end(self, node: int, now: int) -> None:
+        """End a node, and start those that waited for nothing else."""
+        self.num_ended += 1
+        self.finish = now
+        for follower in self.followers[node]:
+            self.waits[follower] -= 1
+            if not self.waits[follower]:
+                self._issue(follower, now)
 
 
 MAX_MESSAGE_BYTES = 2**53

@@ -261,9 +261,14 @@ class FlowSchedule(FlowArrays, kind="flow"):
         starts = (np.cumsum(rows, axis=1) - rows).reshape(-1)
         return sends.transfers(topology, starts, 1 / (self.total_weight * self.chunks_per_unit))
 
-    def part_numbers(self, transfers: Transfers) -> IntArray:  # noqa: ARG002
-        """Number the sources of the transfers, int64 (transfers,): those at which their paths begin."""
-        return self.columns.items // self.num_ranks
+    def part_numbers(self, transfers: Transfers) -> IntArray:
+        """Number the sources of the transfers, in any order, int64 (transfers,): those at which their paths begin."""
+        firsts = np.arange(len(transfers.senders))
+        before = firsts.copy()
+        before[transfers.after] = transfers.before
+        while (before[firsts] != firsts).any():
+            firsts = before[firsts]
+        return transfers.senders[firsts]
 
     @property
     def sends_unevenly(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 import collopt
 from collopt.planners.trees.strength import allreduce_bound
 from collopt.schedules import Cut, Partition
-from collopt.topologies import Link, Topology, dgx_a100, dgx_h100, mi250, ring
+from collopt.topologies import Topology, dgx_a100, dgx_h100, mi250, ring
 from oracles.partitions import allreduce_limit, narrowest_alone, narrowest_cut
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
@@ -86,27 +85,3 @@ def test_bandwidths_without_a_common_unit_leave_out_the_costly_witness() -> None
     bound = allreduce_bound(topology)
     bound.verify()
     assert bound.algbw >= allreduce_limit(topology)
-
-
-@pytest.mark.parametrize(("boxes", "algbw"), [(2, 400), (3, 300), (4, Fraction(800, 3)), (16, Fraction(640, 3))])
-def test_boxes_whose_switches_add_up_are_parts(boxes: int, algbw: Fraction) -> None:
-    """Each box can take in 400 GB/s, whatever its NVSwitch does: 2 (p - 1) times all data over p x 400 GB/s."""
-    bound = allreduce_bound(dgx_h100(boxes=boxes))
-    bound.verify()
-    assert bound.algbw == algbw == Fraction(400 * boxes, 2 * (boxes - 1))
-
-
-def test_faster_cards_never_raise_the_bound_by_more_than_their_share() -> None:
-    """As all links become faster by a factor at most, so does every schedule, and so must the bound."""
-    bounds = [
-        allreduce_bound(replace(dgx_h100(boxes=4), links=_with_cards(dgx_h100(boxes=4), speed))).algbw
-        for speed in range(40, 56)
-    ]
-    for speed, (slower, faster) in enumerate(pairwise(bounds), start=40):
-        assert slower <= faster <= slower * Fraction(speed + 1, speed)
-
-
-def _with_cards(network: Topology, speed: int) -> tuple[Link, ...]:
-    return tuple(
-        link._replace(bandwidth=Fraction(speed)) if "nic" in link.tail + link.head else link for link in network.links
-    )

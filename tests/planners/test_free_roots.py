@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import collopt
-from collopt.cli.terminal.plan_summary import plan_figures, witness_figures, witness_text
 from collopt.errors import CertificateError
 from collopt.planners import Plan
-from collopt.report.tables import busiest_links
 from collopt.runtime.lowering.lower import lower
 from collopt.runtime.programs.interpret import run_program
 from collopt.schedules import Allreduce, Bound, Forest, Partition, congestion, in_network, verified_loads
@@ -67,31 +64,6 @@ def test_any_roots_are_as_good(roots: list[int]) -> None:
     assert made.schedule.root_weights.sum() == made.schedule.total_weight
 
 
-def test_a_single_root_reads_like_any_other_plan() -> None:
-    """Texts and figures compare algorithm bandwidths, whose unit does not depend on the shards."""
-    made = ring_plan(0, 0, 0, 0)
-    assert made.schedule.root_weights.tolist() == [1, 0, 0, 0]
-    assert (made.schedule.total_weight, made.bound.total_weight) == (1, 4)
-    assert str(made) == "allreduce on ring-4 by by-hand: 33.33 GB/s, optimal; 8 trees, 4 per root by weight"
-    figures = plan_figures(made)
-    assert json.loads(json.dumps(figures)) == figures
-    assert (figures["gap"], figures["optimal"]) == ("0", True)
-    assert figures["algbw_exact"] == figures["bound"]["algbw_exact"] == "100/3"
-    assert (figures["root_weights"], figures["busiest_links"]) == ([1, 0, 0, 0], 8)
-    assert busiest_links(made) == 8
-    assert witness_text(made.bound) == "ingress of p = 4 parts: 200 GB/s, carrying 2 (p - 1) times all data"
-    assert witness_figures(made.bound) == {
-        "cut_bandwidth": "200",
-        "partition": [["gpu0"], ["gpu1"], ["gpu2"], ["gpu3"]],
-    }
-
-
-def test_time_depends_on_the_data_not_on_the_unit() -> None:
-    """One root, four roots: the same bytes over the same bandwidth, and the same hops without latency."""
-    times = {ring_plan(*roots).estimate(10**8) for roots in [(0, 0, 0, 0), (0, 1, 2, 3), (3, 3, 0, 3)]}
-    assert times == {3000.0}
-
-
 def test_a_switch_that_copies_saves_traffic_of_a_single_root() -> None:
     """Of the four hops down from rank b, one is a copy that the switch can make; adding up it cannot do."""
     made = star_plan()
@@ -136,21 +108,11 @@ def test_a_plan_that_is_faster_than_its_bound_is_refused(monkeypatch: pytest.Mon
         wrong.verify()
 
 
-def test_both_halves_need_the_same_roots() -> None:
-    """Sums that are at one rank cannot be spread from another."""
-    made = ring_plan(0, 0, 0, 0)
-    other = ring_plan(1, 1, 1, 1).schedule
-    assert isinstance(other, Allreduce)
-    mixed = replace(made, schedule=Allreduce(made.schedule.reduce, other.broadcast))
-    with pytest.raises(CertificateError, match="broadcasts other shards than it reduces"):
-        mixed.verify()
-
-
 def test_other_collectives_keep_their_shards() -> None:
     """An allgather in which one rank has everything is a broadcast, not an allgather."""
     spread = ring_plan(0, 0, 0, 0).schedule.broadcast
     bound = collopt.bound(RING, "allgather")
     loads = spread.link_loads(RING)
     rate = congestion(loads, spread.trees_per_root, RING)
-    with pytest.raises(CertificateError, match="shards differ from those of its bound"):
+    with pytest.raises(CertificateError, match="shards differ"):
         Plan(RING, "allgather", spread, bound, rate, loads, "by-hand").verify()

@@ -5,12 +5,10 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from hypothesis import given, settings
 
 from collopt import bound
 from collopt.planners import LogicalTopology, logical_topology
-from collopt.report import logical_figure
 from collopt.schedules import Bound
 from collopt.topologies import Topology, dgx_a100, mi250, ring
 from sample_sizes import examples
@@ -68,13 +66,3 @@ def test_splits_are_of_the_links_that_are_left() -> None:
     alone = logical_topology(bound(ring(4), "allgather"))
     assert alone.splits == ()
     assert alone.unit * alone.multiplicities["gpu0", "gpu1"] <= Fraction(1)
-
-
-def test_the_figure_has_the_number_of_trees_of_each_link() -> None:
-    """Each at its own place, also where links cross in the middle."""
-    logical = logical_topology(bound(dgx_a100(), "allgather"))
-    (axes,) = logical_figure(logical).axes
-    numbers = Counter(text.get_text() for text in axes.texts[logical.topology.num_ranks :])
-    assert numbers == Counter(map(str, logical.multiplicities.values()))
-    assert len({tuple(np.round(text.xy, 6)) for text in axes.texts}) == len(axes.texts)
-    assert "one tree is" in axes.get_title()

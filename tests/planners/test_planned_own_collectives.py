@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, CertificateError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, load_plan, plan_of_schedule
-from collopt.planners.all_to_all.multicommodity import bound_pairs
 from collopt.planners.what_if.compare import check_feasible
 from collopt.report import curve_table
 from collopt.runtime import simulate
@@ -191,34 +190,3 @@ def test_only_ranks_that_have_something_to_send_must_reach_others() -> None:
             planned(network, collective, **({"root": "a"} if collective == "gather" else {}))
     with pytest.raises(BoundError):
         check_feasible(network, GATHER, root="a")
-
-
-@pytest.mark.parametrize(
-    ("ask", "options", "problem"),
-    [
-        (planned, {"collective": "scatter"}, r"scatter needs a root; name one of the ranks 0\.\.3"),
-        (planned, {"collective": "scatter", "root": 4}, r"root 4 is not a rank"),
-        (planned, {"collective": "halo", "root": 1}, "halo has no root; leave root=1 out"),
-        (collopt.bound, {"collective": "halo", "root": 1}, "halo has no root; leave root=1 out"),
-        (collopt.bound, {"collective": "gather"}, "gather needs a root"),
-        (
-            planned,
-            {"collective": "scatter", "root": 1, "traffic": [[1]]},
-            "scatter has traffic of its own",
-        ),
-        (bound_pairs, {"collective": "halo", "traffic": [[1]]}, "halo has traffic of its own and takes no traffic"),
-        (bound_pairs, {"collective": "all_to_all", "root": 1}, "all_to_all has no root; leave root=1 out"),
-        (planned, {"collective": "scatter", "root": 1, "planner": "ring"}, "'ring' does not cover the collective"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_refused(ask: Any, options: dict[str, Any], problem: str) -> None:
-    """In the words of the collective."""
-    with pytest.raises(UnsupportedError, match=problem):
-        ask(ring(4), **options)
-
-
-def test_a_function_of_the_traffic_may_have_any_unit() -> None:
-    """Plans count in lowest terms."""
-    made = planned(ring(4), "gather", root=0).schedule
-    assert isinstance(made, FlowSchedule)
-    assert np.unique(made.traffic).tolist() == [0, 1]

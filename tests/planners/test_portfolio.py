@@ -1,7 +1,6 @@
 """The portfolio of `auto`: the fastest plan for a size, and what an effort leaves out."""
 
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from collopt.errors import BoundError, UnsupportedError
 from collopt.planners import PLANNERS, Planner
 from collopt.planners.portfolio import least_rate
 from collopt.runtime import simulate
-from collopt.schedules import StepExchange, as_bytes
+from collopt.schedules import as_bytes
 from collopt.schedules.timing.run import Predictor
 from collopt.topologies import RuntimeCosts, dgx1_v100, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
 from strategies import eulerian_topologies
@@ -43,33 +42,6 @@ def test_small_data_takes_few_messages(network: collopt.Topology, sends: int, ga
     assert limit.time <= time <= Fraction(3, 2) * limit.time
 
 
-@pytest.mark.parametrize(
-    ("network", "ratios"),
-    [(dgx_a100(boxes=2), (1.06, 1.53)), (dgx_h100(boxes=4), (1.32, 1.67)), (mi300x(boxes=4), (1.37, 1.79))],
-    ids=lambda value: getattr(value, "name", None),
-)
-def test_small_allreduces_pay_latencies_once(network: collopt.Topology, ratios: tuple[float, float]) -> None:
-    """Whole vectors are exchanged in one or two steps, where two phases took 1.8 to 2.8 times the bound."""
-    for size, ratio in zip(("1K", "64K"), ratios, strict=True):
-        plan = collopt.plan(network, "allreduce", planner="few-steps", size=size, costs=COSTS)
-        assert isinstance(plan.schedule, StepExchange)
-        assert plan.num_steps <= 2
-        bound = collopt.bound(network, "allreduce", size=size, costs=COSTS).time
-        assert 1 <= simulate(plan, size).time / bound <= ratio
-
-
-@pytest.mark.parametrize(("network", "ratio"), [(dgx_a100(boxes=2), "1.01"), (mi250(boxes=2), "1.065")])
-def test_a_few_trees_per_root_beat_one_and_many(network: collopt.Topology, ratio: str) -> None:
-    """Between what rounding to one tree loses and what many trees take to fill their pipelines."""
-    plan = collopt.plan(network, "allgather", size="256M", costs=COSTS)
-    assert 1 < plan.options["trees_per_root"] < 10
-    for count in (1, None):
-        other = collopt.plan(network, "allgather", planner="forestcoll", trees_per_root=count, costs=COSTS)
-        assert simulate(plan, "256M").time < simulate(other, "256M").time
-    bound = collopt.bound(network, "allgather", size="256M", costs=COSTS).time
-    assert bound <= simulate(plan, "256M").time <= Fraction(ratio) * bound
-
-
 def test_costs_go_with_the_plan(tmp_path: Path) -> None:
     """Into its file, and from there into its times; the network is the same."""
     network = dgx_a100(boxes=2)
@@ -89,20 +61,6 @@ def test_plans_for_the_bandwidths_that_data_reaches() -> None:
     plan = collopt.plan(network, "allgather", size="1G", costs=costs)
     plan.verify(network)
     assert plan.simulate("1G", slices=16) < 0.99 * exact.simulate("1G", slices=16)
-
-
-def test_few_steps_by_family() -> None:
-    """Named, or the fastest for much data."""
-    network = dgx_h100(boxes=2)
-    direct = collopt.plan(network, "allgather", planner="few-steps", family="direct")
-    assert direct.num_steps == 1
-    assert direct.options == {"family": "direct"}
-    best = collopt.plan(network, "allgather", planner="few-steps")
-    assert best.algbw >= direct.algbw
-    with pytest.raises(UnsupportedError, match="direct"):
-        collopt.plan(network, "allgather", planner="few-steps", family="dirct")
-    with pytest.raises(UnsupportedError, match="bfb"):
-        collopt.plan(ring(5), "allgather", planner="few-steps")
 
 
 def test_other_options_reach_the_planners() -> None:
@@ -131,21 +89,6 @@ def test_plans_take_no_less_than_their_hops_and_their_busiest_link(
     assert Predictor(plan.schedule, network, RuntimeCosts()).time(10**6) >= Fraction(10**6, 1000) / rate
 
 
-def test_trees_that_branch_at_few_switches_are_tried() -> None:
-    """They are 10 % faster than other planners where some ranks have links beside a switch that copies and adds."""
-    ranks = [f"gpu{number}" for number in range(5)]
-    links = [(rank, "switch", 100) for rank in ranks] + [(rank, after, 25) for rank, after in pairwise(ranks[:4])]
-    abilities: dict[str, Any] = {"switches": ["switch"], "multicast": ["switch"], "aggregation": ["switch"]}
-    network = collopt.Topology.from_links(links, compute=ranks, bidirectional=True, **abilities)
-    plan = collopt.plan(network, "allreduce", size="1M", costs=COSTS)
-    assert plan.planner == "steiner"
-    for name in ("forestcoll", "strength", "allreduce-lp", "blink"):
-        other = collopt.plan(network, "allreduce", planner=name, costs=COSTS)
-        assert simulate(other, "1M").time > Fraction("1.1") * simulate(plan, "1M").time
-    alone = collopt.plan(network, "allreduce", size="1M", costs=COSTS, in_network=False)
-    assert alone.planner != "steiner"
-
-
 def test_plans_only_what_may_be_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kilobyte on two DGX A100 takes one step, which no trees beat; 256M needs trees, but not all numbers of them."""
     counts: list[int] = []
@@ -163,15 +106,6 @@ def test_plans_only_what_may_be_the_fastest(monkeypatch: pytest.MonkeyPatch) -> 
     assert counts[0] == 0
     assert 8 in counts
     assert not {1, 2, 3, 4, 6} & set(counts)  # whose rates alone make them slower
-
-
-def test_ranks_that_nothing_links_are_refused() -> None:
-    """A box whose only switch failed has no hop whose latency could be the least, and no kinds of links."""
-    alone = dgx_a100().without_node("box0/nvswitch")
-    with pytest.raises(BoundError, match="there is no path from rank 'box0/gpu0' to rank 'box0/gpu1'"):
-        collopt.plan(alone, "allgather", size="1M")
-    with pytest.raises(UnsupportedError, match="no symmetries of dgx-a100 without box0/nvswitch were found"):
-        collopt.plan(alone, "allgather", planner="symmetric")
 
 
 @pytest.mark.parametrize("num_ranks", [20, 40])

@@ -119,12 +119,6 @@ def test_other_spellings_of_a_collective_are_recognized(ask: Callable[..., objec
         ask(ring(3), written)
 
 
-def test_sizes_that_do_not_matter_to_a_planner_are_part_of_the_problem() -> None:
-    """Rings are the same for all sizes."""
-    made, sized = (plan(ring(3), "allgather", planner="ring", size=size) for size in (None, "1M"))
-    assert made.to_json()["schedule"] == sized.to_json()["schedule"]
-
-
 def test_a_registered_planner_is_asked() -> None:
     """With the options of its own function, and only for its collectives."""
     calls: list[tuple[Topology, int]] = []

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from cli_calls import call, refusal
 from collopt import Topology
-from collopt.errors import BoundError, TopologyError, UnsupportedError
+from collopt.errors import BoundError, UnsupportedError
 from collopt.runtime.lowering.lower import lower
 from collopt.runtime.nccl.graph import ring_channels
 from collopt.topologies import SwitchLimits, dgx_h100, ring, torus
@@ -86,24 +85,3 @@ def test_what_relays_would_run_is_refused(tmp_path: Path) -> None:
     direct = collopt.plan(network.without_link("gpu2", "gpu3"), "allgather")
     assert lower(direct.schedule, "allgather", topology=direct.topology).num_ranks == 2
     assert plan.simulate("1M") == pytest.approx(2**20 / 40e3)
-
-
-def test_refuses_relays_that_are_none() -> None:
-    """Nobody left, nobody linked, and no group."""
-    fabric = ring(3, bandwidth=10)
-    with pytest.raises(TopologyError, match=r"no compute node .* is left to relay"):
-        fabric.restrict([0, 1, 2], relay=True)
-    with pytest.raises(TopologyError, match="relay is 1; expected True or False"):
-        fabric.restrict([0, 1], relay=1)  # type: ignore[arg-type]
-    lonely = Topology.from_links([("a", "b", 1), ("b", "a", 1)], compute="abc")
-    with pytest.raises(TopologyError, match=r"compute node 'c' .* has no link to relay over"):
-        lonely.restrict(["a", "b"], relay=True)
-
-
-def test_relay_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--relay` needs `--ranks`, and doubles the rate of two neighbors in a ring."""
-    network = ["ring", "--nodes", "4", "--set", "bandwidth=10"]
-    for relay, algbw in (([], 20), (["--relay"], 40)):
-        shown = call(capsys, "bound", *network, "--ranks", "0,1", *relay, "allgather", "--json").data
-        assert shown["algbw"] == algbw
-    assert "give --ranks too" in refusal(call(capsys, "bound", *network, "--relay", "allgather"))

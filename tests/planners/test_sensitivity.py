@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from collopt.errors import BoundError, NoAnswerError, TopologyError, UnsupportedError
 from collopt.topologies import Link, Topology, dgx_a100, ring, torus
 from sample_sizes import examples
 from strategies import switch_free_topologies
@@ -92,22 +91,6 @@ def test_uneven_shards_count() -> None:
     assert frame["worth"].sum() == collopt.bound(topology, "reduce_scatter", weights=weights).algbw
 
 
-def test_refuses_what_makes_no_sense() -> None:
-    """As other requests, and steps that are none."""
-    with pytest.raises(UnsupportedError, match="all_to_allv needs traffic"):
-        collopt.sensitivity(ring(3), "all_to_allv")
-    with pytest.raises(UnsupportedError, match="allgather takes no traffic"):
-        collopt.sensitivity(ring(3), "allgather", traffic=[[0] * 3] * 3)
-    with pytest.raises(TopologyError, match="step is 0"):
-        collopt.sensitivity(ring(3), "allgather", step=0)
-    with pytest.raises(UnsupportedError, match="together is 'nic'; expected a function"):
-        collopt.sensitivity(ring(3), "allgather", together="nic")  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match=r"together returned \['gpu0'\] for the link 'gpu0' to 'gpu1'; expected"):
-        collopt.sensitivity(ring(3), "allgather", together=lambda link: [link.tail])  # type: ignore[arg-type,return-value]
-    with pytest.raises(BoundError, match="no path from rank 'b' to rank 'a'"):
-        collopt.sensitivity(Topology.from_links([("a", "b", 1)], compute="ab"), "allgather")
-
-
 ODD = Topology.from_links(
     [("g0", "g1", "74847813/1000000"), ("g1", "g2", "8753033/250000"), ("g2", "g0", "24127701/250000")],
     compute=["g0", "g1", "g2"],
@@ -122,17 +105,6 @@ def test_widened_bandwidths_that_no_float_stands_for_give_exact_gains(collective
     assert row["worth"] == collopt.bound(ODD, "allgather").algbw * (1 if collective == "allgather" else Fraction(2, 3))
 
 
-@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
-@pytest.mark.parametrize(
-    "topology", [ring(4, bandwidth="1e-9"), ring(4, bandwidth=1000).derate("gpu0", "gpu1", "1/1000000000")]
-)
-def test_bandwidths_below_the_tolerances_of_floats_have_prices(topology: Topology, collective: str) -> None:
-    """Absolute tolerances of a solver do not matter, whatever the unit of bandwidth."""
-    frame = collopt.sensitivity(topology, collective)
-    assert frame["worth"].sum() == collopt.bound(topology, collective).algbw
-    assert ((frame["gain"] >= 0) & (frame["gain"] <= frame["worth"])).all()
-
-
 def test_gains_of_uneven_switches_are_those_of_the_program() -> None:
     """Cuts bound rates where a switch takes in more than it gives out too."""
     links = [("a", "s", 30), ("b", "s", 20), ("c", "s", 20), ("s", "a", 10), ("s", "b", 25), ("s", "c", 15)]
@@ -141,15 +113,6 @@ def test_gains_of_uneven_switches_are_those_of_the_program() -> None:
     for row in collopt.sensitivity(uneven, "allgather", step=1).itertuples():
         after = collopt.planners.lp_bound(widened(uneven, row.tail, row.head, Fraction(1)), "allgather").algbw
         assert row.gain == after - before
-
-
-@pytest.mark.parametrize("step", ["1e200", "1/1000000000000"])
-def test_steps_of_too_many_digits_are_refused(step: str) -> None:
-    """A widened network is one that users could describe."""
-    with pytest.raises(
-        NoAnswerError, match=r"bandwidths above 1e\+09 GB/s or with too many digits; give one such as 1/10"
-    ):
-        collopt.sensitivity(ODD, "allgather", step=step)
 
 
 @settings(max_examples=examples(15))
@@ -175,12 +138,6 @@ def test_links_that_symmetries_take_to_each_other_gain_as_much(collective: str, 
     for row in collopt.sensitivity(network, collective, step=1, **options).itertuples():  # type: ignore[arg-type]
         wider = widened(network, row.tail, row.head, Fraction(1))
         assert row.gain == collopt.bound(wider, collective, **options).algbw - before  # type: ignore[call-overload]
-
-
-def test_flows_that_are_not_known_exactly_are_refused() -> None:
-    """A wider link leaves a large network without symmetries."""
-    with pytest.raises(NoAnswerError, match="too many to be known exactly; ask about fewer ranks, or about whole"):
-        collopt.sensitivity(torus(14, 14), "all_to_all")
 
 
 @settings(max_examples=examples(15))

@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from collopt.planners import PLANNERS, Plan, steiner_bound
-from collopt.planners.trees.spanned_switches import box_groups
-from collopt.planners.trees.strength import plan_strength, plan_with_switches
+from collopt.planners import steiner_bound
+from collopt.planners.trees.strength import plan_strength
 from collopt.runtime import lower, run_program
 from collopt.schedules import Bound, Partition, TreePartition, verified_loads
-from collopt.topologies import SwitchLimits, Topology, dgx_h100, gb200_nvl72, leaf_spine, rail
+from collopt.topologies import SwitchLimits, Topology, dgx_h100, gb200_nvl72, rail
 from sample_sizes import examples
 from two_way_networks import two_way_topologies
 
@@ -54,17 +53,6 @@ def test_one_box_reaches_its_links_or_n_of_n_plus_one_of_them(loopback: bool, al
         assert set(plan.schedule.broadcast.root_weights.tolist()) == {1}
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 5])
-def test_few_ranks_do_without_a_switch_that_loops_back(ranks: int) -> None:
-    """n / (n + 1) of a link is more than the n / (2 n - 2) of a ring from four ranks on."""
-    names = [f"r{rank}" for rank in range(ranks)]
-    star = Topology.from_links([(name, "s", 60) for name in names], compute=names, switches="s", bidirectional=True)
-    plan = plan_strength(able(star, frozenset("s"), frozenset("s")))
-    ring, switch = Fraction(60 * ranks, 2 * ranks - 2), Fraction(60 * ranks, ranks + 1)
-    assert plan.algbw == max(ring, switch)
-    assert plan.provenance["spanned_switches"] == (ranks > 3)
-
-
 @pytest.mark.parametrize("oversubscription", [None, 1])
 def test_each_tree_uses_one_of_the_rails(oversubscription: int | None) -> None:
     """Eight boxes receive everything once at 8 x 50 GB/s, which no tree that spans all rails can do."""
@@ -73,13 +61,6 @@ def test_each_tree_uses_one_of_the_rails(oversubscription: int | None) -> None:
     boxes = frozenset(switch for switch in switches if switch.endswith("nvswitch"))
     plan = plan_strength(able(topology, switches, boxes))
     assert (plan.algbw, plan.gap) == (400, 0)
-
-
-def test_leaves_are_spanned_by_all_trees_and_spines_by_some() -> None:
-    """Where every switch of a fabric adds up, hosts run at their links."""
-    topology = leaf_spine(3, 2, 3, host_bandwidth=50)
-    plan = plan_strength(able(topology, frozenset(topology.switch_nodes)))
-    assert (plan.algbw, plan.gap) == (50, 0)
 
 
 def test_a_switch_behind_a_thin_link_is_left_out() -> None:
@@ -140,28 +121,6 @@ def test_racks_are_joined_by_trees_between_stars(racks: int) -> None:
     assert 0 < plan.gap < Fraction(1, 20)
 
 
-@pytest.mark.parametrize("racks", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_racks_are_planned_without_trees_of_ranks_alone(racks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There these take long to pack, and nothing without switches that add is as fast."""
-    topology = gb200_nvl72(racks)
-
-    def not_needed(*args: object, **options: object) -> Plan:
-        raise AssertionError("trees of ranks alone were packed")
-
-    monkeypatch.setitem(PLANNERS, "forestcoll", replace(PLANNERS["forestcoll"], function=not_needed))
-    best = collopt.plan(topology, "allreduce")
-    assert (best.planner, best.algbw) == ("strength", plan_strength(topology).algbw)
-    assert best.algbw > collopt.plan(topology, "allreduce", planner="strength", in_network=False).algbw
-
-
-def test_many_boxes_whose_switches_gain_nothing_are_planned_as_without() -> None:
-    """The NICs of nine boxes take longer than what switches could save; ForestColl's trees load links less."""
-    topology = dgx_h100(9)
-    assert plan_with_switches(topology) is None
-    best = collopt.plan(topology, "allreduce")
-    assert (best.planner, best.algbw, best.gap) == ("forestcoll", 225, 0)
-
-
 def test_data_of_stars_arrives_everywhere() -> None:
     """Two boxes of three ranks, with stars in each and NICs between them; the interpreter adds up."""
     links = [(f"{box}{rank}", f"s{box}", 90) for box in "ab" for rank in range(3)]
@@ -171,20 +130,6 @@ def test_data_of_stars_arrives_everywhere() -> None:
     plan = plan_strength(able(topology, frozenset({"sa", "sb"})))
     assert (plan.algbw, plan.gap) == (90, 0)
     run_program(lower(plan.schedule, "allreduce"), interleavings=3)
-
-
-def test_ranks_next_to_two_switches_or_none_form_no_boxes() -> None:
-    """Then stars would overlap or leave ranks out."""
-    links = [("a", "s", 1), ("b", "s", 1), ("c", "t", 1), ("d", "t", 1), ("a", "c", 1)]
-    topology = Topology.from_links(links, compute="abcd", switches="st", bidirectional=True)
-    assert box_groups(topology, ("s",)) is None
-    joined = Topology.from_links([*links, ("s", "t", 1)], compute="abcd", switches="st", bidirectional=True)
-    assert box_groups(joined, ("s", "t")) is None
-    groups = box_groups(topology, ("s", "t"))
-    assert groups is not None
-    assert groups.box_of.tolist() == [0, 0, 1, 1]
-    more = Topology.from_links([*links, ("a", "t", 1)], compute="abcd", switches="st", bidirectional=True)
-    assert box_groups(more, ("s", "t")) is None
 
 
 @pytest.mark.parametrize(("group", "spanned"), [(None, 1), (4, 1), (3, 0)])
@@ -208,13 +153,6 @@ def test_one_way_links_span_switches_by_linear_programming() -> None:
     fast, slow = (collopt.plan(network, "allreduce", planner="allreduce-lp", in_network=able) for able in (True, False))
     assert fast.algbw > 10 > slow.algbw
     assert fast.schedule.broadcast.switches.tolist() == [4]
-
-
-def test_boxes_whose_switches_have_uplinks_are_planned_without_stars() -> None:
-    """Leaf switches that add and copy, below spines that do not."""
-    topology = leaf_spine(3, 2, 3, host_bandwidth=50)
-    plan = plan_strength(able(topology, frozenset({"leaf0", "leaf1", "leaf2"})))
-    assert (plan.algbw, plan.gap) == (50, 0)
 
 
 def test_paths_between_boxes_through_ranks_of_others_are_planned_without_stars() -> None:

@@ -9,7 +9,6 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from in_network_optimum import main, results
 
 import collopt
 from collopt.errors import BoundError, NoAnswerError, UnsupportedError
@@ -18,7 +17,7 @@ from collopt.planners.plans.registry import PLANNERS
 from collopt.planners.trees import steiner
 from collopt.schedules import ALLREDUCE, COLLECTIVES, EVERY_SCHEDULE
 from collopt.solvers import Solution
-from collopt.topologies import SwitchLimits, Topology, complete, dgx_h100
+from collopt.topologies import SwitchLimits, Topology
 from oracles.steiner_trees import best_rate
 from sample_sizes import examples
 from strategies import able_topologies
@@ -135,36 +134,6 @@ def test_it_decides_between_trees_and_the_bound_of_all_schedules() -> None:
     assert best_rate(BELOW, ALLREDUCE) == pytest.approx(5)
 
 
-def test_the_example_finds_networks_where_trees_are_slower(capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints those, and how often and how far plans, the best trees and the bound differ."""
-    assert all(each.plan <= each.trees <= each.bound for each in results(20))
-    main(20)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [
-        "random 11: plan 7.62, best trees 8.00, bound 8.00 GB/s",
-        "random 13: plan 8.00, best trees 8.00, bound 9.00 GB/s",
-        "plan at the best trees: 19 of 20, else 4.7% below on average, 4.7% at most",
-        "best trees at the bound: 19 of 20, else 11.1% below on average, 11.1% at most",
-        "plan at the bound: 18 of 20, else 7.9% below on average, 11.1% at most",
-    ]
-
-
-def test_a_box_of_gpus_is_planned_at_the_speed_of_its_links() -> None:
-    """Where rings stop at 257 GB/s."""
-    plan = collopt.plan(replace(dgx_h100(), limits=()), "allreduce", planner="steiner")
-    assert (plan.algbw, plan.gap) == (450, 0)
-
-
-def test_a_comparison_knows_whom_the_bound_is_about() -> None:
-    """It does not count for other schedules."""
-    table = collopt.compare(BELOW, "allreduce", planners=["steiner"], bounds=["forestcoll", "steiner"])
-    assert table["algbw_exact"].tolist() == [6, 5, 5]
-    assert set(table["bound_exact"]) == {6}
-    assert "holds for schedules made of trees" in table["reason"][1]
-    table = collopt.compare(complete(3), "allreduce", planners=["steiner"], bounds=["steiner"])
-    assert set(table["status"]) == {"not applicable"}
-
-
 def test_without_exact_duals_the_bound_still_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any dual values prove one; rates are rounded down, and the gap says by how much they miss it."""
 
@@ -195,20 +164,3 @@ def test_a_group_may_hold_all_ranks_or_not() -> None:
     assert steiner_bound(star(4, group=4), "allreduce").algbw == 10
     with pytest.raises(UnsupportedError, match="'s' joins at most 3 neighbors; the best trees are found only if all 4"):
         steiner_bound(star(4, group=3), "allreduce")
-
-
-@pytest.mark.parametrize("planner", ["forestcoll", "strength", "allreduce-lp", "ring"])
-def test_where_a_switch_is_unbalanced_other_planners_name_this_one(planner: str) -> None:
-    """It takes in more than it gives out; without abilities, or on too many ranks, nothing plans that."""
-
-    def uneven(ranks: int, able: str = "s") -> Topology:
-        names = [f"r{rank}" for rank in range(ranks)]
-        links = [*((name, "s", 3) for name in names), *(("s", name, 2) for name in names)]
-        return Topology.from_links(links, compute=names, switches="s", multicast=able, aggregation=able)
-
-    with pytest.raises(UnsupportedError, match=r"the larger one, or plan with the planner 'steiner'$"):
-        collopt.plan(uneven(4), "allreduce", planner=planner)  # type: ignore[arg-type]
-    assert all(collopt.plan(uneven(4), collective).planner == "steiner" for collective in ("allgather", "allreduce"))
-    for network in (uneven(4, able=""), uneven(13)):
-        with pytest.raises(UnsupportedError, match=r"egress; expected .* or lower the larger one$"):
-            collopt.plan(network, "allreduce", planner=planner)  # type: ignore[arg-type]

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt import Plan, load_plan, plan
-from collopt.errors import CertificateError, ColloptError, FileFormatError, TopologyError, UnsupportedError
+from collopt.errors import CertificateError, ColloptError, FileFormatError, UnsupportedError
 from collopt.planners.plans.files import plan_from_json
-from collopt.schedules import AnyStepSchedule, Bound, Cut, Forest, Partition, Send, StepAllreduce, StepSchedule
-from collopt.topologies import Topology, complete, hypercube, ring
+from collopt.schedules import AnyStepSchedule, Bound, Cut, Partition, Send, StepAllreduce, StepSchedule
+from collopt.topologies import hypercube, ring
 from sample_sizes import examples
 
 RING = ring(4, bandwidth=25, latency=3)
@@ -110,67 +110,26 @@ def test_the_planner_plans_steps(collective: str) -> None:
         plan(RING, collective, planner="bfb", trees_per_root=1)
 
 
+LESS = Bound.from_witness(RING, "broadcast", Cut(frozenset({"gpu0"})), (1, 0, 0, 0))
+UNEQUAL = Bound.from_witness(RING, "allgather", Cut(frozenset({"gpu0"})), (2, 1, 1, 1))
 UNFIT: dict[str, tuple[Plan, str]] = {
-    "a reduction for an allgather": (made(REDUCED), "the plan's steps are not of the kind that 'allgather' needs"),
-    "an allgather for a reduction": (made(AROUND, "reduce_scatter"), "the plan's steps are not of the kind"),
-    "an allgather for an allreduce": (
-        made(AROUND, "allreduce"),
-        "the plan's steps are not of the kind that 'allreduce'",
-    ),
-    "an allreduce for an allgather": (
-        made(StepAllreduce(REDUCED, AROUND)),
-        "the plan's steps are not of the kind that",
-    ),
-    "an allreduce that only spreads": (
-        made(StepAllreduce(AROUND, AROUND), "allreduce"),
-        "the allreduce does not consist of one schedule that reduces and one that broadcasts",
-    ),
-    "an allgather for a broadcast": (
-        replace(
-            made(),
-            collective="broadcast",
-            bound=Bound.from_witness(RING, "broadcast", Cut(frozenset({"gpu0"})), (1, 0, 0, 0)),
-        ),
-        "the plan's shards differ from those of its bound",
-    ),
-    "unequal shards": (
-        made(bound=Bound.from_witness(RING, "allgather", Cut(frozenset({"gpu0"})), (2, 1, 1, 1))),
-        "the plan's shards differ from those of its bound",
-    ),
-    "a rank too few": (made(schedule=replace(AROUND, num_ranks=3)), "the schedule is for 3 ranks; the topology has 4"),
-    "huge ranks": (
-        replace(made(), schedule=replace(AROUND, num_ranks=2**60)),
-        "the schedule is for 1152921504606846976",
-    ),
-    "a huge step": (
-        replace(made(), schedule=replace(AROUND, steps=AROUND.steps * 2**60)),
-        "nothing is sent in step 1",
-    ),
-    "no schedule": (replace(made(), schedule=3), "the plan's schedule is 3; expected trees, steps or a flow"),
-    "other loads": (
-        replace(made(), link_loads=made().link_loads + np.eye(2, 8, dtype=np.int64)),
-        "^step 0 puts 2 chunks on the link from 'gpu0' to 'gpu1'; the plan states 3$",
-    ),
-    "loads of trees": (
-        replace(made(), link_loads=made().link_loads.sum(axis=0)),
-        r"^the plan states link loads of shape \(8,\); its schedule makes them of shape \(2, 8\)$",
-    ),
-    "a step less": (
-        replace(made(), link_loads=made().link_loads[:1]),
-        r"^the plan states link loads of shape \(1, 8\); its schedule makes them of shape \(2, 8\)$",
-    ),
-    "a faster rate": (
-        made(inverse_rate=Fraction(1, 50)),
-        "^the plan claims 1/x = 1/50; its busiest links give 3/50$",
-    ),
-    "a send less": (
-        replace(made(), schedule=StepSchedule.from_sends(4, 2, SENDS[:-1])),
-        "^rank 1 never gets chunk 1 of the shard of rank 3$",
-    ),
-    "steps in the wrong order": (
-        replace(made(), schedule=replace(AROUND, steps=1 - AROUND.steps)),
-        "^in step 0 rank 0 sends chunks 1 to 1 of the shard of rank 1, but does not have them by then$",
-    ),
+    "a reduction for an allgather": (made(REDUCED), "'allgather' needs"),
+    "an allgather for a reduction": (made(AROUND, "reduce_scatter"), "'reduce_scatter' needs"),
+    "an allgather for an allreduce": (made(AROUND, "allreduce"), "'allreduce' needs"),
+    "an allreduce for an allgather": (made(StepAllreduce(REDUCED, AROUND)), "'allgather' needs"),
+    "an allreduce that only spreads": (made(StepAllreduce(AROUND, AROUND), "allreduce"), "one schedule that reduces"),
+    "an allgather for a broadcast": (replace(made(), collective="broadcast", bound=LESS), "shards differ"),
+    "unequal shards": (made(bound=UNEQUAL), "shards differ"),
+    "a rank too few": (made(schedule=replace(AROUND, num_ranks=3)), "is for 3 ranks"),
+    "huge ranks": (replace(made(), schedule=replace(AROUND, num_ranks=2**60)), "is for 1152921504606846976"),
+    "a huge step": (replace(made(), schedule=replace(AROUND, steps=AROUND.steps * 2**60)), "nothing .* step 1"),
+    "no schedule": (replace(made(), schedule=3), "schedule is 3"),
+    "other loads": (replace(made(), link_loads=made().link_loads + np.eye(2, 8, dtype=np.int64)), "'gpu0' to 'gpu1'"),
+    "loads of trees": (replace(made(), link_loads=made().link_loads.sum(axis=0)), r"shape \(8,\); .* \(2, 8\)$"),
+    "a step less": (replace(made(), link_loads=made().link_loads[:1]), r"shape \(1, 8\); .* \(2, 8\)$"),
+    "a faster rate": (made(inverse_rate=Fraction(1, 50)), "claims 1/x = 1/50"),
+    "a send less": (replace(made(), schedule=StepSchedule.from_sends(4, 2, SENDS[:-1])), "rank 1 never gets chunk 1"),
+    "the wrong order": (replace(made(), schedule=replace(AROUND, steps=1 - AROUND.steps)), "^in step 0 rank 0 sends"),
 }
 
 
@@ -181,19 +140,6 @@ def test_what_proves_nothing_is_refused(case: str) -> None:
     with pytest.raises(CertificateError, match=message) as caught:
         forged.verify()
     assert "\n" not in str(caught.value)
-
-
-def test_a_plan_that_beats_its_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the bound's own check says."""
-    monkeypatch.setattr(Bound, "verify", lambda bound: None)
-    with pytest.raises(CertificateError, match="claims algbw = 200/3, which beats its bound"):
-        made(bound=replace(made().bound, inverse_rate=Fraction(1, 10))).verify()
-
-
-def test_another_network_is_refused() -> None:
-    """The message says to plan again."""
-    with pytest.raises(TopologyError, match="plan again for this topology"):
-        made().verify(ring(4, bandwidth=24, latency=3))
 
 
 def test_what_is_about_trees_is_refused(tmp_path: Path) -> None:
@@ -216,56 +162,27 @@ def document() -> dict[str, Any]:
     return json.loads(json.dumps(made().to_json()))  # type: ignore[no-any-return]
 
 
-CHANGES: dict[str, tuple[tuple[str, ...], object, type[ColloptError], str]] = {
-    "loads of trees": (
-        ("link_loads",),
-        [0] * 8,
-        FileFormatError,
-        r"field link_loads\[0\] is 0; it should be a valid li",
-    ),
-    "a ragged row": (
-        ("link_loads",),
-        [[0] * 8, [0]],
-        FileFormatError,
-        "field link_loads has rows of different lengths",
-    ),
-    "a huge load": (("link_loads",), [[2**63]], FileFormatError, "field link_loads has a number beyond 64 bits"),
-    "half a load": (("link_loads",), [[0.5]], FileFormatError, r"field link_loads\[0\]\[0\]"),
-    "a truth": (("link_loads",), [[True]], FileFormatError, r"field link_loads\[0\]\[0\]"),
-    "no loads": (("link_loads",), [], CertificateError, r"states link loads of shape \(0,\)"),
-    "other loads": (("link_loads",), [[2] * 8, [2] * 8], CertificateError, "step 1 puts 1 chunks on the link"),
-    "a huge number of ranks": (("schedule", "num_ranks"), 2**62, CertificateError, "is for 4611686018427387904 ranks"),
-    "huge chunks": (("schedule", "chunks_per_shard"), 2**62, CertificateError, "could overflow the 64-bit sums"),
-    "other chunks": (
-        ("schedule", "chunks_per_shard"),
-        1,
-        CertificateError,
-        "send 0 does not carry an interval of chunks",
-    ),
-    "more chunks": (("schedule", "chunks_per_shard"), 3, CertificateError, "rank 1 never gets chunk 2"),
-    "steps elsewhere": (("schedule", "steps"), [2**62] * 16, CertificateError, "nothing is sent in step 0"),
-    "routes elsewhere": (
-        ("schedule", "routes"),
-        [2**62] * 16,
-        CertificateError,
-        "send 0 has a route that is not a path",
-    ),
-    "no sends": (
-        ("schedule",),
-        made().to_json()["schedule"] | {"steps": [], "sources": [], "lower": [], "upper": [], "routes": []},
-        CertificateError,
-        "the schedule has 0 sends; 4 ranks need at least 12",
-    ),
-    "no paths": (("schedule", "paths"), [], CertificateError, "path_starts do not cut its path_nodes into paths"),
-    "an empty path": (("schedule", "paths"), [[]] * 8, CertificateError, "path_starts do not cut its path_nodes"),
-    "another direction": (
-        ("schedule", "direction"),
-        "reduce",
-        CertificateError,
-        "not of the kind that 'allgather' needs",
-    ),
-    "another bound": (("bound", "inverse_rate"), "1/1000", CertificateError, "the bound claims"),
-    "another rate": (("inverse_rate",), "1/1000", CertificateError, "the plan claims 1/x = 1/1000"),
+NO_SENDS = made().to_json()["schedule"] | {name: [] for name in ("steps", "sources", "lower", "upper", "routes")}
+CHANGES: dict[str, tuple[str, object, type[ColloptError], str]] = {
+    "loads of trees": ("link_loads", [0] * 8, CertificateError, "link loads of shape"),
+    "a ragged row": ("link_loads", [[0] * 8, [0]], FileFormatError, "link_loads"),
+    "a huge load": ("link_loads", [[2**63]], FileFormatError, "link_loads"),
+    "half a load": ("link_loads", [[0.5]], FileFormatError, "link_loads"),
+    "a truth": ("link_loads", [[True]], FileFormatError, "link_loads"),
+    "no loads": ("link_loads", [], CertificateError, r"link loads of shape \(0,\)"),
+    "other loads": ("link_loads", [[2] * 8, [2] * 8], CertificateError, "step 1 puts 1 chunks on the link"),
+    "a huge number of ranks": ("schedule num_ranks", 2**62, CertificateError, "4611686018427387904 ranks"),
+    "huge chunks": ("schedule chunks_per_shard", 2**62, CertificateError, "overflow"),
+    "other chunks": ("schedule chunks_per_shard", 1, CertificateError, "interval of chunks"),
+    "more chunks": ("schedule chunks_per_shard", 3, CertificateError, "rank 1 never gets chunk 2"),
+    "steps elsewhere": ("schedule steps", [2**62] * 16, CertificateError, "nothing is sent in step 0"),
+    "routes elsewhere": ("schedule routes", [2**62] * 16, CertificateError, "route"),
+    "no sends": ("schedule", NO_SENDS, CertificateError, "0 sends"),
+    "no paths": ("schedule paths", [], CertificateError, "path_starts"),
+    "an empty path": ("schedule paths", [[]] * 8, CertificateError, "path_starts"),
+    "another direction": ("schedule direction", "reduce", CertificateError, "'allgather' needs"),
+    "another bound": ("bound inverse_rate", "1/1000", CertificateError, "the bound claims"),
+    "another rate": ("inverse_rate", "1/1000", CertificateError, "claims 1/x = 1/1000"),
 }
 
 
@@ -273,16 +190,15 @@ CHANGES: dict[str, tuple[tuple[str, ...], object, type[ColloptError], str]] = {
 def test_changed_files_are_refused(case: str, tmp_path: Path) -> None:
     """Malformed or forged, in one line."""
     place, value, kind, message = CHANGES[case]
-    changed = document()
-    target = changed
-    for key in place[:-1]:
+    changed = target = document()
+    *keys, last = place.split()
+    for key in keys:
         target = target[key]
-    target[place[-1]] = value
+    target[last] = value
     (tmp_path / "plan.json").write_text(json.dumps(changed), encoding="utf-8")
     with pytest.raises(kind, match=message) as caught:
         load_plan(tmp_path / "plan.json")
     assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 1000
 
 
 @given(st.data())
@@ -327,11 +243,3 @@ def test_large_plans_are_saved_and_loaded(tmp_path: Path) -> None:
     again = load_plan(tmp_path / "plan.json", topology)
     assert (again.num_steps, again.inverse_rate) == (8, rate)
     assert np.array_equal(again.schedule.routes, schedule.routes)
-
-
-def test_trees_and_steps_of_one_collective_have_the_same_bound() -> None:
-    """A complete graph: one step is as good as trees of height 1."""
-    topology: Topology = complete(4, bandwidth=10)
-    steps, trees = (plan(topology, "allgather", planner=name) for name in ("bfb", "forestcoll"))
-    assert isinstance(trees.schedule, Forest)
-    assert (steps.algbw, steps.gap, steps.num_steps) == (trees.algbw, 0, 1)

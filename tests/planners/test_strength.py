@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import runpy
 from fractions import Fraction
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -35,9 +32,7 @@ from collopt.topologies import (
 )
 from oracles.strengths import strength_of_network
 from sample_sizes import examples
-from two_way_networks import random_regular, two_way, two_way_topologies
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "allreduce_beyond_reduce_scatter.py"
+from two_way_networks import two_way, two_way_topologies
 
 
 def cubic(*pairs: tuple[int, int]) -> Topology:
@@ -142,15 +137,6 @@ def test_plans_leave_the_right_sums_everywhere(topology: Topology) -> None:
     run_program(lower(plan.schedule, "allreduce"), interleavings=2)
 
 
-@pytest.mark.parametrize(("degree", "seed"), [(4, 0), pytest.param(6, 1, marks=pytest.mark.slow)])
-def test_irregular_networks_of_many_ranks_are_planned_exactly(degree: int, seed: int) -> None:
-    """Where no theorem about equal ranks helps."""
-    topology = random_regular(96, degree, 100, seed)
-    plan = plan_strength(topology)
-    assert plan.gap == 0
-    assert plan.algbw > plan_trees(topology, "allreduce").algbw
-
-
 def test_switches_that_may_not_add_up_leave_a_gap_that_is_told() -> None:
     """The partition says nothing about them, so the bound is that of other witnesses."""
     topology = dgx_h100(boxes=2)
@@ -175,45 +161,3 @@ def test_switches_that_add_up_inside_a_part_are_no_obstacle() -> None:
     )
     plan = plan_strength(topology)
     assert (plan.algbw, plan.gap) == (10, 0)
-
-
-def test_copying_switches_do_not_weaken_the_bound() -> None:
-    """What counts is what arrives at parts."""
-    links = [(rank, "sw", 10) for rank in "abcd"]
-    star = Topology.from_links(links, compute="abcd", switches=["sw"], bidirectional=True, multicast=["sw"])
-    plan = plan_strength(star)
-    assert (plan.algbw, plan.gap) == (Fraction(20, 3), 0)
-
-
-def test_any_scale_and_unit_of_bandwidth_will_do() -> None:
-    """Exactly, whatever the fractions."""
-    topology = random_regular(12, 4, 9, seed=3)
-    assert plan_strength(topology.scaled(Fraction(355, 113))).algbw == plan_strength(topology).algbw * Fraction(
-        355, 113
-    )
-
-
-@pytest.mark.parametrize(("topology", "in_turn"), [(ONE_LINK, Fraction(4, 5)), (THREE_GROUPS, Fraction(4, 3))])
-def test_equal_bandwidth_per_rank_does_not_make_reduce_scatter_and_allgather_optimal(
-    topology: Topology, in_turn: Fraction
-) -> None:
-    """Each at its best and in turn, they fall short of the strength."""
-    assert collopt.bound(topology, "allgather").algbw / 2 == in_turn < plan_strength(topology).algbw
-
-
-def test_the_example_prints_what_it_is_known_to_print(capsys: pytest.CaptureFixture[str]) -> None:
-    """In turn, at once, and at the strength, GB/s."""
-    with pytest.raises(SystemExit) as done:
-        runpy.run_path(str(EXAMPLE), run_name="__main__")
-    assert done.value.code == 0
-    output = capsys.readouterr().out
-    printed = [tuple(re.findall(rf"{name} +(\d+\.\d\d) GB/s", output)) for name in ("in turn", "at once", "strength")]
-    assert list(zip(*printed, strict=True)) == [
-        ("0.80", "1.00", "1.00"),
-        ("1.33", "1.33", "1.50"),
-        ("104.00", "104.00", "128.00"),
-        ("62.50", "62.50", "100.00"),
-        ("100.00", "100.00", "125.00"),
-        ("163.33", "163.33", "172.66"),
-    ]
-    assert output.count("gap 0") == output.count("the right sums on all ranks") == 6

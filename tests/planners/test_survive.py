@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from fractions import Fraction
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,8 +16,6 @@ import pytest
 import collopt
 from collopt.errors import BoundError, ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from collopt.planners import PlanFolder, survive
-from collopt.planners.what_if.folder import CaseEntry, FaultEntry
-from collopt.schedules import ALLGATHER
 from collopt.topologies import Topology, dgx_a100, dgx_h100, failure_cases, hypercube, mi250, ring, torus
 from collopt.topologies.symmetry.failure_orbits import Symmetries
 
@@ -100,30 +98,6 @@ def test_a_run_that_compares_with_more_replaces_its_cases(tmp_path: Path) -> Non
     assert [set(case.baselines) for case in PlanFolder(tmp_path).cases] == [{"ring", "double-binary-tree"}] * 2
 
 
-def test_the_index_of_many_cases_is_written_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the clock stands still, before the first case and after the last; what was saved in between is whole."""
-    home = PlanFolder.create(tmp_path, ring(4), {"planner": "auto", "root": None})
-    entry = CaseEntry(
-        collective=str(ALLGATHER),
-        failure=(),
-        kind="intact",
-        count=1,
-        status="failed",
-        reason="none",
-        ranks=4,
-        bound=None,
-        algbw=None,
-        baselines={},
-        seconds=0,
-    )
-    monkeypatch.setattr("collopt.planners.what_if.folder.time.monotonic", lambda: home._due - 1)
-    for node in ring(4).compute_nodes:
-        home.add(entry.model_copy(update={"failure": (FaultEntry(nodes=(node,)),), "kind": "gpu"}), None)
-        assert not PlanFolder(tmp_path).cases
-    home.save()
-    assert PlanFolder(tmp_path).cases == home.cases
-
-
 @pytest.mark.parametrize("lost", ["index.json", "allgather-1.json"])
 def test_lost_files_are_written_again(tmp_path: Path, lost: str) -> None:
     """A run that was killed before its first case has no cases, or only the topology."""
@@ -152,14 +126,6 @@ def test_plans_in_steps_are_planned_anew(tmp_path: Path) -> None:
     plan = PlanFolder(tmp_path).pick("gpu2.1--gpu2.2")
     plan.verify(network.without_link("gpu2.1", "gpu2.2"))
     assert plan.planner == "bfb"
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    """Nor can it hold one."""
-    (tmp_path / "file").touch()
-    for path in (tmp_path / "file", tmp_path / "file" / "plans"):
-        with pytest.raises(UnsupportedError, match="cannot be a folder"):
-            survive(ring(4), "allgather", folder=path)
 
 
 class Dying(ThreadPoolExecutor):
@@ -339,15 +305,6 @@ def test_plans_that_differ_from_the_index_are_refused(
         survive(network, case["collective"], **options, **request)
 
 
-def test_swapped_plans_are_refused(folder: Path, tmp_path: Path) -> None:
-    """Each must be for what its failure leaves."""
-    for path in folder.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "allgather-1.json").write_bytes((folder / "allgather-0.json").read_bytes())
-    with pytest.raises(TopologyError, match="the plan was made for"):
-        PlanFolder(tmp_path).pick("box1/nic2", "allgather")
-
-
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -371,10 +328,3 @@ def test_networks_that_do_not_connect_all_ranks_are_refused() -> None:
     """There is nothing to compare with."""
     with pytest.raises(BoundError):
         survive(Topology.from_links([("a", "b", 1)], compute="ab"), "allgather")
-
-
-def test_an_executor_is_any_of_the_standard_library() -> None:
-    """Threads, too."""
-    with ThreadPoolExecutor(2) as executor:
-        assert isinstance(executor, Executor)
-        assert survive(ring(4), "allgather", executor=executor)["status"].tolist() == ["ok"] * 3

@@ -17,12 +17,3 @@ def test_a_sweep_tells_how_far_it_is() -> None:
         assert heard == [*(f"sizes from number {first} of 130" for first in (1, 65, 129))]
         if threads is not None:
             threads.shutdown()
-
-
-def test_a_sweep_over_few_sizes_needs_no_table() -> None:
-    """It says so by not naming it; of no sizes there is nothing to say."""
-    for sizes, expected in (([12, 32], ["sizes from number 1 of 2"]), ([], [])):
-        heard: list[str] = []
-        with on_stage(heard.append):
-            assert len(sweep_topologies(sizes, 4)) == (3 if sizes else 0)
-        assert heard == expected

@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from compute_trace import Layer, read_compute_trace
@@ -20,7 +19,7 @@ from training_model import (
     simulate_iteration,
 )
 
-from collopt.errors import FileFormatError, UnsupportedError
+from collopt.errors import UnsupportedError
 from collopt.schedules import StepCost
 from sample_sizes import examples
 
@@ -122,11 +121,6 @@ def test_of_equally_good_bucket_sizes_the_smallest_is_taken() -> None:
     assert simulate_iteration([{**ROW, "gradient_bytes": 0}], Linear()).bucket_bytes == min(BUCKET_SIZES)
 
 
-def test_bucket_sizes_may_be_written_as_nccl_tests_does() -> None:
-    """`10M` is 10 MiB."""
-    assert simulate_iteration([ROW], Linear(), bucket_sizes=["10M"]).bucket_bytes == 10 * 2**20
-
-
 def test_times_of_table_4_come_out() -> None:
     """L^3(C(16, {3, 4})), printed with 6 alpha, 1.020 M/B and 8.12e-4, has 291.0 and 403.5 µs in Table 4."""
     times = DirectConnectTimes(StepCost(6, Fraction(261, 256)), 8.12e-4, 1024, 4, alpha=10, node_bandwidth=12.5)
@@ -159,15 +153,6 @@ def test_trace_may_come_in_any_form(form: str, tmp_path: Path) -> None:
     assert read_compute_trace(given_as[form]) == expected
 
 
-def test_measured_times_keep_all_their_decimals() -> None:
-    """A float that a profiler computed is no typing error."""
-    (layer,) = read_compute_trace(
-        [{**ROW, "forward_us": np.float64(0.1) + np.float64(0.2), "backward_us": np.int64(7)}]
-    )
-    assert layer.forward_us == Fraction("0.30000000000000004")
-    assert layer.backward_us == 7
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -192,70 +177,6 @@ def test_bad_row_is_named(change: dict[str, Any], message: str) -> None:
     """One sentence says which row, which column, and what was expected."""
     with pytest.raises(UnsupportedError, match=message):
         simulate_iteration([ROW, {**ROW, **change}], Linear())
-
-
-@pytest.mark.parametrize("trace", [[], 5, [5], pd.DataFrame({"name": ["a"]})])
-def test_what_is_no_trace_is_refused(trace: Any) -> None:
-    """No rows, no table, no mapping, no columns."""
-    with pytest.raises(UnsupportedError, match="compute trace"):
-        simulate_iteration(trace, Linear())
-
-
-def test_bad_file_is_named(tmp_path: Path) -> None:
-    """A file that is not there, one with a bad value, one with too many values in a row."""
-    path = tmp_path / "trace.csv"
-    with pytest.raises(FileFormatError, match=r"trace\.csv does not exist"):
-        read_compute_trace(path)
-    header = ",".join(ROW)
-    path.write_text(f"{header}\nmlp,1,x,0,0\n", encoding="utf-8")
-    with pytest.raises(FileFormatError, match=r"trace\.csv: backward_us of layer 'mlp' \(row 1\) is 'x'"):
-        read_compute_trace(path)
-    path.write_text(f"{header}\nmlp,1,2,0,0,9\n", encoding="utf-8")
-    with pytest.raises(FileFormatError, match="more values than columns"):
-        read_compute_trace(path)
-
-
-@pytest.mark.parametrize("sizes", [[], [0], [-1], [1.5], None, "a lot"])
-def test_bad_bucket_sizes_are_refused(sizes: Any) -> None:
-    """A bucket has a positive whole number of bytes."""
-    with pytest.raises(UnsupportedError):
-        simulate_iteration([ROW], Linear(), bucket_sizes=sizes)
-
-
-def test_times_without_the_two_methods_are_refused() -> None:
-    """The message names what is expected."""
-    with pytest.raises(UnsupportedError, match="times is None; expected an object with the methods allreduce_us and"):
-        simulate_iteration([], None)  # type: ignore[arg-type]
-
-
-def test_time_that_is_none_is_refused() -> None:
-    """Foreign code may return anything."""
-
-    class Broken(Linear):
-        def allreduce_us(self, num_bytes: int) -> Any:
-            """No number."""
-            return float("nan")
-
-    with pytest.raises(UnsupportedError, match="the time of the allreduce of 100 bytes is nan"):
-        simulate_iteration([ROW], Broken())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"rate": 0}, {"rate": -1}, {"num_nodes": 1}, {"degree": 0}, {"alpha": -1}, {"node_bandwidth": 0}, {"cost": 3}],
-)
-def test_networks_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:
-    """Each value is checked when it is given."""
-    values = {
-        "cost": StepCost(1, Fraction(1, 2)),
-        "rate": 1,
-        "num_nodes": 2,
-        "degree": 1,
-        "alpha": 0,
-        "node_bandwidth": 1,
-    }
-    with pytest.raises(UnsupportedError):
-        DirectConnectTimes(**{**values, **change})
 
 
 AMOUNTS = st.integers(0, 50)

@@ -14,7 +14,7 @@ from collopt.planners.plans.stages import on_stage
 from collopt.planners.trees import forest
 from collopt.solvers.trees.height_reduction import lower_trees
 from collopt.solvers.trees.tree_packing import Packing
-from collopt.topologies import Topology, dgx_a100, dragonfly, fat_tree, leaf_spine, mi250, ring
+from collopt.topologies import Topology, dgx_a100, dragonfly, mi250, ring
 
 Integers = npt.NDArray[np.int64]
 Lowering = Callable[[Packing, Integers], Packing]
@@ -110,16 +110,6 @@ def test_stages_are_announced_as_they_start() -> None:
     assert heard == STAGES
 
 
-@pytest.mark.parametrize(
-    ("topology", "highest"), [(leaf_spine(24, 12, 12), 3), pytest.param(fat_tree(12), 6, marks=pytest.mark.slow)]
-)
-def test_trees_of_large_fabrics_are_low(topology: Topology, highest: int) -> None:
-    """Leaf by leaf, and star by star within each."""
-    plan = collopt.plan(topology, "allgather")
-    assert plan.gap == 0
-    assert plan.heights.highest <= highest
-
-
 def test_trees_of_the_reference_clusters_are_low() -> None:
     """No throughput is given up for it: MI250 at k = 83, and stars across a thousand A100."""
     small = collopt.plan(mi250(boxes=2), "allgather")
@@ -130,10 +120,3 @@ def test_trees_of_the_reference_clusters_are_low() -> None:
     large = collopt.plan(dgx_a100(boxes=128), "allgather")
     assert large.gap == 0
     assert large.heights.highest <= 4
-
-
-def test_trees_of_a_long_ring_go_both_ways() -> None:
-    """No tree reaches further than half the ring, which takes dividing most of them."""
-    plan = collopt.plan(ring(160), "allgather")
-    assert plan.gap == 0
-    assert plan.heights == (80, 80, 80)

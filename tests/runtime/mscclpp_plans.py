@@ -27,7 +27,7 @@ def to_execution_plan(program: Program, **options: Any) -> ExecutionPlan:
     lowering.check_collective(program, in_place=chosen.in_place)
     if chosen.in_place:
         check_program(replace(program, in_place=True))
-    return lowering.converted(program, chosen)
+    return lowering.verified(lowering.converted(program, chosen))
 
 
 def small_plan(collective: str, **options: Any) -> ExecutionPlan:

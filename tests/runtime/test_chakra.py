@@ -438,7 +438,7 @@ def test_refuses_plans_cut_too_finely(options: dict[str, object], message_text: 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("path", ["", ".", "..", "/", "a/..", Path()])
+@pytest.mark.parametrize("path", [".", "..", "/", "a/..", Path()])
 def test_refuses_names_that_would_make_hidden_files(
     path: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,10 @@
-"""Each limit of each runtime, from both sides."""
+"""Each limit of each MSCCL runtime, from both sides: what the lint of a written file refuses is not written."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from runtime_forests import (
@@ -20,144 +21,118 @@ from runtime_forests import (
     with_blocks,
 )
 
-from collopt.errors import UnsupportedError
+from collopt.errors import TooLargeError, UnsupportedError
 from collopt.runtime import Program, lower, to_xml_text, without_receive_reduce
-from collopt.runtime.msccl.limits import RUNTIMES, check_limits, runtime_limits
+from collopt.runtime.msccl.limits import RUNTIMES
 from collopt.schedules import ALLGATHER, REDUCE_SCATTER, Forest
 
-RCCL = runtime_limits("rccl")
+
+def pair(*weights: int, **options: int) -> Program:
+    """Two ranks, each with a tree of each weight."""
+    trees = [(root, weight, [(root, 1 - root)]) for root in range(2) for weight in weights]
+    return lower(Forest.from_paths(2, sum(weights), trees), "allgather", **options)
 
 
-def pair(chunks: int) -> Forest:
-    """Two ranks with `chunks` trees of weight 1 each."""
-    return Forest.from_paths(2, chunks, [(root, 1, [(root, 1 - root)]) for root in range(2) for _ in range(chunks)])
+def with_nops(most: int) -> Program:
+    """A thread block of so many steps, of which the last waits for three things, which takes two nops."""
+    copies = [block(copy(chunk, chunk)) for chunk in range(3)]
+    steps = [*[send("input", 0)] * (most - 3), send("output", 0, (0, 0), (1, 0), (2, 0), count=3)]
+    receives = [recv(0)] * (most - 3)
+    return allgather(
+        3,
+        [*copies, block(*steps, to=1), block(recv(3, count=3), of=1)],
+        [block(copy(0, 3, count=3)), block(send("input", 0, count=3), to=0), block(*receives, recv(0, count=3), of=0)],
+    )
 
 
-@pytest.mark.parametrize(("runtime", "most"), [("msccl", 256), ("msccl-executor-nccl", 64), ("rccl", 64)])
-def test_steps_of_one_thread_block(runtime: str, most: int) -> None:
-    """The limit itself passes, one more is refused with what to do."""
-    to_xml_text(lower(pair(most), "allgather", max_steps=most), runtime=runtime)
-    too_long = lower(pair(most + 1), "allgather", max_steps=most + 1)
-    with pytest.raises(UnsupportedError, match=f"has {most + 1} steps, {runtime} takes {most}; .*max_steps={most}"):
-        to_xml_text(too_long, runtime=runtime)
-    to_xml_text(lower(pair(most + 1), "allgather", max_steps=most), runtime=runtime)
+def waiting_for(number: int) -> Program:
+    """An exchange in which a step waits for a thread block of this number."""
+    blocks = [block(recv(1), of=1), *[block()] * (number - 1), block(copy(0, 0))]
+    return with_blocks(exchange(), 0, [*blocks, block(send("output", 0, (number, 0)), to=1)])
 
 
-def test_nops_count_as_steps() -> None:
-    """62 sends and one that waits for three things: with its two nops that makes 65."""
-
-    def program(sends: int) -> Program:
-        own = [block(copy(0, 0)) for _ in range(3)]
-        last = send("output", 0, (0, 0), (1, 0), (2, 0))
-        return allgather(1, [*own, block(*[send("input", 0)] * (sends - 1), last, to=1)], [block()])
-
-    check_limits(program(62), RCCL)
-    with pytest.raises(UnsupportedError, match="rank 0 thread block 3 has 65 steps"):
-        check_limits(program(63), RCCL)
-
-
-@pytest.mark.parametrize(("runtime", "most"), [("msccl", 108), ("msccl-executor-nccl", 108), ("rccl", 64)])
-def test_thread_blocks_of_one_rank(runtime: str, most: int) -> None:
-    """All blocks have to run at once."""
+def with_idle_blocks(number: int, *channels: int) -> Program:
+    """An exchange with so many thread blocks on rank 0, and idle ones on some channels."""
     program = exchange()
     blocks = list(program.ranks[0].thread_blocks)
-    idle = block()
-    fits = with_blocks(program, 0, blocks + [idle] * (most - 3))
-    to_xml_text(fits, runtime=runtime)
-    refusal = (
-        f"rank 0 has {most + 1} thread blocks, {runtime} runs {most} at once; .*'forestcoll' with trees_per_root=1"
-    )
-    with pytest.raises(UnsupportedError, match=refusal):
-        to_xml_text(with_blocks(program, 0, blocks + [idle] * (most - 2)), runtime=runtime)
+    idle = [block(channel=channel) for channel in channels]
+    return with_blocks(program, 0, [*blocks, *idle, *[block()] * (number - len(blocks) - len(idle))])
+
+
+def crowded(peers: int, channels: int = 1) -> Program:
+    """A star whose center sends to so many peers on one channel."""
+    program = lower(star_forest(peers + 1), "allgather")
+    ranks = [
+        replace(rank, thread_blocks=tuple(replace(old, channel=old.channel % channels) for old in rank.thread_blocks))
+        for rank in program.ranks
+    ]
+    return replace(program, ranks=tuple(ranks))
+
+
+@pytest.mark.parametrize(
+    ("program", "runtime", "limit", "words"),
+    [
+        *[
+            (lambda most: pair(*[1] * most, max_steps=most), runtime, most, f"has {most + 1} steps; {runtime} takes")
+            for runtime, most in (("msccl", 256), ("msccl-executor-nccl", 64), ("rccl", 64))
+        ],
+        *[
+            (with_idle_blocks, runtime, most, f"rank 0 has {most + 1} thread blocks.* runs {most} at once.*forestcoll")
+            for runtime, most in (("msccl", 108), ("msccl-executor-nccl", 108))
+        ],
+        (with_idle_blocks, "rccl", 64, "rank 0 has 65 thread blocks; rccl .* takes 64"),
+        *[
+            (lambda most: pair(*[1] * most, channels=most), runtime, 32, f"nchannels is 33; {runtime} .*has 32")
+            for runtime in ("msccl", "msccl-executor-nccl")
+        ],
+        (lambda most: with_idle_blocks(5, most - 1), "rccl", 32, "nchannels is 33; rccl .*has 32"),
+        (lambda most: pair(most, 1, max_count=most), "msccl", 71, "cnt is 72; expected 1 to 71.*max_count"),
+        (with_nops, "rccl", 64, "rank 0 thread block 3 has 65 steps"),
+        (waiting_for, "wide", 127, "waits for thread block 128; numbers up to 127 are kept"),
+        (crowded, "msccl", 32, "33 thread blocks that send to a rank on channel 0"),
+    ],
+)
+def test_the_limit_is_written_and_one_more_refused(
+    program: Callable[[int], Program], runtime: str, limit: int, words: str
+) -> None:
+    """The refusal says the number, the limit and what to change."""
+    options: dict[str, Any] = {"runtime": runtime}
+    if runtime == "wide":
+        options = {"max_thread_blocks": 1024}
+    to_xml_text(program(limit), **options)
+    with pytest.raises(TooLargeError, match=words):
+        to_xml_text(program(limit + 1), **options)
 
 
 def test_the_number_of_thread_blocks_can_be_set_to_the_gpu_at_hand() -> None:
-    """132 SMs of an H100, 78 of an H20, but never more than the parser takes."""
+    """It is 132 on an H100, 78 on an H20, but never more than the parser takes."""
     program = lower(star_forest(36), "allgather")
     assert len(program.ranks[0].thread_blocks) == 71
-    with pytest.raises(UnsupportedError, match="runs 70 at once"):
-        to_xml_text(program, max_thread_blocks=70)
     to_xml_text(program, max_thread_blocks=71)
-    with pytest.raises(UnsupportedError, match=r"max_thread_blocks is 132; rccl takes from 1 to 64"):
-        to_xml_text(program, runtime="rccl", max_thread_blocks=132)
-    with pytest.raises(UnsupportedError, match="max_thread_blocks is 0"):
-        to_xml_text(program, max_thread_blocks=0)
+    with pytest.raises(TooLargeError, match="runs 70 at once"):
+        to_xml_text(program, max_thread_blocks=70)
 
 
-@pytest.mark.parametrize("runtime", ["msccl", "msccl-executor-nccl"])
-def test_channels(runtime: str) -> None:
-    """Thirty-two."""
-    to_xml_text(lower(pair(32), "allgather", channels=32), runtime=runtime)
-    with pytest.raises(UnsupportedError, match=f"33 channels, {runtime} has 32"):
-        to_xml_text(lower(pair(33), "allgather", channels=33), runtime=runtime)
-
-
-def test_channels_of_rccl_are_counted_not_their_blocks() -> None:
-    """One block on channel 32 is one too many, although blocks are left."""
-    program = exchange()
-    idle = [*program.ranks[0].thread_blocks, block(channel=31)]
-    to_xml_text(with_blocks(program, 0, idle), runtime="rccl")
-    with pytest.raises(UnsupportedError, match="33 channels, rccl has 32"):
-        to_xml_text(with_blocks(program, 0, [*idle, block(channel=32)]), runtime="rccl")
-
-
-def test_chunks_of_one_step() -> None:
-    """71 pass, 72 do not."""
-    trees = [(root, weight, [(root, 1 - root)]) for root in range(2) for weight in (71, 1)]
-    to_xml_text(lower(Forest.from_paths(2, 72, trees), "allgather"))
-    trees = [(root, weight, [(root, 1 - root)]) for root in range(2) for weight in (72, 1)]
-    with pytest.raises(UnsupportedError, match="moves 72 chunks, MSCCL takes 71; lower it with max_count=71"):
-        to_xml_text(lower(Forest.from_paths(2, 73, trees), "allgather", max_count=72))
-
-
-def test_connections_of_one_channel() -> None:
-    """32 peers per direction and channel; the refusal names the direction."""
-    program = lower(star_forest(33), "allgather")
-    to_xml_text(program)
-    crowded = lower(star_forest(34), "allgather")
-    ranks = [
-        replace(rank, thread_blocks=tuple(replace(old, channel=0) for old in rank.thread_blocks))
-        for rank in crowded.ranks
-    ]
-    with pytest.raises(UnsupportedError, match="rank 0 sends to 33 peers on channel 0"):
-        to_xml_text(replace(crowded, ranks=tuple(ranks)))
-
-
-def test_xml_elements_of_one_rank() -> None:
-    """A parser keeps 4095: 1 + 2 ranks + blocks + steps."""
-
-    def program(copies: int) -> Program:
-        # The receive and the send, and as many copies of single chunks in blocks of 256 as asked for.
-        blocks = [
-            block(*(copy(chunk, chunk) for chunk in range(first, min(first + 256, copies))))
-            for first in range(0, copies, 256)
-        ]
-        return allgather(copies, [block(recv(copies), of=1), block(send("input", 0), to=1), *blocks], [block()])
-
-    # 1 + 2 + (2 + 16) blocks + 2 transfers leave 4072 for copies.
-    check_limits(program(4072), runtime_limits("msccl"))
-    with pytest.raises(UnsupportedError, match="rank 0 needs 4096 XML elements, MSCCL's parser keeps 4095"):
-        check_limits(program(4073), runtime_limits("msccl"))
-
-
-def test_awaited_thread_blocks() -> None:
-    """Blocks are awaited by an int8, so 127 is the last that can be."""
-
-    def program(target: int) -> Program:
-        blocks = [block(copy(0, 0)) for _ in range(target + 1)]
-        return allgather(1, [*blocks, block(send("output", 0, (target, 0)), to=1)], [block()])
-
-    wide = runtime_limits("msccl-executor-nccl")
-    check_limits(program(127), wide, max_thread_blocks=1024)
-    with pytest.raises(UnsupportedError, match="waits for thread block 128, MSCCL can name blocks 0 to 127"):
-        check_limits(program(128), wide, max_thread_blocks=1024)
-
-
-@pytest.mark.parametrize("runtime", ["nccl", "", None, ["rccl"]])
-def test_unknown_runtimes_are_refused_with_the_known_ones(runtime: object) -> None:
-    """Whatever is asked for."""
-    with pytest.raises(UnsupportedError, match=re.escape("expected one of msccl, msccl-executor-nccl, rccl")):
-        runtime_limits(runtime)
+@pytest.mark.parametrize(
+    ("program", "options", "words"),
+    [
+        (
+            exchange(),
+            {"runtime": "rccl", "max_thread_blocks": 132},
+            "is 132; rccl takes from 1 to 64",
+        ),
+        (exchange(), {"max_thread_blocks": 0}, "max_thread_blocks is 0"),
+        *[(exchange(), {"runtime": name}, "runtime is .*msccl, msccl-executor-nccl, rccl") for name in ("", None)],
+        *[
+            (lower(weighted_forest([1, 2, 0], 1, 0), "allgather"), {"runtime": runtime}, "shards have 0 to 2 chunks")
+            for runtime in RUNTIMES
+        ],
+    ],
+)
+def test_other_refusals(program: Program, options: dict[str, Any], words: str) -> None:
+    """Options, and shards of several sizes, whose places MSCCL works out from the number of ranks."""
+    with pytest.raises(UnsupportedError, match=words):
+        to_xml_text(program, **options)
 
 
 def test_collectives_are_spelt_as_each_runtime_wants_them() -> None:
@@ -171,19 +146,11 @@ def test_rccl_takes_no_step_that_receives_and_adds() -> None:
     """It would refuse to launch; the other runtimes take it."""
     program = lower(random_schedule("reduce_scatter", 3, 1, 0), "reduce_scatter")
     to_xml_text(program, runtime="msccl")
-    with pytest.raises(UnsupportedError, match=r"receives and adds, which rccl .* without_receive_reduce first"):
+    with pytest.raises(UnsupportedError, match=r"receive and add, which rccl .* without_receive_reduce first"):
         to_xml_text(program, runtime="rccl")
     to_xml_text(without_receive_reduce(program), runtime="rccl")
 
 
-@pytest.mark.parametrize("runtime", list(RUNTIMES))
-def test_shards_of_one_size(runtime: str) -> None:
-    """MSCCL works out where a shard is from the number of ranks."""
-    program = lower(weighted_forest([1, 2, 0], 1, 0), "allgather")
-    with pytest.raises(UnsupportedError, match=f"shards have 0 to 2 chunks; in {runtime} all shards are of one size"):
-        to_xml_text(program, runtime=runtime)
-
-
 def test_a_ring_of_many_ranks_fits() -> None:
-    """Three blocks and 3 (N - 1) steps or so."""
+    """Each rank has three thread blocks and about 3 (N - 1) steps."""
     to_xml_text(lower(ring_forest(64), "allgather"), runtime="rccl")

@@ -26,7 +26,7 @@ from collopt.runtime.mscclpp.export import boxes_of, export_mscclpp_json
 from collopt.runtime.mscclpp.interpret import run_execution_plan
 from collopt.runtime.mscclpp.reader import read_mscclpp
 from collopt.schedules import REDUCE
-from collopt.topologies import Topology, dgx1_v100, dgx_h100, generalized_kautz, hypercube, mi300x, ring
+from collopt.topologies import Topology, dgx1_v100, dgx_h100, generalized_kautz, hypercube, ring
 from sample_sizes import examples
 from slow_cases import slow_where
 
@@ -267,16 +267,6 @@ def test_what_does_not_fit_the_executor_is_refused() -> None:
         to_execution_plan(lower(weighted_forest([1, 2], 1, 0), "allgather"))
     with pytest.raises(UnsupportedError, match="expected a Plan"):
         export_mscclpp_json(object(), "plan.json")  # type: ignore[arg-type]
-
-
-def test_what_is_too_long_in_any_case_is_refused_before_it_is_lowered(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """By counting the operations of thread blocks, however they are divided."""
-    made = collopt.plan(mi300x(boxes=2), "allgather")
-    monkeypatch.setattr("collopt.runtime.mscclpp.export.converted", None)
-    with pytest.raises(TooLargeError, match=r"has at least [0-9]+ operations, the MSCCL\+\+ executor takes 64"):
-        made.export("mscclpp-json", tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize(("option", "value"), [("foo", 1), ("protocol", "LL"), ("size", "1M")])

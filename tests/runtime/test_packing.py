@@ -85,7 +85,7 @@ def test_plans_with_more_peers_than_blocks_are_written(tmp_path: Path) -> None:
     assert interpret_file(tmp_path / "a.xml", interleavings=1).transfers == 48 * 47
     export_msccl_xml(plan, tmp_path / "b.xml", runtime="msccl")
     assert read_xml(tmp_path / "b.xml") == program
-    with pytest.raises(UnsupportedError, match=r"47 thread blocks, rccl runs 40 at once; .* fewer chunks"):
+    with pytest.raises(UnsupportedError, match=r"47 thread blocks.* runs 40 at once, in rccl; .* fewer chunks"):
         export_msccl_xml(plan, tmp_path / "c.xml", runtime="rccl", max_thread_blocks=40)
 
 
