@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import ColloptError, FileFormatError, NoAnswerError, ProgramError, TopologyError, UnsupportedError
 from ..planners import Plan, load_plan, plan
 from ..planners.literature.fast import boxes_of, nic_rates
-from ..planners.literature.fixed_pattern import Hops
+from ..planners.literature.routes import Hops
 from ..planners.trees.problem import check_reachable, tree_problem
 from ..planners.what_if.folder import INDEX, PlanFolder
 from ..schedules import ALLGATHER, Collective, as_bytes
