@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import collopt
-from collopt.planners.literature.torus_shapes import find_torus
+from collopt.planners.literature.tori import find_torus
 from collopt.runtime import lower, run_program
 from collopt.schedules import StepAllreduce, StepExchange, StepSchedule
 from collopt.topologies import (
