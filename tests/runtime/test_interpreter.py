@@ -50,7 +50,7 @@ from collopt.schedules import Forest
 def test_runs_lowered_forests(forest: Forest) -> None:
     """And reports how much it did."""
     program = lower(forest, "allgather")
-    report = run_program(program, elements_per_chunk=3)
+    report = run_program(program)
     assert report.interleavings == 8
     assert report.steps == program.num_instructions
     # Every chunk reaches every rank but its own once.
@@ -164,7 +164,7 @@ def test_unwritten_output_is_told() -> None:
         run_interleaving(program, seed=0)
 
 
-@pytest.mark.parametrize("option", ["interleavings", "fifo_depth", "elements_per_chunk"])
+@pytest.mark.parametrize("option", ["interleavings", "fifo_depth"])
 def test_refuses_senseless_options(option: str) -> None:
     """Options are positive."""
     with pytest.raises(UnsupportedError, match=option):
