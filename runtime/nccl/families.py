@@ -49,8 +49,7 @@ def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeW
     costs = [as_costs(None, plan.topology) for plan in plans]
     if other := next((cost for cost in costs if cost != costs[0]), None):
         raise UnsupportedError(
-            f"the times of the plans do not compare, for some were made with {costs[0]} and some with {other}; plan "
-            "all with the same costs"
+            f"some plans were made with {costs[0]} and some with {other}; plan all with the same costs"
         )
 
     @cache

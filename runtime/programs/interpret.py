@@ -172,8 +172,7 @@ class _Machine:
         for (sender, receiver, channel), fifo in self.fifos.items():
             if fifo:
                 raise ProgramError(
-                    f"{len(fifo)} transfers from rank {sender} to rank {receiver} on channel {channel} are never "
-                    "received"
+                    f"rank {receiver} never receives {len(fifo)} transfers of rank {sender} on channel {channel}"
                 )
 
     def _blocker(self, index: int) -> int:

@@ -128,7 +128,7 @@ def test_a_full_connection_blocks_its_sender() -> None:
 
 @pytest.mark.parametrize(
     ("rank", "number", "message"),
-    [(1, 2, "waits for something that never happens"), (1, 0, "never received")],
+    [(1, 2, "waits for something that never happens"), (1, 0, "never receives")],
     ids=["no send", "no receive"],
 )
 def test_unpaired_transfers_are_found_at_the_latest_when_run(rank: int, number: int, message: str) -> None:
