@@ -32,7 +32,6 @@ from collopt.topologies import (
     dgx_h100,
     fat_tree,
     hypercube,
-    leaf_spine,
     mi300x,
     rail,
     ring,
@@ -50,14 +49,7 @@ NETWORKS: dict[int, tuple[Callable[[], Topology], ...]] = {
         lambda: torus(2, 4),
         lambda: ring(8, bidirectional=False),
     ),
-    16: (
-        lambda: rail(4, 4),
-        lambda: dgx_h100(2),
-        lambda: ring(16),
-        lambda: fat_tree(4),
-        lambda: torus(4, 4),
-        lambda: leaf_spine(4, 2, 4),
-    ),
+    16: (lambda: dgx_h100(2), lambda: fat_tree(4)),
 }
 
 
