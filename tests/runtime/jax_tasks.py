@@ -28,10 +28,8 @@ from collopt.runtime import jax_function
 from collopt.schedules import Collective, register_collective
 from collopt.topologies import (
     Topology,
-    dgx1_v100,
     dgx_h100,
     fat_tree,
-    hypercube,
     mi300x,
     rail,
     ring,
@@ -42,10 +40,8 @@ RANKS = int(sys.argv[1])
 ROOT = 3
 NETWORKS: dict[int, tuple[Callable[[], Topology], ...]] = {
     8: (
-        dgx1_v100,
         mi300x,
         lambda: rail(2, 4),
-        lambda: hypercube(3),
         lambda: torus(2, 4),
         lambda: ring(8, bidirectional=False),
     ),
