@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules.stages.step_loads import local_shares, part_of
+from ...schedules.stages.segments import local_shares, part_of
 from ...schedules.stages.two_tier_cost import H200, TwoTierModel
 from ...support.arrays import IntArray
 from ...support.kernels import kernel, runtime_kernel
