@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from collopt.planners.all_to_all.direct_connect_rate import MAX_COLUMNS, all_to_all_rate_bounds, certified_rate
+from collopt.planners.all_to_all.flows import MAX_CERTIFIED_COLUMNS, all_to_all_rate_bounds, certified_rate
 from collopt.solvers.flows.concurrent_flow import concurrent_flow
 from collopt.topologies import (
     DirectGraph,
@@ -105,7 +105,7 @@ def measured(graph: DirectGraph, printed: str) -> dict[str, object]:
         "cpu_s": taken,
         "symmetries_cpu_s": searched,
     }
-    if columns <= MAX_COLUMNS:
+    if columns <= MAX_CERTIFIED_COLUMNS:
         flow, flow_s = timed(
             lambda: concurrent_flow(graph.num_nodes, *graph.adjacency, demands, gap=GAP, automorphisms=alike)
         )

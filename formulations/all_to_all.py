@@ -15,19 +15,14 @@ constraints
                     on the rest; a switch keeps nothing
 ==================  ===================================================  =============================================
 
-LP (3) is in appendix A.5 of the direct-connect paper, where links have one unit of bandwidth and every node is a rank.
-Here links have their bandwidths, switches are nodes with no part of their own (ForestColl, appendix G, counts flows
-through switches in the same way), and f is multiplied by the traffic between s and u over the largest one.
+LP (3) is in appendix A.5 of the direct-connect paper, where links have one unit of bandwidth and every node is a rank;
+switches are counted as in ForestColl, appendix G.  The rate is exact: flows need no further condition, unlike
+trees.  With equal traffic and N ranks the algorithm bandwidth of nccl-tests is N f.
 
-The rate is exact: flows need no further condition, unlike trees.  With equal traffic and N ranks the
-algorithm bandwidth of nccl-tests is N f.
-
-Stated in `Blocks`, for 10^5 to 10^6 columns; ``flow`` is indexed by places in ``model.sources`` and `Topology.links`.
-
-Symmetries reduce it to one source s(i) of each orbit O(i) and one row of each orbit Q of links, with the same optimum
-(docs/formulations/all_to_all.md).  Any subgroup will do, so generators from a randomized search suffice.
-`AllToAllModel.link_duals` divides dual values of rows among links.  User constraints and objectives on ``flow`` apply
-to s(i), for all of O(i) on average.
+Stated in `Blocks`; ``flow`` is indexed by places in ``model.sources`` and `Topology.links`.  Symmetries reduce it to
+one source s(i) of each orbit O(i) and one row of each orbit Q of links, with the same optimum
+(docs/formulations/all_to_all.md). User constraints and objectives on ``flow`` then apply to s(i), for all of O(i) on
+average.
 """
 
 from collections.abc import Sequence
@@ -39,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import TopologyError, UnsupportedError
-from ..schedules.sizes import pair_amounts
+from ..schedules.collective import pair_amounts
 from ..support.arrays import FloatArray, IntArray
 from ..support.validation import as_integers
 from ..topologies import Topology

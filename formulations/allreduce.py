@@ -26,15 +26,12 @@ constraints
 =====================  ==============================================================  =============================
 
 LP (5) is that of ForestColl, appendix G, with bandwidths b'(α, β) between ranks in place of links, as the appendix has
-it for switches (docs/formulations/allreduce.md): a link between two ranks carries its own b'.  Flows through other
-ranks would gain nothing, as they can be split there without reducing any cut, so transit passes switches only.
+it for switches (docs/formulations/allreduce.md): a link between two ranks carries its own b', and transit passes
+switches only. With `relays`, switches take part like ranks without data, which copy and reduce; the objective is then
+an upper bound.
 
-With `relays`, switches take part like ranks without data, which copy and reduce: LP (5) without the indirection, if all
-switches are relays.  The objective is then an upper bound; trees that branch at switches need not reach it.
-
-Stated in Pyomo, to be read and extended: ``root_rate[root]``, ``*_share[tail, head]`` of ranks that a link, or a path
-through switches, joins, ``*_flow[rank, tail, head]`` of the same pairs, ``transit[origin, tail, head]``.
-`collopt.formulations.allreduce_cuts` is equivalent with fewer variables.
+Stated in Pyomo: ``root_rate[root]``, ``*_share[tail, head]`` of ranks that a link, or a path through switches, joins,
+``*_flow[rank, tail, head]`` of the same pairs, ``transit[origin, tail, head]``.  `allreduce_cuts` has fewer variables.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -17,12 +17,9 @@ constraints
 ``reduce_cuts_*``    c^RE into S >= the sum of x(v) over S                         F(t, s) >= sum of x(v)
 ===================  ============================================================  =============================
 
-LP (5) is that of ForestColl, appendix G; the two sides of the last lines are equal by max-flow min-cut, as in its
-Theorem 1.  Hops of in-trees are described from the root outwards, against the direction of their data, so that both
-kinds of trees have the same form.  The bandwidth from rank α to rank β, b' or c, is what reaches β of the flow that
-starts at α.
-
-Stated in `Blocks`, since it is solved in a loop.
+LP (5) is that of ForestColl, appendix G; the two sides of the last lines are equal by max-flow min-cut.  Hops of
+in-trees are described from the root outwards, against the direction of their data.  The bandwidth from rank α to rank
+β, b' or c, is what reaches β of the flow that starts at α.
 
 Examples
 --------

@@ -1,18 +1,10 @@
 """Rounding of an allreduce solution to multiples of 1/k, which trades rate for few trees.
 
-Every tree has the bandwidth ``1 / k``: at most k trees per unit of rate.  ForestColl, appendix
-G, rounds root rates and shares down to multiples of 1/k and packs trees into what is left.  Rounded as they stand, the
-root rates could exceed what the rounded shares carry.  So each root also gives up one multiple for every share that
-lost something, of the kind of trees where more did, and then everything fits:
-
-    let L shares lose.  A cut that k c was wide is at least ``k c - L`` wide afterwards, less than 1 for each of them.
-    If some rank of a set S keeps a rate, then the rates in S are at most ``k x(S) - L``, and ``x(S) <= c``.
-
-With R roots the sum of the rates is at most ``R (L + 1) / k`` below that of the program.  This bound
-holds for any cuts; the rate that the rounded shares carry is usually higher, and the planner computes it.
-
-The arithmetic is exact, so floats of a solver are taken literally: a share of 2.9999999999 is less than 3.  Fractions,
-as in ``Solution.exact``, avoid that loss.
+Every tree has the bandwidth ``1 / k``.  ForestColl, appendix G, rounds root rates and shares down to multiples of 1/k;
+here each root also gives up one multiple for every share that lost something, of the kind of trees where more did.  If
+L shares lose, a cut is at least ``k c - L`` wide afterwards, and the rates in a set S that keeps one are at most ``k
+x(S) - L``, so everything fits.  With R roots at most ``R (L + 1) / k`` is lost.  The arithmetic is exact: 2.9999999999
+is less than 3.
 """
 
 from collections import deque

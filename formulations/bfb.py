@@ -17,15 +17,11 @@ constraints
 
 The equations are those of the direct-connect paper: linear program (1) in section 6.1 with `build`, (13) in appendix
 E.2, where shards consist of chunks that stay whole, with `build_chunked`, and (14) in E.3, where links also have a
-latency, with `build_timed`.  All three are one program with other numbers.
+latency, with `build_timed`.  The paper counts in shards per link; here loads are divided by bandwidths.  The sum over
+the distances of the largest U is the `StepSchedule.inverse_rate` of the schedule: equation (2).
 
-The paper counts in shards per link.  Here loads are divided by bandwidths, which counts parallel links, which a
-topology merges, as often as they are there.  The sum over the distances of the largest U is the
-`StepSchedule.inverse_rate` of the schedule: equation (2).
-
-One model holds the programs of all ranks at one distance, which share no variable.  Stated in Pyomo, to be read and
-extended, for up to about 5 * 10^4 shares: ``share[source, tail, head]``, ``busiest[rank]``.  docs/formulations/bfb.md
-has a formula for more.
+One model holds the programs of all ranks at one distance, which share no variable.  Stated in Pyomo, for up to about
+5 * 10^4 shares: ``share[source, tail, head]``, ``busiest[rank]``.  docs/formulations/bfb.md has a formula for more.
 """
 
 from collections.abc import Iterable, Sequence

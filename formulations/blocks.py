@@ -1,8 +1,7 @@
 """Linear programs as named blocks over sparse arrays, for 10^5 to 10^6 columns or many small programs in a loop.
 
-Pyomo is for models to be read and extended; here a block of variables is an array of column numbers, and a block of
-constraints is a few arrays of rows, columns and coefficients that broadcast against each other.
-A `BlockModel` is open to more constraints and other objectives, like models in Pyomo.
+A block of variables is an array of column numbers, and one of constraints is a few arrays of rows, columns and
+coefficients that broadcast against each other; models to be read and extended are in Pyomo.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,79 +21,60 @@ from .pyomo_model import model_text
 
 Numbers = npt.ArrayLike
 Shape = int | tuple[int, ...]
+Triplet = tuple[IntArray, IntArray, FloatArray]
+Terms = Sequence[tuple[npt.ArrayLike, Numbers]]
+"""``(columns, coefficients)`` pairs that broadcast against each other; their products are summed."""
+RowTerms = Sequence[tuple[npt.ArrayLike, npt.ArrayLike, Numbers]]
+"""``(rows, columns, coefficients)``, likewise."""
 
 MAX_ENTRIES = 10**8  # limit of variables or constraints in one block, for the memory of a solver
 
 
-def as_shape(shape: Shape) -> tuple[int, ...]:
-    """Read the shape of a block that is not too large."""
+def as_floats(values: Numbers, what: str, shape: tuple[int, ...] | None = None) -> FloatArray:
+    """Read numbers as floats, and broadcast them to a shape if one is given."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise UnsupportedError(f"{what} is {shown(values)}; expected numbers within the range of floats") from None
+    if np.isnan(numbers).any():
+        raise UnsupportedError(f"{what} is not a number; use infinity for no bound, and leave out what is not known")
+    try:
+        return numbers if shape is None else np.broadcast_to(numbers, shape)
+    except ValueError:
+        raise UnsupportedError(f"{what} has shape {numbers.shape}; expected {shape}") from None
+
+
+def _as_shape(shape: Shape) -> tuple[int, ...]:
     sizes = shape if isinstance(shape, tuple) else (shape,)
-    if not all(is_whole(size) and size >= 0 for size in sizes):
-        raise UnsupportedError(f"the shape of a block is {shape!r}; expected whole numbers of at least 0")
-    if prod(map(int, sizes)) > MAX_ENTRIES:
-        raise UnsupportedError(f"the shape of a block is {shown(shape)}; expected at most {MAX_ENTRIES} entries")
+    if not all(is_whole(size) and size >= 0 for size in sizes) or prod(map(int, sizes)) > MAX_ENTRIES:
+        raise UnsupportedError(
+            f"the shape of a block is {shown(shape)}; expected whole numbers of at least 0, and at most {MAX_ENTRIES} "
+            "entries"
+        )
     return tuple(int(size) for size in sizes)
 
 
-def as_terms(terms: object, what: str) -> list[Any]:
-    """Read terms as a list."""
+def _as_tuples(terms: object, size: int, what: str) -> list[tuple[Any, ...]]:
+    """Read terms as a list of tuples of a size: ``(columns, coefficients)``, or those of several rows."""
     if not isinstance(terms, Iterable) or isinstance(terms, (str, bytes, Mapping, np.ndarray)):
         raise UnsupportedError(f"the terms of {what} are {shown(terms)}; expected a list of tuples")
-    return list(terms)
+    tuples = list(terms)
+    for term in tuples:
+        if not isinstance(term, tuple) or len(term) != size:
+            parts = ("rows", "columns", "coefficients")[-size:]
+            raise UnsupportedError(f"a term of {what} is {shown(term)}; expected ({', '.join(parts)})")
+    return tuples
 
 
-def in_one_row(terms: object, what: str) -> list[tuple[Any, ...]]:
-    """Put ``(columns, coefficients)`` terms into the only row of a constraint or an objective."""
-    values = as_terms(terms, what)
-    for term in values:
-        if not isinstance(term, tuple) or len(term) != 2:
-            raise UnsupportedError(f"a term of {what} is {shown(term)}; expected (columns, coefficients)")
-    return [(0, *term) for term in values]
-
-
-def as_places(values: npt.ArrayLike, size: int, what: str) -> IntArray:
+def _as_places(values: npt.ArrayLike, size: int, what: str) -> IntArray:
     """Read rows or columns from 0 to below `size`."""
     places = np.asarray(values)
-    if places.size == 0:
-        return places.astype(np.int64)
-    if not np.issubdtype(places.dtype, np.integer):
+    if places.size and not np.issubdtype(places.dtype, np.integer):
         raise UnsupportedError(f"{what} is of type {places.dtype}; expected whole numbers")
     outside = places[(places < 0) | (places >= size)]
     if outside.size:
         raise UnsupportedError(f"{what} is {int(outside.flat[0])}; expected 0 to {size - 1}")
     return places.astype(np.int64)
-
-
-def as_coefficients(values: Numbers, what: str) -> FloatArray:
-    """Read finite numbers."""
-    numbers = as_floats(values, f"a coefficient of {what}")
-    if not np.isfinite(numbers).all():
-        raise UnsupportedError(f"a coefficient of {what} is not finite; expected a number")
-    return numbers
-
-
-def as_bounds(values: Numbers, shape: tuple[int, ...], what: str) -> FloatArray:
-    """Read bounds, which may be infinite, and broadcast them over a flattened block."""
-    numbers = as_floats(values, f"a bound of {what}")
-    if np.isnan(numbers).any():
-        raise UnsupportedError(f"a bound of {what} is not a number; use infinity for none")
-    return as_shaped(numbers, shape, f"a bound of {what}").ravel()
-
-
-def as_shaped(numbers: FloatArray, shape: tuple[int, ...], what: str) -> FloatArray:
-    """Broadcast numbers to a shape."""
-    try:
-        return np.broadcast_to(numbers, shape)
-    except ValueError:
-        raise UnsupportedError(f"{what} has shape {numbers.shape}; expected {shape}") from None
-
-
-def as_floats(values: Numbers, what: str) -> FloatArray:
-    """Read numbers as floats."""
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise UnsupportedError(f"{what} is {shown(values)}; expected numbers within the range of floats") from None
 
 
 class Block(NamedTuple):
@@ -109,11 +89,7 @@ class Block(NamedTuple):
 
     def to_array(self, values: Numbers) -> FloatArray:
         """Return `values` as an array of the block's shape, to which they broadcast."""
-        what = f"the start of {self.name!r}"
-        numbers = as_floats(values, what)
-        if np.isnan(numbers).any():
-            raise UnsupportedError(f"{what} is not a number somewhere; leave out what is not known")
-        return as_shaped(numbers, self.positions.shape, what)
+        return as_floats(values, f"the start of {self.name!r}", self.positions.shape)
 
     def label(self, place: int) -> str:
         """Name one entry by its index."""
@@ -145,9 +121,8 @@ class Blocks:
 
     def __init__(self, name: str = "block model") -> None:
         self.name = name
-        self._columns = _Side("variable")
-        self._rows = _Side("constraint")
-        self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self._columns, self._rows = _Side("variable"), _Side("constraint")
+        self._entries: list[Triplet] = []
         self._costs: tuple[IntArray, FloatArray] = (np.empty(0, dtype=np.int64), np.empty(0))
         self._maximize = False
         self._integral = [np.empty(0, dtype=np.int64)]
@@ -174,13 +149,7 @@ class Blocks:
         return columns
 
     def constraint(
-        self,
-        name: str,
-        shape: Shape,
-        terms: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, Numbers]],
-        *,
-        lower: Numbers = -np.inf,
-        upper: Numbers = np.inf,
+        self, name: str, shape: Shape, terms: RowTerms, *, lower: Numbers = -np.inf, upper: Numbers = np.inf
     ) -> None:
         """Add a block of constraints, ``lower <= sum of terms <= upper``.
 
@@ -196,13 +165,12 @@ class Blocks:
         lower, upper : array_like
             Bounds that broadcast to the shape.
         """
-        size = prod(as_shape(shape))
-        triplets = [self._triplet(name, size, term) for term in as_terms(terms, f"constraint {name!r}")]
+        triplets = self._triplets(f"constraint {name!r}", prod(_as_shape(shape)), terms)
         positions = self._rows.add(name, shape, lower, upper)
-        start = int(positions.flat[0]) if size else 0
+        start = int(positions.flat[0]) if positions.size else 0
         self._entries += [(rows + start, columns, numbers) for rows, columns, numbers in triplets]
 
-    def extend(self, name: str, terms: Sequence[tuple[npt.ArrayLike, npt.ArrayLike, Numbers]]) -> None:
+    def extend(self, name: str, terms: RowTerms) -> None:
         """Add terms to a block of constraints, such as variables that came after it in column generation.
 
         Parameters as for `constraint`.
@@ -210,15 +178,14 @@ class Blocks:
         if name not in self._rows.blocks:
             raise UnsupportedError(f"there is no constraint {name!r} to extend; state it first")
         rows = self._rows.blocks[name].positions.ravel()
-        for term in as_terms(terms, f"constraint {name!r}"):
-            places, columns, numbers = self._triplet(name, rows.size, term)
+        for places, columns, numbers in self._triplets(f"constraint {name!r}", rows.size, terms):
             self._entries.append((rows[places], columns, numbers))
 
-    def minimize(self, terms: Sequence[tuple[npt.ArrayLike, Numbers]]) -> None:
+    def minimize(self, terms: Terms) -> None:
         """Replace the objective by the least sum of ``(columns, coefficients)`` terms."""
         self._costs, self._maximize = self._objective(terms), False
 
-    def maximize(self, terms: Sequence[tuple[npt.ArrayLike, Numbers]]) -> None:
+    def maximize(self, terms: Terms) -> None:
         """Replace the objective by the greatest sum of ``(columns, coefficients)`` terms."""
         self._costs, self._maximize = self._objective(terms), True
 
@@ -240,28 +207,28 @@ class Blocks:
         bounds = self._rows.bounds(), self._columns.bounds()
         return LinearProgram(self.name, self._maximize, costs, 0.0, matrix, *bounds, integral, *blocks)
 
-    def _triplet(
-        self, name: str, size: int, term: tuple[npt.ArrayLike, npt.ArrayLike, Numbers]
-    ) -> tuple[IntArray, IntArray, FloatArray]:
-        what = f"constraint {name!r}"
-        if not isinstance(term, tuple) or len(term) != 3:
-            raise UnsupportedError(f"a term of {what} is {term!r}; expected (rows, columns, coefficients)")
-        rows = as_places(term[0], size, f"a row of {what}")
-        columns = as_places(term[1], self._columns.size, f"a column of {what}")
-        numbers = as_coefficients(term[2], what)
-        try:
-            flat = np.broadcast_arrays(rows, columns, numbers)
-        except ValueError:
-            shapes = f"{rows.shape}, {columns.shape} and {numbers.shape}"
-            raise UnsupportedError(
-                f"a term of {what} has shapes {shapes}, which do not broadcast; reshape one"
-            ) from None
-        return flat[0].ravel(), flat[1].ravel(), flat[2].ravel()
+    def _triplets(self, what: str, size: int, terms: RowTerms) -> list[Triplet]:
+        """Read terms and broadcast each."""
+        triplets = []
+        for term in _as_tuples(terms, 3, what):
+            rows = _as_places(term[0], size, f"a row of {what}")
+            columns = _as_places(term[1], self._columns.size, f"a column of {what}")
+            numbers = as_floats(term[2], f"a coefficient of {what}")
+            if not np.isfinite(numbers).all():
+                raise UnsupportedError(f"a coefficient of {what} is not finite; expected a number")
+            try:
+                flat = np.broadcast_arrays(rows, columns, numbers)
+            except ValueError:
+                shapes = f"{rows.shape}, {columns.shape} and {numbers.shape}"
+                raise UnsupportedError(
+                    f"a term of {what} has shapes {shapes}, which do not broadcast; reshape one"
+                ) from None
+            triplets.append((flat[0].ravel(), flat[1].ravel(), flat[2].ravel()))
+        return triplets
 
-    def _objective(self, terms: Sequence[tuple[npt.ArrayLike, Numbers]]) -> tuple[IntArray, FloatArray]:
+    def _objective(self, terms: Terms) -> tuple[IntArray, FloatArray]:
         # The objective is one more row.
-        entries = [self._triplet("objective", 1, term) for term in in_one_row(terms, "the objective")]
-        return _joined(entries)[1:]
+        return _joined(self._triplets("the objective", 1, _in_one_row(terms, "the objective")))[1:]
 
 
 class _Side:
@@ -277,32 +244,28 @@ class _Side:
             raise UnsupportedError(f"the name of a {self.kind} block is {name!r}; expected text")
         if name in self.blocks:
             raise UnsupportedError(f"{self.kind} {name!r} exists already; choose another name")
-        expected = as_shape(shape)
-        bounds = [as_bounds(values, expected, f"{self.kind} {name!r}") for values in (lower, upper)]
-        self._bounds.append((bounds[0], bounds[1]))
-        count = prod(expected)
-        positions = np.arange(self.size, self.size + count, dtype=np.int64).reshape(expected)
+        sizes, what = _as_shape(shape), f"a bound of {self.kind} {name!r}"
+        self._bounds.append((as_floats(lower, what, sizes).ravel(), as_floats(upper, what, sizes).ravel()))
+        count = prod(sizes)
+        positions = np.arange(self.size, self.size + count, dtype=np.int64).reshape(sizes)
         positions.flags.writeable = False
         self.blocks[name] = Block(name, positions)
         self.size += count
         return positions
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
-        empty = np.empty(0)
-        return (
-            np.concatenate([empty, *(lower for lower, _ in self._bounds)]),
-            np.concatenate([empty, *(upper for _, upper in self._bounds)]),
-        )
+        lower, upper = zip((np.empty(0), np.empty(0)), *self._bounds, strict=True)
+        return np.concatenate(lower), np.concatenate(upper)
 
 
-def _joined(entries: Sequence[tuple[IntArray, IntArray, FloatArray]]) -> tuple[IntArray, IntArray, FloatArray]:
+def _in_one_row(terms: Terms, what: str) -> list[tuple[int, npt.ArrayLike, Numbers]]:
+    return [(0, columns, numbers) for columns, numbers in _as_tuples(terms, 2, what)]
+
+
+def _joined(entries: Sequence[Triplet]) -> Triplet:
     none = np.empty(0, dtype=np.int64)
     rows, columns, numbers = zip((none, none, np.empty(0)), *entries, strict=True)
     return np.concatenate(rows), np.concatenate(columns), np.concatenate(numbers)
-
-
-Terms = Sequence[tuple[npt.ArrayLike, Numbers]]
-"""``(columns, coefficients)`` pairs that broadcast against each other; their products are summed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -318,7 +281,7 @@ class BlockModel:
 
     def constrain(self, name: str, terms: Terms, *, lower: float = -np.inf, upper: float = np.inf) -> None:
         """Add a constraint."""
-        self.blocks.constraint(name, (), in_one_row(terms, f"constraint {name!r}"), lower=lower, upper=upper)
+        self.blocks.constraint(name, (), _in_one_row(terms, f"constraint {name!r}"), lower=lower, upper=upper)
 
     def maximize(self, terms: Terms) -> None:
         """Replace the objective by the greatest sum of the terms; `UnsupportedError` as for `constrain`."""

@@ -4,6 +4,7 @@ Logarithmic utilities, quadratic costs and the like are beyond the linear solver
 formulation, compiled to arrays as for `collopt.solve`; only the language of the objective changes.
 """
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,20 @@ class ConvexProgram:
     def _problem(self, sense: Any, expression: Any, shape: str) -> Any:
         import cvxpy
 
-        self._check_variables(expression)
+        number = isinstance(expression, (int, float, np.number)) and np.isfinite(expression)
+        if not number and not isinstance(expression, cvxpy.Expression):
+            raise UnsupportedError(
+                f"the objective is {shown(expression)}; expected an expression of CVXPY in this model's variables"
+            )
+        names = {variable.id for constraint in self.constraints for variable in constraint.variables()}
+        for entry in self.variables.values():
+            parts = entry.values() if isinstance(entry, Mapping) else (entry,)
+            names |= {variable.id for part in parts for variable in part.variables()}
+        used = [] if number else expression.variables()
+        if unknown := [variable.name() for variable in used if variable.id not in names]:
+            raise UnsupportedError(
+                f"the objective has variable {unknown[0]!r}, which is neither the model's nor in its constraints"
+            )
         try:
             objective = sense(expression)
         except ValueError as error:
@@ -61,25 +75,6 @@ class ConvexProgram:
                 f"the objective {str(expression)[:60]!r} is not seen to be {shape}; state it by CVXPY's rules (DCP)"
             )
         return cvxpy.Problem(objective, self.constraints)
-
-    def _check_variables(self, expression: Any) -> None:
-        """Refuse what is no expression, and variables that occur neither in the model nor in its constraints."""
-        import cvxpy
-
-        number = isinstance(expression, (int, float, np.number)) and np.isfinite(expression)
-        if not number and not isinstance(expression, cvxpy.Expression):
-            raise UnsupportedError(
-                f"the objective is {shown(expression)}; expected an expression of CVXPY in this model's variables"
-            )
-        used = [] if number else expression.variables()
-        names = {variable.id for constraint in self.constraints for variable in constraint.variables()}
-        for entry in self.variables.values():
-            parts = entry.values() if isinstance(entry, Mapping) else (entry,)
-            names |= {variable.id for part in parts for variable in part.variables()}
-        if unknown := [variable.name() for variable in used if variable.id not in names]:
-            raise UnsupportedError(
-                f"the objective has variable {unknown[0]!r}, which is neither the model's nor in its constraints"
-            )
 
 
 def restate(model: Any) -> ConvexProgram:
@@ -131,11 +126,5 @@ def _within(expression: Any, bounds: tuple[npt.NDArray[np.float64], npt.NDArray[
     equal = np.flatnonzero(lower == upper)
     below = np.flatnonzero(np.isfinite(lower) & (lower != upper))
     above = np.flatnonzero(np.isfinite(upper) & (lower != upper))
-    constraints = []
-    if len(equal):
-        constraints.append(expression[equal] == lower[equal])
-    if len(below):
-        constraints.append(expression[below] >= lower[below])
-    if len(above):
-        constraints.append(expression[above] <= upper[above])
-    return constraints
+    sides = ((equal, operator.eq, lower), (below, operator.ge, lower), (above, operator.le, upper))
+    return [relation(expression[places], bound[places]) for places, relation, bound in sides if len(places)]

@@ -21,11 +21,8 @@ constraints
 
 The amount D is in kB, which GB/s carry in so many µs, and tau is the latency of a link, with ``alpha`` added where it
 leaves a rank.  Sinks have no balance.  The optimum is concave in D.  Dual values of ``flow_balance`` are potentials pi,
-µs from a node to the sinks: with ``w(e) = max(0, pi(tail) - pi(head) - tau(e))`` no schedule is faster than the least
-pi(a) if the sum of ``b(e) w(e)`` is at most D, which `collopt.schedules.TimedCut` checks.
-
-Stated in blocks of arrays, because it is solved for many sizes and sets of sources; ``flow`` is in the order of
-`Topology.links`, ``supply`` in that of ``model.sources``.
+µs from a node to the sinks, which `collopt.schedules.TimedCut` checks as a bound.  Stated in blocks of arrays; ``flow``
+is in the order of `Topology.links`, ``supply`` in that of ``model.sources``.
 """
 
 from collections.abc import Iterable

@@ -17,9 +17,7 @@ constraints
 ==================  =========================================================  =================================
 
 The objective is the sum of t(i), to be minimized; load(c, e) counts the shards that hops of kind c put on link e, and
-hops of kind c go on from those of kind p(c), or start at the sources.
-
-Stated in `Blocks`, since it is solved for several numbers of steps.
+hops of kind c go on from those of kind p(c), or start at the sources.  Stated in `Blocks`.
 """
 
 from collections.abc import Sequence

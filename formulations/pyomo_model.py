@@ -64,11 +64,10 @@ class PyomoModel:
         import pyomo.environ as pyo
         from pyomo.core.base.indexed_component import normalize_index
 
-        if not isinstance(name, str) or not name.isidentifier():
-            raise UnsupportedError(f"the name of a constraint is {shown(name)}; expected a name such as 'quiet_uplink'")
-        if hasattr(self.program, name):
+        if not isinstance(name, str) or not name.isidentifier() or hasattr(self.program, name):
             raise UnsupportedError(
-                f"the name {name!r} is taken in {self.program.name}; choose another for the constraint"
+                f"the name of a constraint is {shown(name)}; expected a name such as 'quiet_uplink', and none that "
+                f"{self.program.name} has"
             )
         if rule is not None:
             if not callable(rule) or not isinstance(expressions, Iterable):
@@ -102,14 +101,14 @@ class PyomoModel:
         from pyomo.core.expr.relational_expr import EqualityExpression, InequalityExpression, RangedExpression
 
         if not isinstance(expression, (EqualityExpression, InequalityExpression, RangedExpression)):
-            raise UnsupportedError(
-                f"{what} is {shown(expression)}; expected an expression with <=, >= or == on variables"
-            )
+            raise UnsupportedError(f"{what} is {shown(expression)}; expected an expression with <=, >= or ==")
         self._check_linear(what, expression, expression.args)
-        if np.any(getattr(expression, "strict", False)):
-            raise UnsupportedError(f"{what} is {shown(str(expression))}; expected <=, >= or ==, not strict")
-        if all(_constant(expression.args[0] - part) for part in expression.args[1:]):
-            raise UnsupportedError(f"{what} is {shown(str(expression))}; expected variables that do not cancel out")
+        constant = all(_constant(expression.args[0] - part) for part in expression.args[1:])
+        if constant or np.any(getattr(expression, "strict", False)):
+            raise UnsupportedError(
+                f"{what} is {shown(str(expression))}; expected <=, >= or ==, not strict, and variables that do not "
+                "cancel out"
+            )
 
     def add_constraints(self, name: str, *index: Any, rule: Callable[..., Any]) -> None:
         """Add a block of constraints: `rule` takes an index and returns its relational expression."""
@@ -118,11 +117,11 @@ class PyomoModel:
         self.program.add_component(name, pyo.Constraint(*index, rule=lambda _, *key: rule(*key)))
 
     def maximize(self, expression: Any) -> None:
-        """Replace the objective by the greatest value of a linear expression; `UnsupportedError` if it is none."""
+        """Replace the objective by the greatest value of a linear expression."""
         self._replace_objective(expression, "maximize")
 
     def minimize(self, expression: Any) -> None:
-        """Replace the objective by the least value of a linear expression; `UnsupportedError` if it is none."""
+        """Replace the objective by the least value of a linear expression."""
         self._replace_objective(expression, "minimize")
 
     def linear_program(self) -> LinearProgram:
@@ -140,9 +139,7 @@ class PyomoModel:
         from pyomo.core.expr.relational_expr import RelationalExpression
 
         if isinstance(expression, RelationalExpression):
-            raise UnsupportedError(
-                f"the objective is {shown(str(expression))}; expected an expression, not a comparison"
-            )
+            raise UnsupportedError(f"the objective is {shown(str(expression))}; expected no comparison")
         self._check_linear("the objective", expression, (expression,))
         self.program.del_component("objective")
         self.program.objective = pyo.Objective(expr=expression, sense=getattr(pyo, sense))
@@ -154,9 +151,9 @@ class PyomoModel:
         if any(type(part) not in native_numeric_types and not hasattr(part, "polynomial_degree") for part in parts):
             raise UnsupportedError(f"{what} is {shown(expression)}; expected an expression of this model's variables")
         used = [] if type(expression) in native_numeric_types else list(identify_variables(expression))
+        home = self.program.model()
         if not used:
             raise UnsupportedError(f"{what} has no variable; expected some of this model's")
-        home = self.program.model()
         if unknown := [variable.name for variable in used if variable.model() is not home]:
             raise UnsupportedError(
                 f"{what} has variable {unknown[0]!r} of another model; use model.variables of this one"

@@ -16,11 +16,8 @@ constraints
 ``usage_balance``   on request, of each part: switches pass on all        in of c_part = out of c_part
 ==================  ====================================================  ==================================
 
-The objective is the least weighted rate, the first round of max-min fairness; any other expression of the parts'
-variables can replace it.  For a sum of logarithms (proportional fairness) see
-`collopt.formulations.cvxpy_constraints`.
-
-Stated in Pyomo, to be read and extended.
+The objective is the least weighted rate, the first round of max-min fairness; any other expression can replace it, and
+`collopt.formulations.cvxpy_constraints` takes a sum of logarithms (proportional fairness).  Stated in Pyomo.
 """
 
 from collections.abc import Mapping

@@ -18,9 +18,7 @@ constraints
 The objective is the sum of x(r), or x.  This is the linear program of Jain, Mahdian and Salavatipour (Packing Steiner
 trees, SODA 2003, section 2) with roots and directions.  A tree spans all ranks.  It branches at ranks and, if data runs
 away from its root, at switches that multicast, else at those that aggregate; load(T, e) counts its paths over e, and
-what switches with loopback send back (`Forest.link_loads`).  Group limits are not part of it.
-
-Stated in `Blocks`, since it is solved in a loop.
+what switches with loopback send back (`Forest.link_loads`).  Group limits are not part of it.  Stated in `Blocks`.
 """
 
 from collections.abc import Sequence

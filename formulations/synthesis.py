@@ -15,18 +15,14 @@ constraints
 ``link_load``       a step lasts as long as its slowest link needs        section 3.2
 ==================  ====================================================  ==================================
 
-The objective is the sum of the durations: T_B.  The words are those of the direct-connect paper, which finds such
-schedules for base topologies with other tools and prints no program.  No chunk arrives twice, and what comes from v
-leaves u no earlier than it can be there; docs/formulations/synthesis.md says why that loses nothing.
+The objective is the sum of the durations: T_B.  The words are those of the direct-connect paper, which prints no
+program.  No chunk arrives twice, and what comes from v leaves u no earlier than it can be there;
+docs/formulations/synthesis.md says why that loses nothing.  Switches pass chunks through within a step, over one given
+way for each pair of ranks.
 
-Switches pass chunks through within a step, over one given way for each pair of ranks: TACCL and TE-CCL state such
-programs, with times of their own for every link.
-
-A chunk takes a whole number of *ticks* on every link, in inverse proportion to the link's bandwidth, so durations are
-integers and an absolute optimality gap below one tick proves the optimum.
-
-Stated in Pyomo, to be read and extended: ``send[source, chunk, tail, head, step]``, only where it can happen, and
-``duration[step]``.  The search takes longer than building the model.
+A chunk takes a whole number of *ticks* on every link, in inverse proportion to the link's bandwidth, so an absolute
+optimality gap below one tick proves the optimum.  Stated in Pyomo: ``send[source, chunk, tail, head, step]``, only
+where it can happen, and ``duration[step]``.
 """
 
 from collections.abc import Mapping

@@ -20,11 +20,8 @@ constraints
 With all weights 1 these are the flow conditions of ForestColl, Theorem 1 in appendix E.1; splitting them into shares
 and flows is as in LP (5) of its appendix G.  Unequal shards change the capacities of the source's edges (section 5.7);
 a weight of 1 for the root and 0 for the others makes it broadcast (pipeline paper, appendix A, equation (5)).
-Reduce-scatter and reduce are the same with all communication reversed (ForestColl, section 5.7): every flow then starts
-at its rank and ends at the roots.
-
-The rate is an upper bound on any network.  Trees attain it if the ingress of every switch equals its egress; further
-constraints on shares can break that (the warning of ForestColl, appendix G).
+Reduce-scatter and reduce are the same with all communication reversed.  The rate is an upper bound on any network;
+trees attain it if the ingress of every switch equals its egress, which further constraints on shares can break.
 
 A fixed number of trees per root makes it an integer program, in which everything is counted in trees.  What changes:
 
@@ -40,8 +37,7 @@ the other constraints  as above, with k, the trees per root, in place of  F(s, v
                        the rate
 =====================  =================================================  ============================================
 
-These are in ForestColl, appendix E.4.  On symmetric bidirectional links floors are balanced; the appendix
-leaves other networks open, and here the best balanced numbers are found.
+These are in ForestColl, appendix E.4, with floors; here the best balanced numbers are found.
 
 An all-to-all has the same flows, of everything that each rank receives, but nothing is sent for several ranks at once:
 
@@ -52,9 +48,7 @@ name                   meaning                                            equati
 =====================  =================================================  ============================================
 
 stands in place of ``flow_in_share``, and the rate is that from each rank to each other (LP (3) in appendix A.5 of the
-direct-connect paper, by destination).  `collopt.formulations.all_to_all` states it in arrays, for large networks.
-
-Stated in Pyomo, to be read and extended: ``rate``, ``share[tail, head]`` and ``flow[rank, tail, head]``.
+direct-connect paper, by destination).  Stated in Pyomo: ``rate``, ``share[tail, head]`` and ``flow[rank, tail, head]``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,8 +58,7 @@ from math import gcd, lcm
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..schedules.collective import Direction
-from ..schedules.sizes import as_weights
+from ..schedules.collective import Direction, as_weights
 from ..support.validation import shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology

@@ -7,9 +7,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .all_to_all.direct_connect_rate import all_to_all_rate_bounds
     from .all_to_all.dispatch import DispatchBound, DispatchCounts, DispatchPlan, count_dispatch, schedule_dispatch
     from .all_to_all.fast import schedule_all_to_allv
+    from .all_to_all.flows import all_to_all_rate_bounds
     from .bounds import bound, bound_sizes, plan_of_schedule
     from .direct_connect.bfb import bfb_cost, bfb_schedule, plan_bfb
     from .direct_connect.candidate import Candidate
@@ -40,9 +40,9 @@ __all__ += ["DispatchBound", "DispatchCounts", "DispatchPlan", "count_dispatch",
 __all__ += ["Group", "GroupPlans", "SharedBound", "mesh_groups", "plan_groups", "read_groups"]
 
 _MODULES = {
-    "all_to_all.direct_connect_rate": "all_to_all_rate_bounds",
     "all_to_all.dispatch": "DispatchBound DispatchCounts DispatchPlan count_dispatch schedule_dispatch",
     "all_to_all.fast": "schedule_all_to_allv",
+    "all_to_all.flows": "all_to_all_rate_bounds",
     "bounds": "bound bound_sizes plan_of_schedule",
     "direct_connect.bfb": "bfb_cost bfb_schedule plan_bfb",
     "direct_connect.candidate": "Candidate",

@@ -1,18 +1,13 @@
 """The best lower bound on the time of a collective for each of several amounts of data.
 
-Timed cuts are searched for by linear programs of flows over time, whose potentials are rounded to exact ones.  Floats
-only choose the potentials; what they prove is computed exactly.
-
-Any sources and sinks give valid bounds.  Sources are the ranks from some distance on, the ranks outside of a nested
-group, and those in the bottleneck cut of the bound for endless data.  Of ranks that look alike from the network, one is
-a sink: those with the same bandwidths and the same distances to and from all others.
+Linear programs of flows over time find timed cuts between ranks from some distance or outside of a nested group, or in
+the bottleneck cut, and one sink of each kind of ranks.  Floats only choose the potentials; what they prove is exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +15,7 @@ import numpy as np
 from ..errors import NoAnswerError
 from ..formulations import flow_over_time
 from ..schedules import Bound, Cut
-from ..schedules.bounds.size_bound import FanOut, RateAndHop, SizeBound
-from ..schedules.bounds.time_witness import TimedCut, TimedRequest, TimeWitness, shards_to
+from ..schedules.bounds.size_bound import FanOut, RateAndHop, SizeBound, TimedCut, TimedRequest, TimeWitness, shards_to
 from ..schedules.collective import Direction
 from ..solvers import Session
 from ..support.arrays import FloatArray, IntArray
@@ -144,12 +138,12 @@ PARTS = 2**40  # of which a share consists
 
 def bounds_at_sizes(topology: Topology, rate: Bound, sizes: Sequence[int], costs: RuntimeCosts) -> list[SizeBound]:
     """Bound the time for each size by the best timed cut, the fan-out, or `rate`, for reached bandwidths."""
-    requests = [TimedRequest(rate, size, costs) for size in sizes]
-    if not requests:
-        return []
-    searches = [TimedCutSearch(requests[0], ends) for ends in candidate_ends(requests[0])]
-    rising = sorted(requests, key=lambda request: request.num_bytes)
-    bounds = {request.num_bytes: _bound_at(topology, request, searches) for request in rising}
+    requests = {size: TimedRequest(rate, size, costs) for size in sorted(sizes)}
+    searches: list[TimedCutSearch] = []
+    if requests:
+        first = next(iter(requests.values()))
+        searches = [TimedCutSearch(first, ends) for ends in candidate_ends(first)]
+    bounds = {size: _bound_at(topology, request, searches) for size, request in requests.items()}
     return [bounds[size] for size in sizes]
 
 
@@ -201,11 +195,13 @@ class TimedCutSearch:
 
 def exact_cut(request: TimedRequest, ends: Ends, potentials: FloatArray) -> TimedCut:
     """Round potentials to fractions, and move them towards latencies until the links carry no more than they may."""
-    distances = latencies(request, ends)
-    amount = request.amount(*ends)
+    nodes, distances, amount = request.network.nodes, latencies(request, ends), request.amount(*ends)
     cuts = [TimedCut(*ends, tuple(distances))]
     for denominator in DENOMINATORS:
-        rounded = _at_sinks(request, ends, [Fraction(time).limit_denominator(denominator) for time in potentials])
+        rounded = tuple(
+            Fraction(0) if node in ends.sinks else Fraction(time).limit_denominator(denominator)
+            for node, time in zip(nodes, potentials, strict=True)
+        )
         capacity = TimedCut(*ends, rounded).capacity(request)
         share = Fraction(int(min(Fraction(1), amount / capacity) * PARTS) if capacity else PARTS, PARTS)
         mixed = (share * upper + (1 - share) * lower for upper, lower in zip(rounded, distances, strict=True))
@@ -213,26 +209,13 @@ def exact_cut(request: TimedRequest, ends: Ends, potentials: FloatArray) -> Time
     return max(cuts, key=lambda cut: cut.least_time(request))
 
 
-def _at_sinks(request: TimedRequest, ends: Ends, potentials: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """Set the potentials of sinks to 0."""
-    nodes = request.network.nodes
-    return tuple(Fraction(0) if node in ends.sinks else value for node, value in zip(nodes, potentials, strict=True))
-
-
 def latencies(request: TimedRequest, ends: Ends) -> list[Fraction]:
-    """Least µs from each node to the sinks, by Dijkstra's algorithm in fractions; the most where there is no way."""
-    into: dict[str, list[tuple[str, Fraction]]] = {node: [] for node in request.network.nodes}
-    for link in request.links():
-        into[link.head].append((link.tail, link.delay))
-    times: dict[str, Fraction] = dict.fromkeys(ends.sinks, Fraction(0))
-    waiting = [(Fraction(0), node) for node in sorted(ends.sinks)]
-    while waiting:
-        time, node = heappop(waiting)
-        if time > times[node]:
-            continue
-        for tail, delay in into[node]:
-            if tail not in times or time + delay < times[tail]:
-                times[tail] = time + delay
-                heappush(waiting, (time + delay, tail))
+    """Least µs from each node to the sinks, exactly; the most of all where there is no way."""
+    import networkx as nx
+
+    graph = nx.DiGraph()
+    graph.add_nodes_from(request.network.nodes)
+    graph.add_weighted_edges_from((link.head, link.tail, link.delay) for link in request.links())
+    times = nx.multi_source_dijkstra_path_length(graph, set(ends.sinks))
     farthest = max(times.values())
-    return [times.get(node, farthest) for node in request.network.nodes]
+    return [Fraction(times.get(node, farthest)) for node in request.network.nodes]

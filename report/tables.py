@@ -45,7 +45,8 @@ def check_rows(checked: Plan, origin: str) -> dict[str, str]:
     return {
         "bound": f"{bound.witness.reason(network, checked.collective)}; algbw at most {rate_text(bound.algbw)}",
         **checked.schedule.checks(),
-        "links": _loads(checked),
+        "links": f"{network.num_links} link loads{'' if checked.schedule.pipelined else ' of each step'} match the "
+        f"stated ones; algbw {rate_text(checked.algbw)}",
         "optimality gap": optimality(checked),
         "network": f"{network.name}, digest {network.digest[:12]}, {origin}",
     }
@@ -55,11 +56,6 @@ def optimality(plan: Plan) -> str:
     """Say how far a plan is from its bound, and what an optimum is one of if that is not all schedules."""
     scope = plan.bound.scope
     return gap_text(plan.gap) if plan.gap or scope == EVERY_SCHEDULE else f"0 (optimal of {scope})"
-
-
-def _loads(checked: Plan) -> str:
-    of_steps = "" if checked.schedule.pipelined else " of each step"
-    return f"{checked.topology.num_links} link loads{of_steps} match the stated ones; algbw {rate_text(checked.algbw)}"
 
 
 def schedule_rows(plan: Plan) -> dict[str, str]:
@@ -210,7 +206,11 @@ def link_table(plan: Plan) -> pd.DataFrame:
     """
     as_kind(plan, Plan, "the plan")
     table = bound_links(plan.bound)
-    loads = _relative_loads(plan)
+    schedule = plan.schedule
+    loads = [Fraction(0)] * plan.topology.num_links
+    for row, unit in zip(np.atleast_2d(plan.link_loads), schedule.load_units, strict=True):
+        for link in np.flatnonzero(row).tolist():
+            loads[link] += Fraction(int(row[link]), unit * schedule.total_weight)
     rates = [float(load * plan.algbw / link.bandwidth) for load, link in zip(loads, plan.topology.links, strict=True)]
     return table.assign(load=[float(load) for load in loads], utilization=rates)
 
@@ -232,12 +232,10 @@ def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     DataFrame
         One row per hop, or part of one to or from a switch, each after those that it waits for: ``phase``, reduce or
         broadcast; ``root``; ``tree``, its number among those of the root in this phase, from 1; ``weight``, its share
-        of all data; ``tail`` and ``head``, which send and receive: ranks, or switches where the tree branches; ``via``,
-        the switches that are passed between them, separated by blanks; ``hop``, 1 for what is sent first, which is what
-        leaves send where sums run to the root, and one more than the last hop that it waits for otherwise, also in
-        those trees of an allreduce that spread sums; ``depth``, hops between the root and the farther one of the two.
-        Both are counted from rank to rank, as heights are, so what a switch sends has the numbers of the hop that it is
-        part of; ``looped``, whether the switch also loops a copy back, which takes the same links the other way.
+        of all data; ``tail`` and ``head``, which send and receive; ``via``, the switches between them, separated by
+        blanks; ``hop``, 1 for what is sent first and one more than the last hop that it waits for otherwise; ``depth``,
+        hops between the root and the farther one of the two, both counted from rank to rank; ``looped``, whether the
+        switch also loops a copy back.
 
     Examples
     --------
@@ -352,16 +350,6 @@ def _named(plans: Any) -> list[tuple[str, Plan]]:
     if not named:
         raise UnsupportedError("plans is empty; expected at least one plan")
     return named
-
-
-def _relative_loads(plan: Plan) -> list[Fraction]:
-    """Load of each link, as a share of all data."""
-    schedule = plan.schedule
-    sums = [Fraction(0)] * plan.topology.num_links
-    for row, unit in zip(np.atleast_2d(plan.link_loads), schedule.load_units, strict=True):
-        for link in np.flatnonzero(row).tolist():
-            sums[link] += Fraction(int(row[link]), unit)
-    return [load / schedule.total_weight for load in sums]
 
 
 def _root(plan: Plan, root: object) -> int:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from collopt.topologies import Topology, ring, write_topology
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["Answer", "Cli", "call", "netfile", "process", "refusal", "uneven_torus"]
+__all__ = ["Answer", "Cli", "call", "netfile", "process", "refusal", "terminal_output", "uneven_torus"]
 
 # Else typer takes the logs of CI services for terminals and colors its help there.
 os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"
@@ -60,6 +61,27 @@ def process(*words: object, **environment: str) -> Answer:
         timeout=100,
     )
     return Answer(result.returncode, result.stdout, without_note(result.stderr))
+
+
+def terminal_output(*words: str, **environment: str) -> str:
+    """What a terminal of 160 columns gets to see of a call that succeeds."""
+    ours, theirs = os.openpty()
+    known = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "collopt", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**known, "TERM": "xterm-256color", "COLUMNS": "160", **environment},
+    ) as child:
+        os.close(theirs)
+        seen = b""
+        with suppress(OSError):  # Linux says so when the other side has closed.
+            while part := os.read(ours, 4096):
+                seen += part
+    os.close(ours)
+    assert child.returncode == 0
+    return seen.decode()
 
 
 def without_note(printed: str) -> str:

@@ -2,7 +2,7 @@
 
 Imports inside functions and under ``TYPE_CHECKING`` count like all others.  A name that a package re-exports is
 followed to the module that defines it, so an import of ``..schedules`` is one of, say, ``schedules/bounds/bound.py``.
-Only relative imports are followed; `Structure.hidden_imports` are the others.
+Only relative imports are followed; import-linter refuses others, and those from a layer above.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ast
 import gc
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from pathlib import Path
@@ -89,12 +89,6 @@ class Structure:
         packaged = module not in self.modules or self.is_package(module)
         return module if packaged else module.rpartition(".")[0]
 
-    def unlisted_layers(self) -> list[str]:
-        """Packages and modules in the root that are in no layer."""
-        names = {path.parent.name for path in self.root.glob("*/__init__.py")}
-        names |= {path.stem for path in self.root.glob("*.py")} - {"__init__", "__main__"}
-        return sorted(names - {name for row in LAYERS for name in row})
-
     def folder_sizes(self) -> Mapping[str, tuple[int, int]]:
         """Number of modules, ``__init__.py`` not counted, and of packages in each folder."""
         paths = self.modules.values()
@@ -118,16 +112,6 @@ class Structure:
             if folder != PACKAGE:
                 found[folder] |= {self.folder_of(end) for end in ends if not end.startswith(within)} - {folder}
         return found
-
-    def upward_imports(self) -> list[str]:
-        """Imports from a layer above, or beside, the importing module's; whatever is in no layer is above all."""
-        return [
-            f"{module} -> {end}"
-            for module, ends in self.imports.items()
-            for end in ends
-            if (here := _layer_of(module)) < (there := _layer_of(end))
-            or (here == there < len(LAYERS) and module.split(".")[1] != end.split(".")[1])
-        ]
 
     @cached_property
     def refused_names(self) -> Mapping[str, list[str]]:
@@ -154,19 +138,6 @@ class Structure:
         """Modules that hold no more than a docstring; packages may."""
         bodies = {module: tree.body for module, tree in self.trees.items() if not self.is_package(module)}
         return [module for module, body in bodies.items() if all(isinstance(node, ast.Expr) for node in body)]
-
-    def hidden_imports(self) -> list[str]:
-        """Imports of the package that are not relative ``from`` imports, which are all that `imports` sees.
-
-        A registry may look up modules of its own folder: ``import_module(f".{name}", __package__)``.
-        """
-        return [
-            f"{module}:{node.lineno} {ast.unparse(node)}"
-            for module, nodes in self.nodes.items()
-            for importers in [_importers(nodes)]
-            for node in nodes
-            if isinstance(node, ast.Import | ast.ImportFrom | ast.Call) and _is_hidden_import(node, importers)
-        ]
 
     def spelled_collectives(self) -> Mapping[str, int]:
         """Number of strings in each module that spell a collective: only a `Collective` says what it differs in.
@@ -250,28 +221,3 @@ def _layer_of(module: str) -> int:
     """Position of a module's layer in `LAYERS`; whatever is in none is above all."""
     part = [*module.split("."), ""][1]
     return next((row for row, names in enumerate(LAYERS) if part in names), len(LAYERS))
-
-
-def _importers(nodes: Iterable[ast.AST]) -> AbstractSet[str]:
-    """What functions that import by name are called in a module."""
-    taken = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "importlib"]
-    return {"import_module", "__import__", *(alias.asname or alias.name for node in taken for alias in node.names)}
-
-
-def _is_hidden_import(node: ast.AST, importers: AbstractSet[str]) -> bool:
-    match node:
-        case ast.Import():
-            return any(_is_ours(alias.name) for alias in node.names)
-        case ast.ImportFrom(level=0):
-            return _is_ours(node.module or "")
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in importers:
-            first = next(iter([*node.args, *(keyword.value for keyword in node.keywords)]), None)
-            if isinstance(first, ast.JoinedStr) and first.values:
-                first = first.values[0]
-                return isinstance(first, ast.Constant) and first.value != "." and _is_ours(str(first.value))
-            return isinstance(first, ast.Constant) and _is_ours(str(first.value))
-    return False
-
-
-def _is_ours(name: str) -> bool:
-    return name.startswith(".") or name.partition(".")[0] == PACKAGE

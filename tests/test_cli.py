@@ -16,7 +16,7 @@ import pytest
 import typer
 
 import collopt
-from cli_calls import Cli, process, refusal
+from cli_calls import Cli, process, refusal, terminal_output
 from collopt.cli import main
 from collopt.cli.app import app
 from collopt.cli.terminal.output import note
@@ -26,28 +26,9 @@ from collopt.support.formatting import abbreviated_names
 from slow_cases import slow_where
 
 COMMANDS = [
-    "import",
-    "bound",
-    "plan",
-    "groups",
-    "export",
-    "family",
-    "compare",
-    "survive",
-    "sensitivity",
-    "verify",
-    "score",
-    "show",
-    "report",
-    "explore",
-    "run",
-    "lint",
-    "bench",
-    "calibrate",
-    "find",
-    "topologies",
-    "doctor",
-]
+    "import", "bound", "plan", "groups", "export", "family", "compare", "survive", "sensitivity", "verify", "score",
+    "show", "report", "explore", "run", "lint", "bench", "calibrate", "find", "topologies", "doctor",
+]  # fmt: skip
 WITHOUT_JSON = {"explore", "export", "show", "report"}
 """They write files, figures and pages, and have no figures to tell."""
 ESCAPE = "\x1b["
@@ -157,35 +138,10 @@ def test_closed_standard_output_is_an_error(
     assert capsys.readouterr().err == "collopt: error: standard output is closed\n"
 
 
-def on_terminal(*words: str, **environment: str) -> str:
-    """What a terminal gets to see of a call."""
-    ours, theirs = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "collopt", *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**{name: value for name, value in os.environ.items() if name != "NO_COLOR"}, **environment},
-    ) as child:
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                part = os.read(ours, 4096)
-            except OSError:  # Linux says so when the other side has closed.
-                part = b""
-            if not part:
-                break
-            seen += part
-    os.close(ours)
-    assert child.returncode == 0
-    return seen.decode()
-
-
 def test_color_and_progress_are_for_terminals() -> None:
     """Colors and progress go to terminals only, and the cursor stays visible."""
     words = ("bound", "ring", "--nodes", "3", "allgather")
-    seen = on_terminal(*words, TERM="xterm-256color")
+    seen = terminal_output(*words)
     assert ESCAPE in seen
     assert "computing the bound of allgather on ring-3" in seen
     assert seen.index(f"{ESCAPE}?25h") < seen.index("computing the bound of allgather")
@@ -234,17 +190,6 @@ def test_ctrl_c_ends_a_computation_at_once() -> None:
     with pytest.raises(ZeroDivisionError), computing("something"):
         raise ZeroDivisionError
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_ctrl_c_stays_ignored_where_it_was() -> None:
-    """A program that shells start in the background keeps ignoring interrupts."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with computing("something"):
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_a_computation_may_run_in_another_thread() -> None:

@@ -19,8 +19,7 @@ from collopt.cli.terminal import parameters
 from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
 from collopt.cli.terminal.parameters import complete_collective, complete_planner, complete_topology
 from collopt.planners import PLANNERS
-from collopt.planners.plans.stages import Trace, on_stage
-from collopt.support import progress
+from collopt.planners.plans.stages import Trace
 
 RING = ("ring", "--nodes", "4", "allgather")
 
@@ -89,14 +88,6 @@ def test_tables_come_as_csv_too(cli: Cli, words: tuple[str, ...]) -> None:
     assert refusal(cli(*words, "--csv", "--json")).startswith("--json and --csv are mutually exclusive")
 
 
-def test_csv_has_the_figures_of_json(cli: Cli) -> None:
-    """Names of nested figures are joined in CSV."""
-    (row,) = csv.DictReader(io.StringIO(cli("plan", *RING, "--csv").out))
-    data = cli("plan", *RING, "--json").data
-    assert (row["algbw_exact"], row["bound_algbw_exact"]) == (data["algbw_exact"], data["bound"]["algbw_exact"])
-    assert (row["optimal"], row["root_weights"]) == ("true", str(data["root_weights"]))
-
-
 def test_cells_of_csv_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
     """Missing values are empty cells, and commas and quotes are escaped."""
     rows: list[dict[str, object]] = [{"a": 'x,"y"', "b": None}, {"a": "z", "b": 1 / 3, "c": True}]
@@ -155,18 +146,6 @@ def test_importing_the_completions_loads_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
     assert result.stdout == "[]\n"
-
-
-def test_counts_of_long_work_are_told_once() -> None:
-    """Only the outermost of nested counts is told, and a listener is not needed."""
-    told: list[tuple[int, int]] = []
-    with on_stage(lambda _: None, lambda done, total: told.append((done, total))):
-        for _ in progress.iterate(range(2), 2):
-            assert list(progress.iterate("abc", 3)) == ["a", "b", "c"]
-        for _ in progress.iterate(range(5), 5):
-            break
-    assert told == [(0, 2), (1, 2), (2, 2), (0, 5), (5, 5)]
-    assert list(progress.iterate("ab", 2)) == ["a", "b"]
 
 
 def test_traces_speak_through_the_standard_log(caplog: pytest.LogCaptureFixture) -> None:

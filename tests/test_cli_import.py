@@ -59,13 +59,6 @@ def test_several_files_are_boxes_of_different_kinds(cli: Cli, profile: Path, tmp
     assert read_topology(target) == compose(boxes, fabric="rail")
 
 
-def test_json_has_the_same(cli: Cli, profile: Path) -> None:
-    """JSON is the only output."""
-    figures = json.loads(cli("import", profile, "--json").out)
-    assert figures["ranks"] == [f"box0/gpu{gpu}" for gpu in range(4)]
-    assert figures["link_classes"] == [{"name": "gpu-nvswitch", "links": 8, "bandwidth_gbps": 50.0}]
-
-
 def test_a_file_may_come_from_standard_input(profile: Path, tmp_path: Path) -> None:
     """A pipe is read like a file."""
     command = [sys.executable, "-m", "collopt", "import", "-", "-o", str(tmp_path / "lab.json")]

@@ -72,20 +72,6 @@ def test_the_list_names_every_topology_and_its_options(cli: Cli) -> None:
     assert "groups=none" in answer.out
 
 
-def test_one_entry_says_how_its_options_are_typed(cli: Cli) -> None:
-    """An option is listed as its flag, or as `--set NAME=...`."""
-    answer = cli("topologies", "ring")
-    assert [line.split("  ")[0] for line in answer.out.splitlines()] == [
-        "ring: Ring of n compute nodes.",
-        "option",
-        "--nodes",
-        "--set bandwidth=...",
-        "--set latency=...",
-        "--set bidirectional=...",
-    ]
-    assert cli("topologies", "ring", "--json").data["name"] == "ring"
-
-
 def test_a_failed_nic_is_planned_around_and_the_loss_is_told(cli: Cli) -> None:
     """The loss is the share of the intact network's bound."""
     answer = cli("plan", "dgx-a100", "--boxes", "2", "allgather", "--without", "box1/nic3", "--json")

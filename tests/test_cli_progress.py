@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import subprocess
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
-from collopt.cli.terminal import progress_bar
-from collopt.cli.terminal.progress import computing
-from collopt.cli.terminal.progress_bar import progress_shown
+from cli_calls import terminal_output
+from collopt.cli.terminal.progress import computing, progress_shown
 from collopt.planners import plan
 from collopt.solvers.flows.bottleneck import bottleneck_cut
 from collopt.support import progress
@@ -30,15 +27,15 @@ def seen_of(monkeypatch: pytest.MonkeyPatch, work: Any, width: int = 200) -> str
     """Everything that a terminal was sent, without what moves its cursor."""
     screen = io.StringIO()
     pretended = partial(Console, file=screen, force_terminal=True, width=width, color_system=None, markup=False)
-    monkeypatch.setattr(progress_bar, "Console", lambda **_: pretended())
+    monkeypatch.setattr("rich.console.Console", lambda **_: pretended())
     # Every change is drawn, and not ten per second.
-    drawn = progress_bar.Progress.update
+    drawn = Progress.update
 
     def update(self: Any, *arguments: Any, **options: Any) -> None:
         drawn(self, *arguments, **options)
         self.refresh()
 
-    monkeypatch.setattr(progress_bar.Progress, "update", update)
+    monkeypatch.setattr(Progress, "update", update)
     with progress_shown("working [hard]"):
         work()
     return re.sub(r"\x1b\[[0-9?;]*[A-Za-z]", "", screen.getvalue())
@@ -81,36 +78,12 @@ def test_nothing_is_shown_to_what_is_no_terminal(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr() == ("", "")
 
 
-def on_terminal(*words: str) -> list[str]:
-    """What the standard error stream shows on a pseudo-terminal, line by line."""
-    ours, theirs = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "collopt", *words],
-        stdin=theirs,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "160"},
-    ) as child:
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                part = os.read(ours, 4096)
-            except OSError:  # Linux says so when the other side has closed.
-                part = b""
-            if not part:
-                break
-            seen += part
-    os.close(ours)
-    assert child.returncode == 0
-    return lines_of(re.sub(r"\x1b\[[0-9?;]*[A-Za-z]", "", seen.decode()))
-
-
 @pytest.mark.slow
 def test_large_plans_show_bars_on_a_real_terminal(tmp_path: Path) -> None:
     """Ten times per second, while kernels work."""
     write_topology(torus(14, 15), tmp_path / "torus.json")
-    lines = on_terminal("plan", str(tmp_path / "torus.json"), "allgather")
+    seen = terminal_output("plan", str(tmp_path / "torus.json"), "allgather")
+    lines = lines_of(re.sub(r"\x1b\[[0-9?;]*[A-Za-z]", "", seen))
     packing = [found for line in lines if (found := re.search(r"tree packing ━+.* ([\d,]+) of 840", line))]
     counts = [int(found[1].replace(",", "")) for found in packing]
     assert len(set(counts)) > 3

@@ -1,15 +1,14 @@
 """`collopt survive`, `sensitivity` and `groups`."""
 
-import csv
 import json
 from fractions import Fraction
 from pathlib import Path
 
 import collopt
 from cli_calls import Cli
-from collopt import bound, sensitivity
+from collopt import bound
 from collopt.planners import PlanFolder
-from collopt.topologies import dgx_a100, torus
+from collopt.topologies import dgx_a100
 
 A100 = ("dgx-a100", "--boxes", 2)
 
@@ -68,19 +67,6 @@ def test_links_in_a_row_gain_together_what_neither_does(cli: Cli) -> None:
     best, *others = data["links"]
     assert best == {"group": "gpu-nic + nic-ib", "links": 128, "bandwidth": "50", "gain": "800/3", "worth": "800/3"}
     assert {row["group"]: row["gain"] for row in others} == {"gpu-nic": "0", "nic-ib": "0", "gpu-nvswitch": "0"}
-
-
-def test_single_links_are_those_of_the_library(cli: Cli) -> None:
-    """CSV has a row for each link, and text the first 32."""
-    text = cli("sensitivity", "torus", "--shape", "3x3", "allgather", "--links", "--csv").out
-    rows = list(csv.DictReader(text.splitlines()))
-    frame = sensitivity(torus(3, 3), "allgather")
-    columns = (frame[name] for name in ("tail", "head", "worth"))
-    worth = {f"{tail}--{head}": str(each) for tail, head, each in zip(*columns, strict=True)}
-    assert {row["group"]: row["worth"] for row in rows} == worth
-    assert len(rows) == 36
-    shown = cli("sensitivity", "torus", "--shape", "3x3", "allgather", "--links").out.splitlines()
-    assert (len(shown), shown[-1]) == (35, "and 4 more; --csv has all")
 
 
 NETWORK = ["ring", "--nodes", "4", "--set", "bandwidth=10"]

@@ -113,17 +113,6 @@ def page_with(*lines: str) -> list[Block]:
     return fenced_blocks("\n".join(lines) + "\n")
 
 
-def test_comment_above_a_fence_reaches_its_block() -> None:
-    """`not run` and `exit status` belong to the block right below them, and to no other."""
-    first, second, third = page_with(
-        "<!-- not run: takes a cluster -->", "```python", "1 / 0", "```",
-        "<!-- exit status: 2 -->", "```console", "$ collopt", "```", "", "```python", "```",
-    )  # fmt: skip
-    assert (first.not_run, first.exit_status) == (True, 0)
-    assert (second.not_run, second.exit_status) == (False, 2)
-    assert (third.not_run, third.exit_status) == (False, 0)
-
-
 def test_wrong_answer_in_a_pycon_block_fails_the_page(tmp_path: Path) -> None:
     """A shown value is compared, and names of earlier blocks are known."""
     (right,) = page_with("```pycon", ">>> two + 1", "3", "```")

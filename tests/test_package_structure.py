@@ -8,10 +8,8 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 import pytest
 
@@ -139,23 +137,6 @@ def test_table_cells_are_short() -> None:
     assert {page: found for page, found in wide.items() if found} == {}
 
 
-def test_no_package_is_empty() -> None:
-    """Each holds a module or a package besides its ``__init__.py``."""
-    assert [folder for folder, sizes in COLLOPT.folder_sizes().items() if not sum(sizes)] == []
-
-
-def test_counts_modules_of_the_root_and_packages_apart(tmp_path: Path) -> None:
-    """`one` holds a module and an empty package, and the root another module."""
-    found = package(tmp_path, **{"errors": "", "solvers.one": "", "solvers.empty.__init__": ""})
-    assert found.folder_sizes() == {".": (1, 1), "solvers": (1, 1), "solvers/empty": (0, 0)}
-
-
-def test_every_module_of_the_root_is_in_a_layer(tmp_path: Path) -> None:
-    """Modules of the root that no layer lists are found."""
-    assert COLLOPT.unlisted_layers() == []
-    assert package(tmp_path, **{"errors": "", "extra": "", "more.one": ""}).unlisted_layers() == ["extra", "more"]
-
-
 def test_no_module_imports_itself_through_others(tmp_path: Path) -> None:
     """Imports inside functions and for type checkers count too."""
     assert circles(COLLOPT.imports) == []
@@ -174,42 +155,6 @@ def test_no_folder_imports_itself_through_others(own: str, tmp_path: Path) -> No
         "solvers.b.two": "from ..a import two",
     }
     assert circles(package(tmp_path, **sources).folder_imports()) == [["collopt.solvers.a", "collopt.solvers.b"]]
-
-
-def test_a_package_that_others_use_counts_with_what_it_imports_from_within(tmp_path: Path) -> None:
-    """A package whose own names others use counts with its imports, one that only exports does not."""
-    exporting = {
-        "solvers.__init__": "from .a.one import f",
-        "solvers.base": "",
-        "solvers.a.one": "from ..base import f",
-    }
-    assert circles(package(tmp_path / "exporting", **exporting).folder_imports()) == []
-    using = {
-        "solvers.__init__": "from .b.two import f\nlimit = f()",
-        "solvers.b.two": "",
-        "solvers.b.one": "from .. import limit",
-    }
-    found = package(tmp_path / "using", **using)
-    assert circles(found.folder_imports()) == [["collopt.solvers", "collopt.solvers.b"]]
-
-
-def test_no_layer_imports_from_a_layer_above_it(tmp_path: Path) -> None:
-    """A layer imports neither from above nor from beside it, nor from the root."""
-    assert COLLOPT.upward_imports() == []
-    sources = {
-        "__init__": "from .planners.p import plan",
-        "planners.p": "from ..solvers.s import solve",
-        "solvers.s": "from .. import plan",
-        "solvers.t": "from ..formulations import f",
-        "formulations.f": "from .. import __version__",
-        "support.x": "from ..extra import y",
-    }
-    assert sorted(package(tmp_path, **sources).upward_imports()) == [
-        "collopt.formulations.f -> collopt",
-        "collopt.solvers.s -> collopt.planners.p",
-        "collopt.solvers.t -> collopt.formulations.f",
-        "collopt.support.x -> collopt.extra",
-    ]
 
 
 SPELLING = {
@@ -231,51 +176,11 @@ def test_no_module_tells_collectives_apart_by_name(tmp_path: Path) -> None:
     assert package(tmp_path, **{"support.one": told}).spelled_collectives() == {"support.one": 2}
 
 
-def test_all_imports_are_relative() -> None:
-    """Imports of the package that the tests could not follow are found."""
-    assert COLLOPT.hidden_imports() == []
-
-
-@pytest.mark.parametrize(
-    ("source", "hidden"),
-    [
-        ("import collopt.cli", True),
-        ("def f():\n    from collopt import plan", True),
-        ("from importlib import import_module as load\nload(name=f'collopt.{x}')", True),
-        ("importlib.import_module(f'..{x}', __package__)", True),
-        ("importlib.import_module(f'.{x}', __package__)", False),
-        ("import collopt_extras, collections", False),
-    ],
-)
-def test_finds_imports_that_are_not_relative(source: str, hidden: bool, tmp_path: Path) -> None:
-    """Registries look up modules of their own folders."""
-    assert bool(package(tmp_path, **{"support.one": source}).hidden_imports()) == hidden
-
-
 def test_exported_names_have_numpydoc_sections() -> None:
     """Docstrings document parameters and fields, and results beyond their annotation."""
     documented = {name: thing for name, thing in exported() if is_function(thing) or inspect.isclass(thing)}
     assert [name for name, thing in documented.items() if not docstring_of(thing)] == []
     assert {name: missing for name, thing in documented.items() if (missing := missing_sections(thing))} == {}
-
-
-def numbered(count: int, step: int) -> int:
-    """Count."""
-    return count + step
-
-
-class Counted(NamedTuple):
-    """Counts of what is planned."""
-
-    planned: int
-
-
-@pytest.mark.parametrize(
-    ("thing", "missing"), [(numbered, ["Parameters"]), (partial(numbered, 1), []), (Counted, ["Attributes"])]
-)
-def test_finds_missing_sections(thing: object, missing: list[str]) -> None:
-    """Undocumented parameters of functions and fields of records are found."""
-    assert missing_sections(thing) == missing
 
 
 def test_half_of_the_exported_functions_show_an_example() -> None:

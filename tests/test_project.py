@@ -64,16 +64,3 @@ def test_importing_loads_no_heavy_package(module: str, tmp_path: Path) -> None:
     loaded = set(json.loads(listing.stdout))
     assert "collopt" in loaded
     assert sorted(loaded & HEAVY) == []
-
-
-def test_every_declared_extra_is_offered_by_the_makefile(pyproject: dict[str, Any]) -> None:
-    """`make env` and `make docs` name extras that pyproject.toml has; pip only warns about one that it lacks."""
-    extras = set(pyproject["project"]["optional-dependencies"])
-    named = {
-        extra
-        for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
-        if line.startswith("\t$(call install,")
-        for extra in line.split("install,", 1)[1].removesuffix(")").split("$(,)")
-    }
-    assert named
-    assert named <= extras

@@ -54,13 +54,6 @@ def test_workflows_run_targets_that_exist_on_all_versions_of_python() -> None:
     assert jobs["everything"]["strategy"]["matrix"]["python"] == named
 
 
-def test_hooks_use_the_formatter_that_lint_uses() -> None:
-    """Or a commit would be formatted in two ways."""
-    pinned = re.search(r"^ruff==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    assert pinned
-    assert read(".pre-commit-config.yaml")["repos"][0]["rev"] == f"v{pinned[1]}"
-
-
 def test_the_image_gets_every_layer() -> None:
     """The list of what an image is built from names the packages one by one."""
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()

@@ -9,7 +9,7 @@ from fractions import Fraction
 import analytic_baselines as baselines
 
 from collopt.planners import bfb_cost, find_topologies
-from collopt.planners.all_to_all.direct_connect_rate import all_to_all_rate_bounds
+from collopt.planners.all_to_all.flows import all_to_all_rate_bounds
 from collopt.schedules import StepCost, base_schedule, step_cost
 from collopt.topologies import (
     DirectGraph,

@@ -14,7 +14,7 @@ import runtimes_by_size
 
 from collopt import plan
 from collopt.planners import bfb_cost, find_topologies, sweep_topologies
-from collopt.planners.all_to_all.direct_connect_rate import all_to_all_rate_bounds
+from collopt.planners.all_to_all.flows import all_to_all_rate_bounds
 from collopt.schedules import StepCost
 from collopt.solvers.steps.graph_costs import kautz_figures
 from collopt.topologies import (

@@ -15,7 +15,7 @@ from saturation import BETWEEN, INSIDE, least_factor, two_boxes
 from collopt import bound, plan
 from collopt.errors import UnsupportedError
 from collopt.planners import logical_topology
-from collopt.planners.literature import multitree
+from collopt.planners.literature import grown_trees as multitree
 from collopt.schedules import Cut
 from collopt.topologies import Topology, circulant, dgx1_v100, dgx_a100, mi250, torus
 

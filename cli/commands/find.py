@@ -52,7 +52,11 @@ def find(
     from ...schedules.collective import ALL_TO_ALL
 
     targets = {"--save": save, "--plan": plan, "--xml": xml}
-    _check_request(candidate, targets)
+    if candidate is not None and candidate < 1:
+        raise UsageError(f"--candidate is {candidate}; expected a number from 1")
+    if candidate is not None and not any(targets.values()):
+        raise UsageError("--candidate selects the topology to write; give --save, --plan or --xml FILE too")
+    check_targets(targets)
     calls = _calls(call, collective, size)
     # Bounds and plans are for one call, the first.
     operation, first = next((as_collective(name), str(amount)) for name, sizes in calls.items() for amount in sizes)
@@ -89,14 +93,6 @@ def find(
         if path is not None:
             what = "" if flag == "--save" else f"the {operation} plan for "
             note(f"wrote {what}{selected.name} to {path}; {link}")
-
-
-def _check_request(candidate: int | None, targets: dict[str, Path | None]) -> None:
-    if candidate is not None and candidate < 1:
-        raise UsageError(f"--candidate is {candidate}; expected a number from 1")
-    if candidate is not None and not any(targets.values()):
-        raise UsageError("--candidate selects the topology to write; give --save, --plan or --xml FILE too")
-    check_targets(targets)
 
 
 def _calls(texts: list[str] | None, collective: str | None, size: str | None) -> Calls:

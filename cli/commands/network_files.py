@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...topologies import CatalogueEntry, LinkClass, Topology
+from ...support.files import kind_of
+from ...support.formatting import abbreviated_names, rate_text
+from ...topologies import CatalogueEntry, catalogue, link_classes, write_topology
+from ...topologies.builders import Parameter, find_entry, looks_like_path
 from ..terminal.networks import find_network, flag_of, join_files, network_file
 from ..terminal.output import Formats, bare_table, emit, emit_json, emit_rows, note
 from ..terminal.output_files import check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, UsageError
 
-if TYPE_CHECKING:
-    from ...topologies.builders import Parameter
-
 
 def topologies(formats: Formats, name: str | None = None) -> None:
     """List the topologies of the catalogue, or the options of one."""
-    from ...topologies.builders import catalogue, find_entry
-
     if name is not None:
         _refuse_path(name)
         entry = find_entry(name)
@@ -37,9 +35,6 @@ def topologies(formats: Formats, name: str | None = None) -> None:
 
 def _refuse_path(name: str) -> None:
     """Refuse a path by naming the command for files."""
-    from ...support.files import kind_of
-    from ...topologies.builders import looks_like_path
-
     if looks_like_path(name):
         if not Path(name).exists():
             raise UsageError(f"{name} does not exist; check the path")
@@ -51,21 +46,17 @@ def _refuse_path(name: str) -> None:
 
 
 def _as_json(entry: CatalogueEntry) -> dict[str, Any]:
-    options = [
-        {name: getattr(option, name) for name in ("name", "kind", "expected", "required")}
-        | {"default": None if option.required else _plain(option.default)}
-        for option in entry.parameters
-    ]
+    """Options with their defaults; fractions are strings, as in topology files."""
+    options = []
+    for option in entry.parameters:
+        default = None if option.required else option.default
+        plain = default if default is None or isinstance(default, (bool, int, str)) else str(default)
+        facts = {name: getattr(option, name) for name in ("name", "kind", "expected", "required")}
+        options.append(facts | {"default": plain})
     return {"name": entry.name, "summary": entry.summary, "options": options}
 
 
-def _plain(value: object) -> object:
-    """Convert a default to a JSON value; fractions become strings, as in topology files."""
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
-
-
 def _print_options(entry: CatalogueEntry) -> None:
-
     emit(f"{entry.name}: {entry.summary}")
     table = bare_table("option", "value", "default")
     table.columns[0].no_wrap = True
@@ -85,50 +76,31 @@ def import_network(
     files: list[str], described: NetworkOptions, output: Path | None = None, as_json: bool = False
 ) -> None:
     """Show the network that files of other tools describe, and write it as a topology file."""
-    from ...topologies import link_classes, write_topology
-
     sources = [_source(file) for file in files]
     check_targets({"--output": output}, sources=sources)
     network = join_files(sources, described) if len(files) > 1 else find_network(files[0], described)
-    classes = link_classes(network)
+    classes = [(entry.name, len(entry.links), entry.bandwidth) for entry in link_classes(network)]
     if output is not None:
         with name_errors_after(output):
             write_topology(network, output)
     if as_json:
-        emit_json(_figures(network, classes))
+        names = ("name", "links", "bandwidth_gbps")
+        nodes = {"ranks": list(network.compute_nodes), "switches": list(network.switch_nodes)}
+        rows = [dict(zip(names, (name, links, float(rate)), strict=True)) for name, links, rate in classes]
+        emit_json({"name": network.name, "digest": network.digest, **nodes, "link_classes": rows})
     else:
-        names = ", ".join("standard input" if file == "-" else file for file in dict.fromkeys(files))
-        emit_rows(f"{network.name}, from {names}", _rows(network, classes))
+        origin = ", ".join("standard input" if file == "-" else file for file in dict.fromkeys(files))
+        ranks = f"{network.num_ranks}: {abbreviated_names(network.compute_nodes)}"
+        switches = abbreviated_names(network.switch_nodes) if network.switch_nodes else "none"
+        links_by_class = {f"{links} x {name}": rate_text(rate) for name, links, rate in classes}
+        emit_rows(f"{network.name}, from {origin}", {"ranks": ranks, "switches": switches} | links_by_class)
     if output is not None:
         note(f"wrote {output}")
 
 
 def _source(file: str) -> Path:
     """Return the path of a file; a catalogue name is refused."""
-    from ...topologies.builders import find_entry
-
     if (source := network_file(file)) is None:
         find_entry(file, ", or the path of a file")
         raise UsageError(f"{file} is a topology of the catalogue; write ./{file} for the file of that name")
     return source
-
-
-def _rows(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, str]:
-    from ...support.formatting import abbreviated_names, rate_text
-
-    switches = abbreviated_names(network.switch_nodes) if network.switch_nodes else "none"
-    links = {f"{len(link_class.links)} x {link_class.name}": rate_text(link_class.bandwidth) for link_class in classes}
-    return {"ranks": f"{network.num_ranks}: {abbreviated_names(network.compute_nodes)}", "switches": switches} | links
-
-
-def _figures(network: Topology, classes: tuple[LinkClass, ...]) -> dict[str, Any]:
-    return {
-        "name": network.name,
-        "digest": network.digest,
-        "ranks": list(network.compute_nodes),
-        "switches": list(network.switch_nodes),
-        "link_classes": [
-            {"name": link_class.name, "links": len(link_class.links), "bandwidth_gbps": float(link_class.bandwidth)}
-            for link_class in classes
-        ],
-    }

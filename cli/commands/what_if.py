@@ -1,9 +1,8 @@
-"""``collopt survive``: what each failure costs, and a folder of plans to pick from when one happens."""
+"""``collopt survive`` and ``sensitivity``: what failures cost, and which links are worth more bandwidth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from ... import planners
 from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, count_text, percentage_text, rate_text
 from ...support.quantities import as_factor
-from ...topologies import Link, Topology
+from ...topologies import Link, Topology, link_classes
 from ..terminal.networks import find_network
 from ..terminal.output import Formats, bare_table, emit, note, number_table, plain_rows
 from ..terminal.parameters import NetworkOptions, ShardOptions, check_planners
@@ -95,9 +94,6 @@ def _table(frame: pd.DataFrame) -> Table:
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    _Names = Callable[[Link], str]
-
 MAX_ROWS = 32  # that people read; JSON and CSV have all
 OTHERS = ""  # group of links that are not asked for
 
@@ -118,15 +114,19 @@ def sensitivity(
     """
     operation, part = as_collective(collective), as_factor(step, "--step")
     network = find_network(topology, described)
+    names = {link: link_class.name for link_class in link_classes(network) for link in link_class.links}
+    if links:
+        names = {link: f"{link.tail}--{link.head}" for link in network.links}
 
-    def table_of(together: Callable[[Link], str]) -> pd.DataFrame:
-        return _by_group(planners.sensitivity(network, operation, step=part, together=together, **data.read()))
+    def table_of(groups: dict[Link, str]) -> pd.DataFrame:
+        together, shards = groups.__getitem__, data.read()
+        return _by_group(planners.sensitivity(network, operation, step=part, together=together, **shards))
 
     with computing(f"widening links of {network.name}"):
-        table = table_of(_ends if links else _class_names(network).__getitem__)
+        table = table_of(names)
         rate = sum(table["worth"].tolist())
         if not links:
-            table = _with_pairs(table, network, table_of)
+            table = _with_pairs(table, network, names, table_of)
 
     def rows() -> list[dict[str, Any]]:
         return plain_rows(table.assign(bandwidth=[", ".join(map(str, rates)) for rates in table["bandwidth"]]))
@@ -137,32 +137,19 @@ def sensitivity(
         _print(table, part)
 
 
-def _ends(link: Link) -> str:
-    return f"{link.tail}--{link.head}"
-
-
-def _with_pairs(alone: pd.DataFrame, network: Topology, table_of: Callable[[_Names], pd.DataFrame]) -> pd.DataFrame:
+def _with_pairs(
+    alone: pd.DataFrame, network: Topology, names: dict[Link, str], table_of: Callable[[dict[Link, str]], pd.DataFrame]
+) -> pd.DataFrame:
     """Add pairs of classes with a switch in common that gain more than both do alone, as links in a row."""
     import pandas as pd
 
-    names, gains, tables = _class_names(network), alone.set_index("group")["gain"], [alone]
+    gains, tables = alone.set_index("group")["gain"], [alone]
     at = {name: {node for link in names if names[link] == name for node in link[:2]} for name in gains.index}
     for pair in combinations(at, 2):
         if not (at[pair[0]] & at[pair[1]]).isdisjoint(network.switch_nodes):
-            both = table_of(partial(_of_pair, names=names, pair=pair))
+            both = table_of({link: " + ".join(pair) if name in pair else OTHERS for link, name in names.items()})
             tables.append(both[(both["group"] != OTHERS) & (both["gain"] > sum(gains[name] for name in pair))])
     return _sorted(pd.concat(tables))
-
-
-def _of_pair(link: Link, names: dict[Link, str], pair: tuple[str, str]) -> str:
-    return " + ".join(pair) if names[link] in pair else OTHERS
-
-
-def _class_names(network: Topology) -> dict[Link, str]:
-    """Name the class of each link."""
-    from ...topologies import link_classes
-
-    return {link: link_class.name for link_class in link_classes(network) for link in link_class.links}
 
 
 def _by_group(frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -74,27 +74,17 @@ def _problem(path: Path, paths: list[Path]) -> str:
     if path.exists() and not path.is_file():
         # Files are replaced, and a device or pipe must not be.
         return "is not a regular file; expected a regular file or a new name"
-    if path.exists() and _is_standard_output(path):
-        return "is the file that standard output is redirected to; expected another file"
-    if any(path.resolve() == other.resolve() or _are_links(path, other) for other in paths):
+    with suppress(OSError, ValueError, AttributeError):  # where standard output is closed, or no file
+        if os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno())):
+            return "is the file that standard output is redirected to; expected another file"
+    # Hard links are of one file too.
+    if any(path.resolve() == other.resolve() for other in paths) or any(
+        path.samefile(other) for other in paths if path.exists() and other.exists()
+    ):
         return "is also read or written by this command; expected another file"
     if not os.access(folder, os.W_OK | os.X_OK):
         return f"cannot be written: the folder {folder} is not writable"
     return ""
-
-
-def _are_links(path: Path, other: Path) -> bool:
-    """Whether two names are hard links of one file."""
-    return path.exists() and other.exists() and path.samefile(other)
-
-
-def _is_standard_output(path: Path) -> bool:
-    """Whether `path` is standard output, such as /dev/stdout."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
-    except (OSError, ValueError, AttributeError):
-        # Standard output is closed, or is none of a file system.
-        return False
 
 
 class RuntimeFiles(NamedTuple):
@@ -241,7 +231,6 @@ def _counts(plan: planners.Plan) -> Iterator[int]:
 
 
 def _fewer_chunks(best: planners.Plan, planner: str, options: Mapping[str, Any]) -> Iterator[tuple[planners.Plan, str]]:
-
     for count in FEW_CHUNKS:
         if count < _chunks(best):
             with computing(f"planning {best.collective} on {best.topology.name} with --chunks {count}"):

@@ -32,7 +32,7 @@ MAX_SUBSET_SERVERS = 16
 
 @dataclass(frozen=True, eq=False)
 class DispatchCounts:
-    """Tokens that GPUs have for other servers.
+    """Tokens that GPUs have for other servers; counts that are too large or contradict each other are refused.
 
     Attributes
     ----------
@@ -44,10 +44,6 @@ class DispatchCounts:
         Rank r is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``.
     classes : ndarray of int64, shape (ranks, 2^servers), optional
         Tokens of a rank by the set of other servers that want them, as bits.
-
-    Notes
-    -----
-    Raises `UnsupportedError` if counts are negative, too large, or contradict each other.
     """
 
     sends: IntArray
@@ -69,11 +65,11 @@ class DispatchCounts:
         own = np.diagonal(self.by_server)
         if own.any():
             raise UnsupportedError(f"server {own.argmax()} sends to itself; expected tokens for other servers only")
-        faults = (self.leaving < self.sends.max(axis=1)) | (self.leaving > self.sends.sum(axis=1))
-        if faults.any():
+        least, most = self.sends.max(axis=1), self.sends.sum(axis=1)
+        if (faults := (self.leaving < least) | (self.leaving > most)).any():
+            rank = faults.argmax()
             raise UnsupportedError(
-                f"{self.leaving[faults.argmax()]} tokens leave rank {faults.argmax()}; expected at least the most that "
-                "it sends to one server, and at most all that it sends"
+                f"{self.leaving[rank]} tokens leave rank {rank}; expected {least[rank]} to {most[rank]}, by its sends"
             )
         if self.classes is not None and not _fits(self.classes, self.sends, self.leaving):
             raise UnsupportedError("classes do not add up to the tokens that ranks send; expected those of the same")
@@ -98,8 +94,8 @@ def _counts(values: Any, name: str) -> IntArray:
     counts = _integers(values, name, "whole numbers of 64 bits")
     if counts.size and counts.min() < 0:
         raise UnsupportedError(f"{name} has {counts.min()}; expected numbers of at least 0")
-    if sum(counts.ravel().tolist()) >= MAX_BYTES:
-        raise UnsupportedError(f"{name} add up to {sum(counts.ravel().tolist())}; expected less than 2^62")
+    if (total := sum(counts.ravel().tolist())) >= MAX_BYTES:
+        raise UnsupportedError(f"{name} add up to {total}; expected less than 2^62")
     return counts
 
 
@@ -121,10 +117,9 @@ def _fits(classes: IntArray, sends: IntArray, leaving: IntArray) -> bool:
 def count_dispatch(
     indices: Sequence[npt.ArrayLike], placement: npt.ArrayLike, *, servers: int, gpus_per_server: int
 ) -> DispatchCounts:
-    """Count what the dispatch of routed tokens sends between servers.
+    """Count what the dispatch of routed tokens sends between servers; classes of tokens for up to 16 servers.
 
-    Classes of tokens are counted if there are at most 16 servers.  Raises `UnsupportedError` if an index is no expert,
-    or a placement no rank.
+    Raises `UnsupportedError` if an index is no expert, or a placement no rank.
 
     Parameters
     ----------
@@ -208,11 +203,9 @@ class DispatchBound:
     server : int
         The server that decides.
     receives : bool
-        Whether by what it receives, every token once, or by the tokens that leave it, each of them once.
-    tokens : int
-        So many.
-    gpus_per_server : int
-        GPUs, with a NIC each, that share them.
+        Whether by what it receives, or by what leaves it, every token once.
+    tokens, gpus_per_server : int
+        So many tokens, and GPUs with a NIC each that share them.
     """
 
     server: int
@@ -249,13 +242,12 @@ class DispatchPlan:
     counts : DispatchCounts
         What is sent.
     rounds : tuple of AllToAllvSchedule
-        One, or one more than tokens are divided into for relays, which are sent in the round after.  In tokens.
-        Columns of traffic are not the GPUs that want tokens, but those of the sender's number in their server, which
-        copy what they receive to the others.
+        One, or one more than tokens are divided into for relays, which are sent in the round after.  In tokens, whose
+        columns are GPUs of the sender's number, which copy what they receive to the others of their server.
     bound : DispatchBound
         Of all schedules.
     chiefs : ndarray of int64, shape (servers, 2^servers, servers), optional
-        Tokens of each class by chief, the tokens' own server among them; None is direct.
+        Tokens of each class by chief, the tokens' own server among them; None where it is direct.
     """
 
     counts: DispatchCounts
@@ -382,7 +374,9 @@ def schedule_dispatch(
 ) -> DispatchPlan:
     """Plan a dispatch from counts alone; the plan is a deterministic function of the arguments.
 
-    Its bound holds for all schedules.  Raises `UnsupportedError` for wrong arguments.
+    Its bound holds for all schedules: server j receives every token that it wants, and server i sends every token that
+    leaves it, once at least.  A direct schedule sends tokens of i once to each server, and takes what the larger of row
+    and column sums says; it is optimal if a column sum is the largest, as where all servers send equally much.
 
     Parameters
     ----------
@@ -396,12 +390,6 @@ def schedule_dispatch(
         Parts that tokens are divided into for relays, 0 for a direct dispatch.  By default 1, 4, 16 or 0, whichever has
         the least predicted time; 0 if classes are unknown, or relays could save less than a tenth, or less than they
         take to plan.
-
-    Notes
-    -----
-    Server j has to receive every token that it wants, and server i to send every token that leaves it, once at least.
-    A direct schedule sends tokens of i once to each server, and takes what the larger of row and column sums says.
-    Both are equal if a column sum is the largest, as always where all servers send equally much.
 
     Examples
     --------
@@ -430,6 +418,7 @@ def schedule_dispatch(
     if counts.classes is None or not pays_to_relay(counts):
         return direct
     best, per_token = direct, unit / Fraction(H200.scale_out) / 1000
+    # Relays have to save more than their planning takes.
     if (direct.direct_load - bound.load) * per_token <= PLANNING_US + CELL_US * counts.classes.size:
         return direct
     for plan in _relayed(counts, bound, RELAY_ROUNDS, options):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules.sizes import check_table
+from ...schedules.collective import check_table
 from ...schedules.stages.schedule import AllToAllvSchedule
 from ...schedules.stages.segments import lane_counts, lane_rate
 from ...schedules.stages.two_tier_cost import H200, TwoTierModel, check_model
@@ -49,11 +49,11 @@ def schedule_all_to_allv(
     unit_bytes: int = 1,
     model: TwoTierModel = H200,
 ) -> AllToAllvSchedule:
-    """Plan an all-to-allv; the schedule is a deterministic function of the arguments.
+    """Plan an all-to-allv by FAST; the schedule is a deterministic function of the arguments.
 
-    It is complete: streams, their segments, stages and intervals.  Raises `UnsupportedError` if the matrix is not
-    square, has a wrong size, entries that are no integers or negative, or sums beyond 2^62; for wrong labels or
-    options; if there would be too many stages; or if the scratch does not suffice.
+    It is complete: streams, their segments, stages and intervals.  Raises `UnsupportedError` for a matrix that is not
+    square, of another size, or of other entries than integers from 0 on that add up to less than 2^62; for wrong labels
+    or options; if there would be too many stages; or if the scratch does not suffice.
 
     Parameters
     ----------
@@ -68,12 +68,10 @@ def schedule_all_to_allv(
         Rate of each GPU's NIC over `TwoTierModel.scale_out`, one row for each server: 0 for a GPU without one or whose
         NIC failed, 1/2 for a slow one.  By default all are 1.
     stages : {"plain", "fewest", "rotations"}, optional
-        "plain" plans in microseconds.  "fewest" needs a fraction of the stages, and longer to plan where there are many
-        servers.  "rotations" are one shift for each other server, each as long as its longest stream, so more bytes
-        than needed where these differ.  By default whichever has the least predicted time; "plain" is not
-        considered if its stages might be too many, nor "fewest" if finding them takes longer than they save.  Where
-        servers or NICs are unequal, stages are between parts of servers with "plain" and "fewest", and otherwise
-        between whole servers if the predicted time is less.
+        "plain" plans in microseconds.  "fewest" needs a fraction of the stages, and longer to plan.  "rotations" are
+        one shift for each other server, each as long as its longest stream.  By default whichever has the least
+        predicted time, of those that are planned soon enough.  Where servers or NICs are unequal, stages are between
+        parts of servers, or by default between whole ones if that takes less time.
     max_stage_bytes : int, optional
         Cuts stages so that no NIC sends more in one.  This shortens the last stage's redistribution, which nothing
         hides, and needs less scratch, at the price of more stages.  By default the bound over the square root of
@@ -92,9 +90,7 @@ def schedule_all_to_allv(
     Notes
     -----
     FAST, section 4, run step by step: step t balances stage t, sends stage t - 1 and redistributes stage t - 2.
-    Matrices are Birkhoff's after raising light rows and columns; stages ascend in size.  Servers of
-    unequal sizes or NICs, no part of the paper, have lanes: see `AllToAllvSchedule`.  If these have a small common
-    divisor, there are many stages between parts.
+    Matrices are Birkhoff's after raising light rows and columns; stages ascend in size.
 
     Examples
     --------
@@ -103,8 +99,6 @@ def schedule_all_to_allv(
     >>> traffic = np.zeros((4, 4), dtype=np.int64)
     >>> traffic[0, 2:] = 6, 4
     >>> schedule = schedule_all_to_allv(traffic, servers=2, gpus_per_server=2)
-    >>> schedule
-    <AllToAllvSchedule: 2 servers of 2 GPUs, 1 stage>
     >>> schedule.unbalanced_bound, schedule.lower_bound
     (10, Fraction(5, 1))
     """
@@ -139,12 +133,11 @@ def schedule_all_to_allv(
     schedule = plan(cap and max(1, cap // lanes), way)
     if not cap and model.waits_for_links:
         schedule = _fastest_on_links(schedule, plan, model.of_units(unit), way)
-    if max_scratch_bytes is None:
-        return schedule
-    limit = as_whole(max_scratch_bytes, "max_scratch_bytes", low=0)
-    if not cap and schedule.scratch_bytes.max() * unit > limit:
-        schedule = plan(max(1, limit // unit // AREAS // lanes, -(-schedule.scale_out_bytes // MAX_CUTS)), way)
-    _check_scratch(schedule, limit, unit)
+    if max_scratch_bytes is not None:
+        limit = as_whole(max_scratch_bytes, "max_scratch_bytes", low=0)
+        if not cap and schedule.scratch_bytes.max() * unit > limit:
+            schedule = plan(max(1, limit // unit // AREAS // lanes, -(-schedule.scale_out_bytes // MAX_CUTS)), way)
+        _check_scratch(schedule, limit, unit)
     return schedule
 
 
@@ -252,8 +245,8 @@ def as_rates(nics: object, sizes: tuple[int, ...]) -> tuple[tuple[Fraction, ...]
             raise UnsupportedError(f"nics[{server}] has no rate above 0; expected at least one NIC in each server")
     if (lanes := sum(map(sum, rates)) / lane_rate(rates)) > MAX_RANKS:
         raise UnsupportedError(
-            f"the rates of nics are {lanes} times the largest that divides all, {lane_rate(rates)}; expected at most "
-            f"{MAX_RANKS} times, as of rounder rates"
+            f"the rates of nics are {lanes} times the largest that divides all; expected up to {MAX_RANKS}: take "
+            "rounder rates"
         )
     return () if all(rate == 1 for row in rates for rate in row) else rates
 
@@ -275,7 +268,9 @@ def shaped(traffic: Any, servers: int, ranks: int, expectation: str) -> npt.NDAr
     if array is not traffic:
         check_table(traffic)
     if array.dtype.kind not in "iu":
-        raise _not_integers(array)
+        is_float = array.dtype.kind == "f"
+        wrong_places = (place for place in range(array.size) if not _is_amount(array.item(place), is_float))
+        raise _wrong_entry(array, next(wrong_places, 0))
     if array.dtype.kind == "u" and array.dtype.itemsize == 8 and array.max() >= MAX_BYTES:
         raise _wrong_entry(array, int(array.argmax()))
     return np.array(array, dtype=np.int64, order="C")
@@ -291,30 +286,14 @@ def matrix_error(fault: int, matrix: npt.NDArray[np.int64]) -> UnsupportedError:
     return UnsupportedError(f"the traffic adds up to {total} bytes; expected less than 2^62")
 
 
-def _not_integers(array: npt.NDArray[Any]) -> UnsupportedError:
-    """Return the error for a matrix that is not of integers, with a wrong entry."""
-    if array.dtype.kind == "f":
-        # Comparisons with NaN are false, so this finds it too.
-        wide = array.astype(np.result_type(array, np.float64))
-        fine = (wide >= 0) & (wide < MAX_BYTES) & (wide == np.floor(wide))
-    elif array.dtype.kind == "O":
-        fine = np.array([is_whole(entry) and 0 <= entry < MAX_BYTES for entry in array.ravel()], dtype=bool).reshape(
-            array.shape
-        )
-    else:
-        fine = np.ones(array.shape, dtype=bool)
-    mend = ", as traffic.astype(np.int64) has them" if array.dtype.kind in "fO" else ""
-    if not fine.all():
-        source, destination = divmod(int(fine.argmin()), len(array))
-        mend = f", unlike {shown(array.item(source, destination))} from rank {source} to {destination}"
-    return UnsupportedError(
-        f"the traffic has entries of type {array.dtype}; expected integers, which count bytes and fit 64 bits{mend}"
-    )
-
-
-def _wrong_entry(array: npt.NDArray[np.integer[Any]], place: int) -> UnsupportedError:
+def _wrong_entry(array: npt.NDArray[Any], place: int) -> UnsupportedError:
     source, destination = divmod(place, len(array))
-    entry = array.item(source, destination)
     return UnsupportedError(
-        f"the traffic from rank {source} to {destination} is {entry} bytes; expected at least 0 and less than 2^62"
+        f"the traffic from rank {source} to {destination} is {shown(array.item(source, destination))}, of type "
+        f"{array.dtype}; expected integers, which count bytes, from 0 to 2^62 - 1"
     )
+
+
+def _is_amount(entry: Any, is_float: bool) -> bool:
+    """Whether an entry is a number of bytes, at least in value where all are floats."""
+    return (is_whole(entry) or (is_float and entry == entry // 1)) and 0 <= entry < MAX_BYTES

@@ -1,14 +1,12 @@
 """All-to-all(v) by multicommodity flow, decomposed into paths of whole chunks, and by single shortest paths.
 
-1. The linear program of `collopt.formulations.all_to_all`, or a maximum concurrent flow where that is too large, gives
-   the flow of each rank, and lengths of links that prove how near to the optimum it is.
-2. The flow of each rank is decomposed into paths, and each pair's chunks are divided over its paths in proportion.
-3. Hops are assigned to steps, so that those who wait for each step to end lose little.
+Each pair's chunks are divided over the paths of its source's flow in proportion, and hops are assigned to steps so that
+those who wait for each step to end lose little.  Lengths of links prove how near to the optimum that is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import gcd, lcm
 from typing import TYPE_CHECKING, Any
@@ -17,8 +15,7 @@ import numpy as np
 
 from ...errors import CapacityOverflowError, CertificateError, NoAnswerError, UnsupportedError
 from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, FlowSchedule, LengthDual, LinkValue, congestion
-from ...schedules.collective import AnyCollective, as_collective
-from ...schedules.sizes import as_pair_traffic
+from ...schedules.collective import AnyCollective, as_collective, as_pair_traffic
 from ...support import progress
 from ...support.arrays import IntArray
 from ...support.seed import current_seed
@@ -37,8 +34,17 @@ if TYPE_CHECKING:
 
 ROWS = 16  # parts at most that the chunks of a path are cut into, so that they can pass one after the other
 MAX_ROUND_HOPS = 2**22  # hops, after cutting, beyond which rounds are not looked at by themselves
-
-Order = Callable[["Paths", Topology], tuple["Paths", IntArray]]
+CHUNK_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
+"""Numbers of chunks per unit of traffic that are tried if none is asked for."""
+MAX_PER_UNIT = 2**20  # chunks that can be asked for
+MAX_EXACT = 2**12  # chunks per unit that are taken if they put exactly on each path what its flow does
+MAX_PER_PAIR = 2**12
+"""Chunks of a pair beyond which smaller ones are not tried: the traffic itself counts finely enough."""
+MAX_HOPS = 2**25  # hops of all numbers of chunks together
+MAX_CHUNKS = 2**62  # all together
+EFFORT = 2 * 10**7  # hops that are looked at for each number, a fraction of a second
+MAX_CUTS = 64  # different ones that are looked at
+MAX_UNITS = 2**52  # all lengths together, in their common unit
 
 
 def order_by_hops(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
@@ -55,22 +61,23 @@ def order_by_rounds(paths: Paths, topology: Topology) -> tuple[Paths, IntArray]:
 
     if topology.switch_nodes:
         raise UnsupportedError(
-            f"order is 'rounds', but {topology} has switches, at which data does not wait; expected order 'hops', or "
-            "direct links"
+            f"order is 'rounds', but {topology} has switches, at which data does not wait; expected 'hops'"
         )
     grain = _chunk_group(paths)
     parts, _ = split(paths, grain)
     return parts, list_schedule(parts, topology.arrays.capacities, batch=grain)
 
 
-ORDERS: Mapping[str, Order] = {"hops": order_by_hops, "rounds": order_by_rounds}  # by name
+ORDERS = {"hops": order_by_hops, "rounds": order_by_rounds}
 
 
 def best_order(
     topology: Topology, traffic: IntArray, chunks_per_unit: int, paths: Paths, order: str | None
 ) -> FlowSchedule:
     """Choose the order with the least time, and build the schedule; `traffic` int64 (ranks, ranks)."""
-    used = _nonempty(paths)
+    keep, lengths = paths.weights > 0, np.diff(paths.starts)
+    starts = np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.int64)
+    used = type(paths)(paths.weights[keep], starts, paths.links[np.repeat(keep, lengths)])
 
     def ordered(name: str) -> FlowSchedule:
         parts, steps = ORDERS[name](used, topology)
@@ -90,14 +97,6 @@ def best_order(
     return by_round if by_round.step_rate(topology) < rate else by_hop
 
 
-def _nonempty(paths: Paths) -> Paths:
-    """Drop paths without chunks."""
-    lengths = np.diff(paths.starts)
-    keep = paths.weights > 0
-    starts = np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.int64)
-    return type(paths)(paths.weights[keep], starts, paths.links[np.repeat(keep, lengths)])
-
-
 def _chunk_group(paths: Paths) -> int:
     """Number of chunks that are scheduled together."""
     return -(-int(paths.weights.max()) // ROWS)
@@ -115,22 +114,6 @@ def _nodes(paths: Paths, topology: Topology) -> tuple[IntArray, IntArray]:
     return starts, nodes
 
 
-CHUNK_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
-"""Numbers of chunks per unit of traffic that are tried if none is asked for."""
-MAX_PER_UNIT = 2**20  # chunks that can be asked for
-MAX_EXACT = 2**12  # chunks per unit that are taken if they put exactly on each path what its flow does
-MAX_PER_PAIR = 2**12
-"""Chunks of a pair beyond which smaller ones are not tried: the traffic itself counts finely enough."""
-MAX_HOPS = 2**25  # hops of all numbers of chunks together
-MAX_CHUNKS = 2**62  # all together
-EFFORT = 2 * 10**7  # hops that are looked at for each number, a fraction of a second
-
-
-def as_chunks(value: object) -> int:
-    """Read a number of chunks per unit of traffic, or raise `UnsupportedError`."""
-    return as_whole(value, "chunks", high=MAX_PER_UNIT)
-
-
 def shared_chunks(
     paths: Paths, topology: Topology, traffic: IntArray, chunks: int | None, bound: Bound
 ) -> tuple[int, Paths]:
@@ -140,8 +123,7 @@ def shared_chunks(
 
     if chunks is not None and sum(traffic.ravel().tolist()) * chunks >= MAX_CHUNKS:
         raise CapacityOverflowError(
-            f"the traffic counts {sum(traffic.ravel().tolist())} of its common unit, and {chunks} chunks of each "
-            "overflow int64; expected fewer chunks"
+            f"{chunks} chunks of each of {sum(traffic.ravel().tolist())} units of traffic overflow int64; use fewer"
         )
     ranks, capacities = topology.num_ranks, topology.arrays.capacities
     tails, heads, _, _ = topology.arrays
@@ -190,11 +172,11 @@ def plan_pairs(
 ) -> Plan:
     """Plan paths of whole chunks from a maximum concurrent flow, for any traffic matrix.
 
-    It is linear program (3) of the direct-connect paper; `traffic` (ranks, ranks).
+    It is that of linear program (3) of the direct-connect paper; `traffic` has the shape (ranks, ranks).
     """
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
-    count = None if chunks is None else as_chunks(chunks)
+    count = None if chunks is None else as_whole(chunks, "chunks", high=MAX_PER_UNIT)
     if order is not None and (not isinstance(order, str) or order not in ORDERS):
         raise UnsupportedError(f"order is {shown(order)}; expected one of {', '.join(ORDERS)}")
     trace = Trace()
@@ -226,7 +208,7 @@ def bound_pairs(
     if needs_exact and not answer.is_exact:
         raise NoAnswerError(
             f"the flows of {collective} on {topology} are too many to be known exactly; ask about fewer ranks, or "
-            "about whole classes of links, which keep what is symmetric"
+            "about whole classes of links"
         )
     return lengths_bound(topology, collective, matrix, answer.lengths)
 
@@ -256,20 +238,13 @@ def _paths(topology: Topology, traffic: IntArray, answer: PairAnswer) -> Paths:
     """Decompose the flows of all sources into paths."""
     from ...solvers.flows.path_decomposition import joined, source_paths
 
-    pair_flows = answer.flows()
-    tails, heads, _, _ = topology.arrays
-    size = len(topology.nodes)
-    return joined(
-        [
-            source_paths(size, tails, heads, flow, source, pair_flows.amount * node_demands(topology, traffic, source))
-            for source, flow in enumerate(progress.iterate(pair_flows.flows, len(pair_flows.flows)))
-            if traffic[source].any()
-        ]
-    )
-
-
-MAX_CUTS = 64  # different ones that are looked at
-MAX_UNITS = 2**52  # all lengths together, in their common unit
+    pair_flows, size, (tails, heads, _, _) = answer.flows(), len(topology.nodes), topology.arrays
+    paths = list["Paths"]()
+    for source, flow in enumerate(progress.iterate(pair_flows.flows, len(pair_flows.flows))):
+        if traffic[source].any():
+            demands = pair_flows.amount * node_demands(topology, traffic, source)
+            paths.append(source_paths(size, tails, heads, flow, source, demands))
+    return joined(paths)
 
 
 def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray, lengths: Sequence[Fraction]) -> Bound:
@@ -327,10 +302,11 @@ def plan_shortest_paths(
     trace = Trace()
     with trace.stage("paths"):
         schedule = best_order(topology, matrix, 1, _shortest_paths(topology, matrix), "hops")
-    return proved_plan(
-        topology, collective, schedule, "shortest-paths", {}, trace,
-        lambda _: bound_pairs(topology, collective, **schedule.problem(collective)),
-    )  # fmt: skip
+
+    def bound(_: Fraction) -> Bound:
+        return bound_pairs(topology, collective, **schedule.problem(collective))
+
+    return proved_plan(topology, collective, schedule, "shortest-paths", {}, trace, bound)
 
 
 def _shortest_paths(topology: Topology, traffic: IntArray) -> Paths:

@@ -1,23 +1,20 @@
 """Allgathers along the digits of ranks: which rank passes each shard to each rank, and in which step.
 
-The *offset* of two ranks has one digit per level, the difference of their digits.  A shard reaches a rank by one hop
-for each nonzero digit of the offset from its source, in a fixed order of the digits, the farthest level first.  A level
-of many ranks can be divided further: digits of its offset in some radix, the lowest first, are the steps of Bruck's
-algorithm (Bruck et al., IEEE TPDS 8(11), 1997).  So every pair of ranks has its *last hop*, and these form one tree for
-each source.
+A shard makes one hop for each nonzero digit of the offset from its source, the farthest level first; a level can be
+divided in some radix, the lowest digit first (Bruck).  The *last hops* of all pairs form one tree for each source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations, count, pairwise
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from ...support.arrays import BoolArray, IntArray
+from ...support.arrays import IntArray
 from ...topologies.symmetry.rank_groups import RankGroups
 
 
@@ -43,35 +40,22 @@ class Level(NamedTuple):
 
 
 class LastHops(NamedTuple):
-    """The last hop of each shard to each rank that does not have it, source by source.
-
-    `sources`, `receivers`, `senders`: int64 (pairs,); ranks.
-    `places`: int64 (pairs,); the step of the last nonzero digit, if all digits have a step.
-    `counts`: int64 (pairs,); hops from the source to the receiver.
-    """
+    """The last hop of each shard to each rank that does not have it, source by source; int64 (pairs,)."""
 
     sources: IntArray
     receivers: IntArray
     senders: IntArray
-    places: IntArray
-    counts: IntArray
-
-    def select(self, mask: BoolArray) -> LastHops:
-        """Return some of them."""
-        return LastHops(*(column[mask] for column in self))
+    places: IntArray  # the step of the last nonzero digit, if all digits have a step
+    counts: IntArray  # hops from the source to the receiver
 
 
 class Move(NamedTuple):
-    """A hop of all ranks at once: as many places along a level.
+    """A hop of all ranks at once: as many places along a level."""
 
-    `step`: That of its digit.
-    `lower`: How many offsets on the level have it for their last move.
-    """
-
-    step: int
+    step: int  # that of its digit
     level: int
     amount: int
-    lower: int
+    lower: int  # how many offsets on the level have it for their last move
 
 
 def _by_hops(size: int, radix: int) -> IntArray:
@@ -85,41 +69,13 @@ def _by_hops(size: int, radix: int) -> IntArray:
 
 
 class Digits:
-    """Digits of ranks in the order of the hops, whose combinations are all different.
-
-    Parameters
-    ----------
-    levels : sequence of Level
-        From the first hop to the last.
-    """
+    """Digits of ranks in the order of the hops, whose combinations are all different; levels from first to last hop."""
 
     def __init__(self, levels: Sequence[Level]) -> None:
         self.levels = tuple(levels)
-
-    @property
-    def num_ranks(self) -> int:
-        """How many ranks there are."""
-        return prod(level.size for level in self.levels)
-
-    @property
-    def num_steps(self) -> int:
-        """How many digits offsets have."""
-        return sum(len(level.strides) for level in self.levels)
-
-    @property
-    def most_hops(self) -> int:
-        """Hops to the farthest ranks."""
-        return sum(level.most_hops for level in self.levels)
-
-    @property
-    def radices(self) -> tuple[int, ...]:
-        """Those of the levels."""
-        return tuple(level.radix for level in self.levels)
-
-    @property
-    def text(self) -> str:
-        """Such as ``"4x8"``."""
-        return "x".join(str(level.size) for level in self.levels)
+        self.num_ranks = prod(level.size for level in self.levels)
+        self.num_steps = sum(len(level.strides) for level in self.levels)  # how many digits offsets have
+        self.most_hops = sum(level.most_hops for level in self.levels)  # to the farthest ranks
 
     @cached_property
     def last_hops(self) -> LastHops:
@@ -130,15 +86,13 @@ class Digits:
         sources, receivers = sources[distinct], receivers[distinct]
         # Each nonzero digit of an offset is a hop; the last one overwrites those before.
         place, level_of, moved, counts = (np.zeros(len(sources), dtype=np.int64) for _ in range(4))
-        step = 0
-        for number, level in enumerate(self.levels):
+        strides = [(number, level, stride) for number, level in enumerate(self.levels) for stride in level.strides]
+        for step, (number, level, stride) in enumerate(strides):
             offsets = (level.digits[receivers] - level.digits[sources]) % level.size
-            for stride in level.strides:
-                digit = offsets // stride % level.radix
-                moves = digit > 0
-                place[moves], level_of[moves], moved[moves] = step, number, (digit * stride)[moves]
-                counts += moves
-                step += 1
+            digit = offsets // stride % level.radix
+            moves = digit > 0
+            place[moves], level_of[moves], moved[moves] = step, number, (digit * stride)[moves]
+            counts += moves
         return LastHops(sources, receivers, self._back(receivers, level_of, moved), place, counts)
 
     def _back(self, receivers: IntArray, level_of: IntArray, moved: IntArray) -> IntArray:
@@ -207,9 +161,8 @@ def compositions(groups: RankGroups, limit: int) -> list[Digits]:
 
 def joined(groups: RankGroups, cuts: Sequence[int]) -> Digits:
     """Join the levels of groups between cuts to one digit each."""
-    ends = (0, *cuts, len(groups.sizes))
     digits = []
-    for start, stop in pairwise(ends):
+    for start, stop in pairwise((0, *cuts, len(groups.sizes))):
         sizes = groups.sizes[start:stop]
         values = np.ravel_multi_index(tuple(groups.digits[:, start:stop].T), sizes)
         digits.append(Level(np.asarray(values, dtype=np.int64), prod(sizes), prod(sizes)))
@@ -220,11 +173,7 @@ def with_radix(digits: Digits, radix: int) -> Digits:
     """Divide levels of more ranks than a radix into as few steps as it allows, with the least radix for these."""
     divided = []
     for level in digits.levels:
-        steps = 1
-        while radix**steps < level.size:
-            steps += 1
-        smallest = 2
-        while smallest**steps < level.size:
-            smallest += 1
+        steps = next(steps for steps in count(1) if radix**steps >= level.size)
+        smallest = next(smaller for smaller in count(2) if smaller**steps >= level.size)
         divided.append(level._replace(radix=smallest if steps > 1 else level.size))
     return Digits(divided)

@@ -1,12 +1,7 @@
-"""Exchanges along the digits of ranks, and the shortest paths that their messages take through switches.
+"""Exchanges along the digits of ranks, in steps or trees, and in pieces: what comes is passed on beside the next.
 
-Steps take one digit each, or overlap, or go in several orders at once; last hops also make trees.  Allreduces in one
-phase exchange whole vectors, or shards of inner groups: ranks that differ in one digit send each other what they have
-and add it up, the innermost digit first (Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005).
-
-Of the shortest paths the widest are taken.  Where several leave a node, the place of the receiver chooses: its
-innermost digit where paths part first, its next digit where they part next, ...  On fat trees this is d-mod-k routing,
-on which no link is shared by the messages of a shift of all ranks (Zahavi, JPDC 72(11), 2012).
+Steps take one digit each, or overlap, or go in several orders at once.  Allreduces in one phase exchange whole vectors,
+or shards of inner groups, with ranks that differ in one digit (Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,117 +10,22 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formulations.piece_shares import HopKind, build
 from ...schedules import Forest, StepExchange, StepSchedule
-from ...schedules.timing.message_order import message_rounds
+from ...schedules.message_order import message_rounds
+from ...solvers import solve
 from ...support.arrays import BoolArray, FloatArray, IntArray
-from ...topologies.network.direct_graph import partial_hop_distances
-from ...topologies.symmetry.rank_groups import UNREACHED, RankGroups
-from ..trees.problem import TreeProblem
+from ...topologies.symmetry.rank_groups import RankGroups
 from .digits import Digits, LastHops, Level
+from .routing import MoveLoads, Routing
 
-SmallMatrix = npt.NDArray[np.int16]
-
-
-class Paths(NamedTuple):
-    """Paths as schedules hold them: int64 (paths + 1,) and int64, see `collopt.schedules.StepSchedule`."""
-
-    path_starts: IntArray
-    path_nodes: IntArray
-
-
-class Routing:
-    """Shortest paths on the links of a problem, which are turned around where data is reduced.
-
-    Parameters
-    ----------
-    problem : TreeProblem
-        The network.
-    groups : RankGroups
-        Of its ranks.
-    """
-
-    def __init__(self, problem: TreeProblem, groups: RankGroups) -> None:
-        self.problem = problem
-        self.num_ranks = problem.topology.num_ranks
-        self._spread = groups.values
-        order = np.argsort(problem.tails, kind="stable")
-        self._heads = problem.heads[order]
-        self._degrees = np.bincount(problem.tails, minlength=problem.num_nodes)
-        self._first = np.cumsum(self._degrees) - self._degrees
-        kinds, widths = np.unique(problem.capacities[order], return_inverse=True)
-        self._wide = widths.astype(np.int16) + 1  # links by bandwidth, the narrowest 1
-        self._most = np.int16(min(len(kinds) + 1, UNREACHED))
-
-    @cached_property
-    def lengths(self) -> SmallMatrix:
-        """Links of the shortest path from each node to each rank, int16 (nodes, ranks); `UNREACHED` without one."""
-        problem = self.problem
-        lengths = partial_hop_distances(problem.num_nodes, problem.heads, problem.tails, self.num_ranks).T
-        return np.ascontiguousarray(np.where(lengths < 0, np.int16(UNREACHED), lengths))
-
-    @cached_property
-    def reaches(self) -> BoolArray:
-        """Whether each rank has a path to each other that passes no rank, bool (ranks, ranks)."""
-        return self.lengths[: self.num_ranks] < UNREACHED
-
-    @cached_property
-    def _widths(self) -> SmallMatrix:
-        """Width of the widest shortest path from each node to each rank, int16 (nodes, ranks)."""
-        lengths, ranks = self.lengths, self.num_ranks
-        senders = np.flatnonzero(self._degrees)
-        starts = self._first[senders]
-        tails = np.repeat(np.arange(len(lengths)), self._degrees)
-        widths = np.where(lengths == 0, self._most, np.int16(0))
-        for length in range(1, int(lengths[lengths < UNREACHED].max()) + 1):
-            usable = (lengths[tails] == length) & (lengths[self._heads] == length - 1)
-            if length > 1:
-                usable[self._heads < ranks] = False
-            through = np.where(usable, np.minimum(self._wide[:, None], widths[self._heads]), np.int16(0))
-            widths[senders] = np.maximum(widths[senders], np.maximum.reduceat(through, starts, axis=0))
-        return widths
-
-    def paths(self, senders: IntArray, receivers: IntArray) -> Paths:
-        """Path of each pair, in their order; each sender reaches its receiver.
-
-        Shapes: both int64 (pairs,).
-        """
-        current, spread = senders.copy(), self._spread[receivers].copy()
-        nodes = [senders]
-        while (active := np.flatnonzero(current != receivers)).size:
-            states, state = np.unique(current[active] * self.num_ranks + receivers[active], return_inverse=True)
-            choices, starts, counts = self._next_nodes(*np.divmod(states, self.num_ranks))
-            spread[active], numbers = np.divmod(spread[active], counts[state])
-            current[active] = choices[starts[state] + numbers]
-            following = np.full_like(senders, -1)
-            following[active] = current[active]
-            nodes.append(following)
-        table = np.column_stack(nodes)
-        there = table >= 0
-        return Paths(np.concatenate([[0], np.cumsum(there.sum(axis=1))]), table[there])
-
-    def _next_nodes(self, nodes: IntArray, targets: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Nodes that the best paths to ranks go to next: all of them, and for each pair where they begin and how many.
-
-        Shapes: `nodes`, `targets` int64 (pairs,); returns int64 (choices,), int64 (pairs,), int64 (pairs,).
-        """
-        degrees = self._degrees[nodes]
-        pair = np.repeat(np.arange(len(nodes)), degrees)
-        links = np.repeat(self._first[nodes] - np.cumsum(degrees) + degrees, degrees) + np.arange(len(pair))
-        heads, targets = self._heads[links], targets[pair]
-        good = (heads >= self.num_ranks) | (heads == targets)
-        good &= self.lengths[heads, targets] == self.lengths[nodes[pair], targets] - 1
-        good &= np.minimum(self._wide[links], self._widths[heads, targets]) == self._widths[nodes[pair], targets]
-        counts = np.bincount(pair[good], minlength=len(nodes))
-        return heads[good], np.cumsum(counts) - counts, counts
-
-
-class Routes(NamedTuple):
-    """Paths, and which of them each pair takes, int64 (pairs,)."""
-
-    paths: Paths
-    numbers: IntArray
+CHUNKS_TRIED = (*range(2, 65), *(1 << power for power in range(7, 13)))
+ROUNDING_LOSS = 2e-3
+LEAST_GAIN = 1e-2  # of one more step
+MOST_STEPS = 8
+MOST_LEVELS = 3
+MOST_LINKS = 256  # that are compared with each other
 
 
 def in_turn(digits: Digits, routing: Routing) -> StepSchedule:
@@ -160,38 +60,31 @@ def in_all_orders(orders: Sequence[Digits], routing: Routing) -> StepSchedule:
     all_hops = [digits.last_hops for digits in orders]
     hops = LastHops(*map(np.concatenate, zip(*all_hops, strict=True)))
     part = np.repeat(np.arange(len(orders)), [len(order_hops.sources) for order_hops in all_hops])
-    return exchange(hops, routing, len(orders), hops.places, part, part + 1)
+    return _exchange(hops, routing, len(orders), hops.places, part, part + 1)
 
 
 def trees(digits: Digits, routing: Routing) -> Forest:
     """One tree per root, as high as there are steps: the last hops into all ranks."""
     hops, ranks = digits.last_hops, routing.num_ranks
-    routes = routes_of(routing, hops.senders, hops.receivers)
+    routes, starts, nodes = routing.routes(hops.senders, hops.receivers)
     numbers = np.full((ranks, ranks), -1, dtype=np.int32)
-    numbers[hops.sources, hops.receivers] = routes.numbers
+    numbers[hops.sources, hops.receivers] = routes
     roots, weights = np.arange(ranks), np.ones(ranks, dtype=np.int64)
-    return Forest(ranks, 1, roots, weights, numbers, *routes.paths, direction=routing.problem.direction)
+    return Forest(ranks, 1, roots, weights, numbers, starts, nodes, direction=routing.problem.direction)
 
 
-def exchange(
+def _exchange(
     hops: LastHops, routing: Routing, chunks: int, steps: IntArray, lower: IntArray, upper: IntArray
 ) -> StepSchedule:
     """Send intervals of chunks over last hops, in given steps; hops may be named more than once."""
-    routes = routes_of(routing, hops.senders, hops.receivers)
-    sends = steps, hops.sources, lower, upper, routes.numbers
-    return StepSchedule(routing.num_ranks, chunks, *sends, *routes.paths, direction=routing.problem.direction)
+    sends = steps, hops.sources, lower, upper, *routing.routes(hops.senders, hops.receivers)
+    return StepSchedule(routing.num_ranks, chunks, *sends, direction=routing.problem.direction)
 
 
 def _whole_shards(digits: Digits, routing: Routing, steps: IntArray) -> StepSchedule:
     """Send whole shards over all last hops."""
     lower = np.zeros_like(steps)
-    return exchange(digits.last_hops, routing, 1, steps, lower, lower + 1)
-
-
-def routes_of(routing: Routing, senders: IntArray, receivers: IntArray) -> Routes:
-    """Paths of the pairs that occur."""
-    pairs, numbers = np.unique(senders * routing.num_ranks + receivers, return_inverse=True)
-    return Routes(routing.paths(*np.divmod(pairs, routing.num_ranks)), numbers)
+    return _exchange(digits.last_hops, routing, 1, steps, lower, lower + 1)
 
 
 class _Step(NamedTuple):
@@ -199,8 +92,8 @@ class _Step(NamedTuple):
 
     level: int
     adds: bool
-    before: int  # Parts that the vector is divided into when the step begins
-    parts: int  # Into how many more, of which each rank is sent its own
+    before: int  # parts that the vector is divided into when the step begins
+    parts: int  # into how many more, of which each rank is sent its own
 
 
 class Exchange(NamedTuple):
@@ -260,8 +153,8 @@ def schedule_of(routing: Routing, parts: Sequence[Exchange]) -> StepExchange:
     """Build the schedule of exchanges of equal parts of the vector at the same time."""
     columns = [part.sends(number * part.chunks) for number, part in enumerate(parts)]
     steps, adds, lower, upper, tails, heads = map(np.concatenate, zip(*columns, strict=True))
-    routes, chunks = routes_of(routing, tails, heads), parts[0].chunks * len(parts)
-    return StepExchange(routing.num_ranks, chunks, steps, adds != 0, lower, upper, routes.numbers, *routes.paths)
+    chunks = parts[0].chunks * len(parts)
+    return StepExchange(routing.num_ranks, chunks, steps, adds != 0, lower, upper, *routing.routes(tails, heads))
 
 
 def exchanges(groups: RankGroups, ways: Sequence[Digits], radices: Sequence[int], largest: int) -> Iterator[Digits]:
@@ -270,7 +163,7 @@ def exchanges(groups: RankGroups, ways: Sequence[Digits], radices: Sequence[int]
     for radix in radices:
         sizes = tuple(part for size in groups.sizes for part in _factors(size, radix))
         if sizes not in ways_by_sizes:
-            values = zip(np.unravel_index(groups.values, tuple(sizes)), sizes, strict=True)
+            values = zip(np.unravel_index(groups.values, sizes), sizes, strict=True)
             ways_by_sizes[sizes] = Digits(
                 [Level(np.asarray(value, dtype=np.int64), size, size) for value, size in values]
             )
@@ -285,3 +178,125 @@ def _factors(size: int, radix: int) -> list[int]:
         factors.append(factor)
         size //= factor
     return factors + [size] * (size > 1)
+
+
+class Pieces:
+    """Exchanges along digits of one step each in uneven pieces, which hops have by kind: the levels that differ.
+
+    The shares of the pieces are the optimum of the linear program `collopt.formulations.piece_shares`, rounded to the
+    fewest chunks that lose next to nothing.
+    """
+
+    def __init__(self, digits: Digits, routing: Routing, moves: MoveLoads) -> None:
+        self.digits, self.routing, self._moves = digits, routing, moves
+        self._shares: dict[int, FloatArray] = {}
+        # Kinds, which are bits of levels, in order: fewer levels first, so that each comes after the one before it.
+        self._masks = sorted(range(1, 1 << len(digits.levels)), key=lambda mask: (mask.bit_count(), mask))
+        place = {mask: kind for kind, mask in enumerate(self._masks)} | {0: -1}
+        # The kind that hops of each kind go on from: that of one level less; -1 for the source.
+        self._before = [place[mask ^ 1 << mask.bit_length() - 1] for mask in self._masks]
+
+    @cached_property
+    def _kinds(self) -> IntArray:
+        """The kind of each last hop, int64 (pairs,)."""
+        hops = self.digits.last_hops
+        masks = np.zeros(len(hops.sources), dtype=np.int64)
+        for number, level in enumerate(self.digits.levels):
+            masks |= (level.digits[hops.sources] != level.digits[hops.receivers]).astype(np.int64) << number
+        kinds: IntArray = np.argsort([0, *self._masks])[masks] - 1
+        return kinds
+
+    @cached_property
+    def shards(self) -> IntArray:
+        """Shards that hops of each kind carry in each move, int64 (kinds, moves)."""
+        levels = self.digits.levels
+        carried_shards = np.zeros((len(self._masks), len(self.digits.moves)), dtype=np.int64)
+        for kind, mask in enumerate(self._masks):
+            last = mask.bit_length() - 1
+            before = prod(level.size - 1 for place, level in enumerate(levels[:last]) if mask >> place & 1)
+            carried_shards[kind, [move.level == last for move in self.digits.moves]] = before
+        return carried_shards
+
+    @cached_property
+    def _loads(self) -> tuple[IntArray, IntArray]:
+        """Shards on each link by kind, int64 (kinds, links), and capacities, of links that are not always less busy."""
+        loads = self.shards @ self._moves.loads
+        columns = np.unique(np.vstack([loads, self.routing.problem.topology.arrays.capacities]), axis=1)
+        columns = columns[:, columns[:-1].any(axis=0)]
+        if columns.shape[1] <= MOST_LINKS:
+            columns = columns[:, ~_dominated(columns[:-1] / columns[-1])]
+        return columns[:-1], columns[-1]
+
+    def _time(self, shares: FloatArray) -> float:
+        """Time of all steps with shares of the kinds, float (kinds, steps)."""
+        loads, capacities = self._loads
+        return float((loads.T @ shares / capacities[:, None]).max(axis=0).sum())
+
+    def shares(self, steps: int) -> FloatArray:
+        """Return the best shares of the kinds in each step, float (kinds, steps)."""
+        if steps not in self._shares:
+            loads, capacities = self._loads
+            rows = zip(loads, self._before, strict=True)
+            kinds = [HopKind(row, None if before < 0 else before) for row, before in rows]
+            # The least capacity is one, so that the solver's tolerances fit.
+            values = solve(build(kinds, capacities / capacities.min(), steps)).values["share"]
+            self._shares[steps] = np.maximum(values, 0)
+        return self._shares[steps]
+
+    def useful_steps(self) -> Iterator[int]:
+        """Yield numbers of steps, more than there are levels, each of which gains something over fewer."""
+        first = len(self.digits.levels)
+        if first > MOST_LEVELS:
+            return
+        loads, capacities = self._loads
+        limit = float((loads.sum(axis=0) / capacities).max()) * (1 + LEAST_GAIN)  # of the busiest link
+        best = self._time(self.shares(first))
+        for steps in range(first + 1, MOST_STEPS + 1):
+            if best <= limit:
+                break
+            time = self._time(self.shares(steps))
+            if time * (1 + LEAST_GAIN) < best:
+                best = time
+                yield steps
+
+    def schedule(self, steps: int) -> StepSchedule:
+        """Build the schedule in whole chunks."""
+        chunks, ends = self._rounded(self.shares(steps))
+        hops, parts = self.digits.last_hops, np.diff(ends, axis=1)
+        hops_of_steps = [np.flatnonzero(parts[self._kinds, step]) for step in range(steps)]
+        numbers, step = np.concatenate(hops_of_steps), np.repeat(np.arange(steps), list(map(len, hops_of_steps)))
+        kinds = self._kinds[numbers]
+        picked = LastHops(*(column[numbers] for column in hops))
+        return _exchange(picked, self.routing, chunks, step, ends[kinds, step], ends[kinds, step + 1])
+
+    def _rounded(self, shares: FloatArray) -> tuple[int, IntArray]:
+        """Round shares to chunks, and say where pieces end, int64 (kinds, steps + 1); the first column is 0."""
+        exact_time = self._time(shares)
+        best: tuple[float, int, IntArray] | None = None
+        for chunks in CHUNKS_TRIED:
+            ends = self._whole_ends(shares, chunks)
+            time = self._time(np.diff(ends, axis=1) / chunks)
+            if best is None or time < best[0]:
+                best = time, chunks, ends
+            if time <= exact_time * (1 + ROUNDING_LOSS):
+                break
+        assert best
+        return best[1:]
+
+    def _whole_ends(self, shares: FloatArray, chunks: int) -> IntArray:
+        """Round the sums of shares; no kind may get ahead of the one before it."""
+        ends = np.zeros((len(shares), shares.shape[1] + 1), dtype=np.int64)
+        ends[:, 1:] = np.rint(shares.cumsum(axis=1) * chunks)
+        ends[:, -1] = chunks
+        for kind, before in enumerate(self._before):
+            if before >= 0:
+                ends[kind, 1:] = np.minimum(ends[kind, 1:], ends[before, :-1])
+        return ends
+
+
+def _dominated(times: FloatArray) -> BoolArray:
+    """Whether each link, a column of times by kind, is never busier than another one, bool (links,)."""
+    less = (times[:, :, None] <= times[:, None, :]).all(axis=0)
+    order = np.arange(times.shape[1])
+    ties = less & less.T & (order[:, None] < order)  # of equal ones the last stays
+    return np.asarray((less & ~less.T | ties).any(axis=1))

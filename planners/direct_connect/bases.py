@@ -1,8 +1,7 @@
 """Base graphs of the topology finder with known schedules (direct-connect paper, Tables 8 and 9), and circulants.
 
-Of the circulant graphs and digraphs nothing is assumed.  The paper's Conjecture 1, that breadth-first broadcast is
-bandwidth-optimal on all of those with opposite links, is false; so T_B is computed for every set of offsets that is
-looked at, and what is kept is the Pareto frontier of these sets.
+The paper's Conjecture 1, that breadth-first broadcast is bandwidth-optimal on all circulants with opposite links, is
+false; so T_B is computed for every set of offsets that is looked at.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 MAX_SEARCHED_DEGREE = 10  # beyond, the sets of offsets over which a step's load is a maximum are too many
 MAX_SETS = 60_000
 MAX_EQUALS = 100  # sets of equal cost that are looked at for what their line graphs may cost
+MAX_KAUTZ_NODES = 2**15
+SEARCH_EFFORT = 3 * 10**6  # for `best_circulants`: milliseconds
 
 
 def best_circulants(nodes: int, degree: int, effort: int) -> tuple[BaseEntry, ...]:
@@ -126,21 +127,17 @@ optimum = cache(bandwidth_optimum)
 class Entry(NamedTuple):
     """A topology with the cost of its schedule, and properties that expansions require.
 
-    `hops`: Sum of all distances or an estimate; of two topologies alike otherwise, the one with fewer is kept.
-    `breadth_first`: `steps` and `factor` are those of the best breadth-first broadcast, which may be better or worse
-        else.
-    `reduce_factor`: T_B of the reduce-scatter in M/B where it is more than `factor`: of a graph and its transpose the
-        one with the better allgather stands for both.  T_L is the same.
+    Of a graph and its transpose the one with the better allgather stands for both.
     """
 
     steps: int  # T_L in alpha
     factor: Fraction  # T_B in M/B
-    hops: int
+    hops: int  # sum of all distances or an estimate; of two topologies alike otherwise, the one with fewer is kept
     construction: Construction  # how to build both
     simple: bool = True  # neither parallel links nor self-loops
     loop_free: bool = True  # no self-loops
-    breadth_first: bool = True
-    reduce_factor: Fraction | None = None
+    breadth_first: bool = True  # whether the cost is that of the best breadth-first broadcast
+    reduce_factor: Fraction | None = None  # T_B of the reduce-scatter in M/B where it is more; T_L is the same
 
     @property
     def both_factors(self) -> Fraction:
@@ -170,7 +167,7 @@ def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
     kept = _front(((order_of_entry(entry), entry) for entry in candidates), ties)
     if ties > 1:
         kept_ids = {id(entry) for entry in kept}
-        near = [entry for entry in _by_hops(sorted(candidates, key=order_of_entry), ties) if id(entry) not in kept_ids]
+        near = [entry for entry in by_hops(sorted(candidates, key=order_of_entry), ties) if id(entry) not in kept_ids]
         kept = sorted((*kept, *near), key=order_of_entry)
     if all(entry.reduce_factor is None for entry in kept):
         return kept
@@ -183,13 +180,6 @@ def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
         if not any(steps <= entry.steps and factors <= entry.both_factors for steps, factors in costs)
     ]
     return sorted((*kept, *additions), key=order_of_entry)
-
-
-def with_fewest_steps(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep entries of fewest steps; all have the same T_B."""
-    candidates = list(entries)
-    fewest = min((entry.steps for entry in candidates), default=0)
-    return _by_hops((entry for entry in candidates if entry.steps == fewest), ties)
 
 
 _Key = tuple[int, Fraction, Fraction, int]
@@ -207,26 +197,22 @@ def _front(entries: Iterable[tuple[_Key, Entry]], ties: int) -> list[Entry]:
         factor, second = min(key[1:3] for key, _ in rows)
         if lowest is None or factor < lowest:
             lowest = factor
-            kept += _by_hops((entry for key, entry in rows if key[1:3] == (factor, second)), ties)
+            kept += by_hops((entry for key, entry in rows if key[1:3] == (factor, second)), ties)
     return kept
 
 
-def _by_hops(entries: Iterable[Entry], ties: int) -> list[Entry]:
+def by_hops(entries: Iterable[Entry], ties: int) -> list[Entry]:
     """Keep the first entry for each of the least sums of hops."""
-    by_hops: dict[int, Entry] = {}
+    firsts: dict[int, Entry] = {}
     for entry in entries:
-        by_hops.setdefault(entry.hops, entry)
-    return [by_hops[hops] for hops in sorted(by_hops)[:ties]]
+        firsts.setdefault(entry.hops, entry)
+    return [firsts[hops] for hops in sorted(firsts)[:ties]]
 
 
 def order_of_entry(entry: Entry) -> _Key:
     """Sort by T_L, then T_B of an allgather, then of a reduce-scatter, then hops."""
     steps, factor, hops, *_, back = entry
     return steps, factor, factor if back is None else back, hops
-
-
-MAX_KAUTZ_NODES = 2**15
-SEARCH_EFFORT = 3 * 10**6  # for `best_circulants`: milliseconds
 
 
 def bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
@@ -279,32 +265,24 @@ def _circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
         yield _optimal(circulant_base(nodes, offsets), nodes, offset, hops, two_way=True)
 
 
-class _KnownGraph(NamedTuple):
-    base: Base
-    steps: int
-    hops: int
-    reverse_symmetric: bool = False
-
-
 KNOWN_GRAPHS = {
     (8, 2): (
-        _KnownGraph(Base("diamond", (), "Diamond"), 3, 106),
-        _KnownGraph(Base("modified_de_bruijn", (2, 3), "DBJMod(2, 3)"), 4, 112, reverse_symmetric=True),
+        (Base("diamond", (), "Diamond"), 3, 106, False),
+        (Base("modified_de_bruijn", (2, 3), "DBJMod(2, 3)"), 4, 112, True),
     ),
-    (16, 2): (_KnownGraph(Base("modified_de_bruijn", (2, 4), "DBJMod(2, 4)"), 5, 650),),
-    (9, 3): (_KnownGraph(Base("modified_de_bruijn", (3, 2), "DBJMod(3, 2)"), 3, 117),),
-    (16, 4): (_KnownGraph(Base("modified_de_bruijn", (4, 2), "DBJMod(4, 2)"), 3, 446),),
+    (16, 2): ((Base("modified_de_bruijn", (2, 4), "DBJMod(2, 4)"), 5, 650, False),),
+    (9, 3): ((Base("modified_de_bruijn", (3, 2), "DBJMod(3, 2)"), 3, 117, False),),
+    (16, 4): ((Base("modified_de_bruijn", (4, 2), "DBJMod(4, 2)"), 3, 446, False),),
 }
-"""Graphs with a bandwidth-optimal schedule that is not breadth-first, so that it is kept with the graph.
+"""Graphs that a bandwidth-optimal schedule is kept with, as it is not breadth-first, by size and degree.
 
-Their reduce-scatters take as long: see `collopt.schedules.base_reduce_scatter`.
+With each its T_L, sum of hops, and whether it is reverse-symmetric; reduce-scatters take as long.
 """
 
 
 def _known_graphs(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    for record in KNOWN_GRAPHS.get((nodes, degree), ()):
-        entry = Entry(record.steps, optimum(nodes), record.hops, record.base, breadth_first=False)
-        yield BaseEntry(entry, record.reverse_symmetric)
+    for base, steps, hops, reverse_symmetric in KNOWN_GRAPHS.get((nodes, degree), ()):
+        yield BaseEntry(Entry(steps, optimum(nodes), hops, base, breadth_first=False), reverse_symmetric)
 
 
 def _distance_regular(nodes: int, degree: int) -> Iterator[BaseEntry]:

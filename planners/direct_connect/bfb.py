@@ -1,35 +1,24 @@
 """Breadth-first broadcast (BFB): the schedule with the least bandwidth time among those in the fewest hops.
 
-Linear program (1) of the direct-connect paper asks how evenly links can share the work of a step; exact formulas answer
-it, and flows of whole chunks turn the answer into a schedule.  A reduce-scatter is the reverse of an allgather on the
-transposed network (Corollary 1.1), an allreduce is both.  All such schedules take as many steps as the network has hops
-(Theorem 15); on many networks they also reach the least bandwidth time of any schedule.
-
-For links of different latencies and a given size, linear program (14) makes every link count with its latency, used or
-not.  Here a link into a rank brings nothing before its latency alpha is over, then its bandwidth B for U - alpha.  All
-that only links of a set S can bring must fit into what they bring together, so
-
-    U = max over nonempty S of the least U with sum over S of B max(0, U - alpha) >= c(S) M / N,
-
-which is the best of (14) over all choices of links to use (section E.3, Theorem 19 generalized).  Every inverse is of a
-piecewise linear function, and exact.  Steps are those of distances in hops, however slow the only link is.
+Exact formulas answer linear program (1) of the direct-connect paper, and flows of whole chunks make that a schedule.  A
+reduce-scatter is the reverse of an allgather on the transposed network (Corollary 1.1), an allreduce is both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import partial
 from math import lcm
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from ...errors import BoundError, UnsupportedError
-from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, as_bytes, schedule_time
+from ...schedules import AnyStepSchedule, StepAllreduce, StepCost, StepSchedule, as_bytes
 from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.arrays import IntArray
-from ...support.validation import as_whole, shown
+from ...support.validation import as_kind, as_whole, shown
 from ...topologies import DirectGraph, Topology
 from ..bounds import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
@@ -41,6 +30,8 @@ if TYPE_CHECKING:
     from ...solvers.steps.load_balancing import BusiestSet, Groups, Intake, Shares
 
 
+Solver = Literal["auto", "subsets", "newton", "lp"]
+SOLVERS = get_args(Solver)
 MAX_CHUNKS = 2**20
 CHUNKS_TRIED = 256  # where an exact schedule needs more than `MAX_CHUNKS`
 CHUNKS_TRIED_FOR_SIZE = 16
@@ -52,8 +43,8 @@ MAX_RANKS = 2**13  # distances of all pairs take 6 bytes each, a schedule 40 byt
 class BfbProblem(NamedTuple):
     """Input of breadth-first broadcast: links in the direction from sources."""
 
-    tails: IntArray  # int64 (links,); for a reduce-scatter, links are turned around
-    heads: IntArray  # int64 (links,); for a reduce-scatter, links are turned around
+    tails: IntArray  # int64 (links,); links are turned around for a reduce-scatter
+    heads: IntArray  # int64 (links,)
     unit: Fraction  # bandwidth that counts as 1 in `intake`: GB/s of a topology, arcs of a graph
     intake: Intake  # links by the rank that they lead to, and distances
 
@@ -62,23 +53,18 @@ def read_network(network: DirectGraph | Topology, direction: Direction = "broadc
     """Convert a network to a `BfbProblem`; raise if it is unsuitable."""
     from ...solvers.steps.load_balancing import intake
 
-    if not isinstance(direction, str) or direction not in ("broadcast", "reduce"):
-        raise UnsupportedError(f"direction is {shown(direction)}; expected 'broadcast' or 'reduce'")
     if isinstance(network, DirectGraph):
         names: Sequence[Any] = range(network.num_nodes)
         (tails, heads, widths), unit = network.adjacency, Fraction(1)
     else:
-        if not isinstance(network, Topology):
-            raise UnsupportedError(f"the network is {shown(network)}; expected a DirectGraph or a Topology")
+        as_kind(network, Topology, "the network", hint=" or a DirectGraph")
         if network.switch_nodes:
             raise UnsupportedError(
                 f"{network} has switches, such as {network.switch_nodes[0]!r}; expected direct links between ranks"
             )
         names, (tails, heads, widths, unit) = network.compute_nodes, network.arrays
     if len(names) > MAX_RANKS:
-        raise UnsupportedError(
-            f"there are {len(names)} ranks in {network.name}; expected at most {MAX_RANKS} for breadth-first broadcast"
-        )
+        raise UnsupportedError(f"there are {len(names)} ranks in {network.name}; expected at most {MAX_RANKS}")
     if direction == "reduce":
         tails, heads = heads, tails
     arranged = intake(len(names), tails, heads, widths)
@@ -89,18 +75,6 @@ def read_network(network: DirectGraph | Topology, direction: Direction = "broadc
             f"there is no path from rank {source!r} to rank {rank!r} in {network.name}; add links or leave ranks out"
         )
     return BfbProblem(tails, heads, unit * arranged.divisor, arranged)
-
-
-def as_graph(network: DirectGraph | Topology) -> DirectGraph:
-    """Return a graph, or that of a topology with equal ports; else raise `UnsupportedError`."""
-    if not isinstance(network, DirectGraph | Topology):
-        raise UnsupportedError(f"the topology is {shown(network)}; expected a Topology without switches")
-    return network if isinstance(network, DirectGraph) else network.direct_graph()
-
-
-def as_chunks(value: object) -> int:
-    """Read a number of chunks per shard, or raise `UnsupportedError`."""
-    return as_whole(value, "chunks", high=MAX_CHUNKS)
 
 
 def schedule_of(problem: BfbProblem, chunks: int, shares: Shares, direction: Direction) -> StepSchedule:
@@ -116,9 +90,9 @@ def bfb_schedule(
 ) -> StepSchedule:
     """Build the breadth-first broadcast of the least bandwidth time.
 
-    It is the best for its number of chunks; `collopt.schedules.verified_loads` checks that it is a schedule.
-    Raises `UnsupportedError` if there are switches or too many ranks, or an option is not of its form; `BoundError` if
-    some rank cannot reach another; `CapacityOverflowError` if exact arithmetic would leave int64.
+    It is the best for its number of chunks.  Raises `UnsupportedError` if there are switches or too many ranks, or an
+    option is not of its form; `BoundError` if some rank cannot reach another; `CapacityOverflowError` if exact
+    arithmetic would leave int64.
 
     Parameters
     ----------
@@ -139,8 +113,21 @@ def bfb_schedule(
     >>> schedule.inverse_rate(torus(4, 4))
     Fraction(15, 4)
     """
-    parts = None if chunks is None else as_chunks(chunks)
-    return _schedule(*_sets(network, direction), parts, direction)
+    from ...solvers.steps.load_balancing import busiest_sets, chunk_capacities, chunked_times, share_out
+
+    count = None if chunks is None else as_whole(chunks, "chunks", high=MAX_CHUNKS)
+    if not isinstance(direction, str) or direction not in ("broadcast", "reduce"):
+        raise UnsupportedError(f"direction is {shown(direction)}; expected 'broadcast' or 'reduce'")
+    problem = read_network(network, direction)
+    sets = busiest_sets(problem.intake)
+    times: Sequence[Fraction]
+    if count is None and (denominator := lcm(*(busiest.load.denominator for busiest in sets))) <= MAX_CHUNKS:
+        count, times = denominator, [busiest.load * denominator for busiest in sets]
+    else:
+        count = fastest_chunks(problem, sets, CHUNKS_TRIED) if count is None else count
+        times = chunked_times(problem.intake, tuple(sets), count)
+    shares = share_out(problem.intake, count, chunk_capacities(problem.intake, times))
+    return schedule_of(problem, count, shares, direction)
 
 
 @register_planner("bfb", EVERY_ROOT)
@@ -149,16 +136,12 @@ def plan_bfb(
 ) -> Plan:
     """Plan breadth-first broadcast in steps, for networks without switches.
 
-    Raises `UnsupportedError` as for `bfb_schedule`, or for another collective.
-
     Parameters
     ----------
-    topology : Topology
+    topology, chunks
         As for `bfb_schedule`.
     collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
-    chunks : int, optional
-        As for `bfb_schedule`.
     size : int or str, optional
         Bytes in all, such as ``"1M"``, to plan for where links differ in latency.  Where more than ten links lead into
         a rank, the schedule is that for large sizes, as ``provenance["planned_for"]`` says.
@@ -172,10 +155,9 @@ def plan_bfb(
     """
     check_request(topology, collective)
     collective = as_collective(collective, EVERY_ROOT, "breadth-first broadcast does not implement")
-    count = None if chunks is None else as_chunks(chunks)
+    count = None if chunks is None else as_whole(chunks, "chunks", high=MAX_CHUNKS)
     num_bytes = None if size is None else as_bytes(size)
-    keywords = {"chunks": count, "size": num_bytes}
-    options: dict[str, int | str] = {name: value for name, value in keywords.items() if value is not None}
+    options = {name: value for name, value in (("chunks", count), ("size", num_bytes)) if value is not None}
     trace = Trace()
     planned_for = _relevant_size(topology, collective.phases, num_bytes, trace)
     parts: list[StepSchedule] = []
@@ -184,7 +166,7 @@ def plan_bfb(
             if planned_for is None:
                 parts.append(bfb_schedule(topology, chunks=count, direction=direction))
             else:
-                parts.append(timed_bfb(topology, planned_for, count, direction).schedule)
+                parts.append(timed_bfb(topology, planned_for, count, direction))
     schedule: AnyStepSchedule = StepAllreduce(*parts) if len(parts) > 1 else parts[0]
     trace.note("steps", schedule.num_steps)
     trace.note("diameter", parts[0].num_steps)
@@ -205,23 +187,7 @@ def _relevant_size(topology: Topology, directions: Sequence[Direction], size: in
     return size
 
 
-def _schedule(
-    problem: BfbProblem, sets: Sequence[BusiestSet], chunks: int | None, direction: Direction
-) -> StepSchedule:
-    from ...solvers.steps.load_balancing import chunk_capacities, chunked_times, share_out
-
-    times: Sequence[Fraction]
-    if chunks is None and (denominator := lcm(*(busiest.load.denominator for busiest in sets))) <= MAX_CHUNKS:
-        chunks, times = denominator, [busiest.load * denominator for busiest in sets]
-    else:
-        chunks = fastest_chunks(problem, sets, CHUNKS_TRIED) if chunks is None else chunks
-        times = chunked_times(problem.intake, tuple(sets), chunks)
-    return schedule_of(
-        problem, chunks, share_out(problem.intake, chunks, chunk_capacities(problem.intake, times)), direction
-    )
-
-
-def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost:
+def bfb_cost(graph: DirectGraph | Topology, *, solver: Solver = "auto") -> StepCost:
     """Find T_L and T_B of the best breadth-first broadcast: the optimum of linear program (1), exactly.
 
     It is the `collopt.schedules.step_cost` of what `bfb_schedule` builds.  Raises `UnsupportedError` if there are
@@ -241,14 +207,26 @@ def bfb_cost(graph: DirectGraph | Topology, *, solver: str = "auto") -> StepCost
     >>> bfb_cost(hypercube(10))
     StepCost(steps=10, bandwidth_factor=Fraction(1023, 1024))
     """
+    from ...solvers.steps.load_balancing import busiest_sets
+
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise UnsupportedError(f"solver is {shown(solver)}; expected one of {', '.join(SOLVERS)}")
-    graph = as_graph(graph)
-    return _cost(graph, SOLVERS[solver](graph))
+    if not isinstance(graph, DirectGraph):
+        graph = as_kind(graph, Topology, "the topology", hint=" without switches").direct_graph()
+    if solver == "lp":
+        from ...formulations import bfb
+        from ...solvers.lp.session import solve
+
+        programs = (bfb.build(Topology.from_graph(graph), distance) for distance in range(1, graph.diameter + 1))
+        loads = [max(solve(program).exact.values["busiest"].values()) for program in programs]
+    else:
+        network = read_network(graph)
+        loads = [busiest.load / network.unit for busiest in busiest_sets(network.intake, method=solver)]
+    return StepCost(len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads, Fraction(0)))
 
 
 def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], limit: int) -> int:
-    """Find the least number of chunks per shard, up to `limit`, that takes the least time; from `_sets`, the others."""
+    """Find the least number of chunks per shard, up to `limit`, that takes the least time."""
     from ...solvers.steps.load_balancing import chunked_times, least_chunked_times
 
     lowest, best, floor = Fraction(0), 0, sum((busiest.load for busiest in sets), Fraction(0))
@@ -263,44 +241,6 @@ def fastest_chunks(network: BfbProblem, sets: Sequence[BusiestSet], limit: int) 
     return best
 
 
-def _sets(
-    network: DirectGraph | Topology, direction: Direction = "broadcast"
-) -> tuple[BfbProblem, tuple[BusiestSet, ...]]:
-    from ...solvers.steps.load_balancing import busiest_sets
-
-    problem = read_network(network, direction)
-    return problem, busiest_sets(problem.intake)
-
-
-def _cost(graph: DirectGraph, loads: Sequence[Fraction]) -> StepCost:
-    """Sum of the shards per arc over all steps."""
-    return StepCost(len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads, Fraction(0)))
-
-
-def _by_sets(method: str, graph: DirectGraph) -> list[Fraction]:
-    from ...solvers.steps.load_balancing import METHODS
-
-    network = read_network(graph)
-    return [busiest.load / network.unit for busiest in METHODS[method](network.intake)]
-
-
-def _by_linear_programs(graph: DirectGraph) -> list[Fraction]:
-    """One program of `collopt.formulations.bfb` for each distance, and its exact answer."""
-    from ...formulations import bfb
-    from ...solvers.lp.session import solve
-
-    topology = Topology.from_graph(graph)
-    programs = (bfb.build(topology, distance) for distance in range(1, graph.diameter + 1))
-    return [max(solve(program).exact.values["busiest"].values()) for program in programs]
-
-
-SOLVERS: dict[str, Callable[[DirectGraph], list[Fraction]]] = {
-    **{method: partial(_by_sets, method) for method in ("auto", "subsets", "newton")},
-    "lp": _by_linear_programs,
-}
-"""Ways to find the largest load of each step, in shards per arc."""
-
-
 class LinkCost(NamedTuple):
     """Alpha-beta cost of a link."""
 
@@ -312,42 +252,37 @@ Demand = tuple[tuple[LinkCost, ...], int]
 """A set of links into a rank, in bytes per µs, and how many shards only they can bring."""
 
 
-class TimedBfb(NamedTuple):
-    """Breadth-first broadcast for one size."""
+def timed_bfb(
+    topology: Topology, num_bytes: int, chunks: int | None, direction: Direction = "broadcast"
+) -> StepSchedule:
+    """Build the breadth-first broadcast of least time for so many bytes in all, of up to 16 chunks per shard if any.
 
-    schedule: StepSchedule  # in whole chunks
-    time: Fraction  # µs, worked out from the schedule: see `StepSchedule.time`
-    limit: Fraction  # µs that it takes if shards can be cut anywhere; `time` is more by what whole chunks cost
-
-
-def timed_bfb(topology: Topology, num_bytes: int, chunks: int | None, direction: Direction = "broadcast") -> TimedBfb:
-    """Build the breadth-first broadcast of least time for so many bytes in all, of up to 16 chunks per shard if any."""
+    A link of latency alpha into a rank brings its bandwidth B for U - alpha of the time U of a step.  What only links
+    of a set S can bring has to fit into what they bring together: U is the largest of the least times with sum over S
+    of B max(0, U - alpha) >= c(S) M / N.  That is the best of linear program (14) over all choices of links (E.3).
+    """
     from ...solvers.steps.load_balancing import share_out
 
     counts = range(1, CHUNKS_TRIED_FOR_SIZE + 1) if chunks is None else (chunks,)
     problem, demands = demands_of(topology, direction)
     shard = Fraction(num_bytes, topology.num_ranks)
     limit = sum(divisible_times(demands, shard), Fraction(0))
-    parts, times = _best_chunks(demands, shard, counts, limit)
-    capacities = _capacities(problem, topology, times, shard / parts)
-    schedule = schedule_of(problem, parts, share_out(problem.intake, parts, capacities), direction)
-    return TimedBfb(schedule, schedule_time(schedule, topology, num_bytes), limit)
-
-
-def _best_chunks(
-    demands: Sequence[set[Demand]], shard: Fraction, counts: Iterable[int], limit: Fraction
-) -> tuple[int, tuple[Fraction, ...]]:
-    best: tuple[int, tuple[Fraction, ...]] = 0, ()
-    for chunks in counts:
-        times = tuple(
-            max(indivisible_time(_scaled(costs, shard / chunks), shards * chunks) for costs, shards in step)
-            for step in demands
-        )
-        if not best[0] or sum(times) < sum(best[1]):
-            best = chunks, times
+    parts, best = 0, list[Fraction]()
+    for count in counts:
+        piece = shard / count
+        times = [
+            max(indivisible_time(_scaled(costs, piece), shards * count) for costs, shards in step) for step in demands
+        ]
+        if not parts or sum(times) < sum(best):
+            parts, best = count, times
         if sum(times) == limit:
             break
-    return best
+    # Chunks that each link can deliver in each step, links in the order of the network's arrays.
+    links = [topology.links[number] for number in problem.intake.links]
+    costs = _scaled((LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in links), shard / parts)
+    most = problem.intake.num_ranks * MAX_CHUNKS  # no link is asked for more
+    capacities = np.array([[min(_pieces(cost, time), most) for cost in costs] for time in best], dtype=np.int64)
+    return schedule_of(problem, parts, share_out(problem.intake, parts, capacities), direction)
 
 
 def divisible_times(demands: Sequence[set[Demand]], shard: Fraction) -> tuple[Fraction, ...]:
@@ -389,13 +324,13 @@ def _pieces(cost: LinkCost, time: Fraction) -> int:
 
 def demands_of(topology: Topology, direction: Direction) -> tuple[BfbProblem, list[set[Demand]]]:
     """For each distance, the demands on sets of links into ranks; sets with equal costs are kept once."""
-    from ...solvers.steps.load_balancing import groups_at, max_in_degree
+    from ...solvers.steps.load_balancing import groups_at
 
     problem = read_network(topology, direction)
     network = problem.intake
-    if max_in_degree(network) > MAX_LINKS:
+    if network.in_degree > MAX_LINKS:
         raise UnsupportedError(
-            f"{max_in_degree(network)} links lead into a rank of {topology}; expected at most {MAX_LINKS} where a "
+            f"{network.in_degree} links lead into a rank of {topology}; expected at most {MAX_LINKS} where a "
             "size is planned for"
         )
     costs = [LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in topology.links]
@@ -421,11 +356,3 @@ def _rank_demands(groups: Groups, into: Sequence[LinkCost]) -> set[Demand]:
         for union in unions
         if union
     }
-
-
-def _capacities(problem: BfbProblem, topology: Topology, times: Sequence[Fraction], piece: Fraction) -> IntArray:
-    """Chunks that each link can deliver in each step, links in the order of the network's arrays."""
-    links = [topology.links[number] for number in problem.intake.links]
-    costs = _scaled((LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in links), piece)
-    limit = problem.intake.num_ranks * MAX_CHUNKS  # no link is asked for more
-    return np.array([[min(_pieces(cost, time), limit) for cost in costs] for time in times], dtype=np.int64)

@@ -9,15 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import CertificateError, UnsupportedError
-from ...schedules import (
-    AnyStepSchedule,
-    StepAllreduce,
-    StepCost,
-    StepSchedule,
-    as_bytes,
-    step_cost,
-    verified_loads,
-)
+from ...schedules import StepAllreduce, StepCost, StepSchedule, as_bytes, step_cost, verified_loads
 from ...schedules.collective import ALL_TO_ALL, EVERY_ROOT, AnyCollective, Direction, as_collective
 from ...support.packages import Viewed
 from ...support.quantities import Exact, as_factor, as_latency
@@ -51,14 +43,11 @@ class Workload(NamedTuple):
 
 
 class FrontierBounds(NamedTuple):
-    """Bounds for all topologies of a size and degree.
-
-    `all_to_all`: Throughput in bandwidths of one link, if as many nodes are as near as the Moore bound lets them be.
-    """
+    """Bounds for all topologies of a size and degree."""
 
     steps: int  # T_L in alpha, by the Moore bound, which no network with one-way links meets in two or more steps
     bandwidth_factor: Fraction  # T_B in M/B: (N - 1)/N
-    all_to_all: Fraction
+    all_to_all: Fraction  # throughput in bandwidths of one link, with as many nodes as near as the Moore bound says
 
     @classmethod
     def of(cls, nodes: int, degree: int, *, bidirectional: bool) -> FrontierBounds:
@@ -87,19 +76,16 @@ class Candidate(Viewed):
         N and d.
     construction : Construction
         How the topology is constructed.
-    cost : StepCost
-        T_L and T_B of an allgather, exactly.
-    reduce_scatter_cost : StepCost
-        T_L and T_B of a reduce-scatter on the same graph, exactly: those of an allgather on the transposed graph
-        (Corollary 1.1).  An allreduce is both, one after the other: `allreduce_cost`.
+    cost, reduce_scatter_cost : StepCost
+        T_L and T_B of an allgather, and of a reduce-scatter on the same graph, exactly: the latter is that of an
+        allgather on the transposed graph (Corollary 1.1).  An allreduce is both: `allreduce_cost`.
     breadth_first, reduce_scatter_breadth_first : bool
-        Whether `cost`, or `reduce_scatter_cost`, is that of the best breadth-first broadcast, or of the construction's
-        own schedule.
+        Whether these are costs of the best breadth-first broadcast, or of the construction's own schedule.
     all_to_all : tuple of Fraction, or None
         Throughput of an all-to-all per pair of ranks, in bandwidths of one link, as f of the direct-connect paper's
         linear program (3): what a flow reaches, and an upper bound.  They are equal on vertex-transitive and on small
-        graphs, and 1 % apart at most, but where it would take too long: then they are those of shortest paths in equal
-        parts and of distances.  None if it was not asked for, or even that would take too long.
+        graphs, and 1 % apart at most, or where it would take too long those of shortest paths in equal parts and of
+        distances.  None if it was not asked for, or even that would take too long.
     """
 
     nodes: int
@@ -155,9 +141,8 @@ class Candidate(Viewed):
     def plan(self, collective: AnyCollective = "allreduce", *, bandwidth: Exact = 1, latency: Exact = 0) -> Plan:
         """Make a verified plan of the candidate's schedule, to save, export or run.
 
-        An ``"all_to_all"`` is planned by `collopt.planners.plan` with its planner of multicommodity flows.  Raises
-        `UnsupportedError` for others than these, ``"allgather"``, ``"reduce_scatter"`` and ``"allreduce"``; links have
-        `bandwidth` GB/s and `latency` µs.
+        The collective is ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, or ``"all_to_all"``, which the planner
+        of multicommodity flows plans; links have `bandwidth` GB/s and `latency` µs.
 
         Examples
         --------
@@ -172,16 +157,13 @@ class Candidate(Viewed):
         topology = self.topology(bandwidth=bandwidth, latency=latency)
         if collective.in_pairs:
             return plan_pairs(topology, collective)
-        schedule: AnyStepSchedule
-        if collective.has_two_phases:
-            schedule = self.allreduce_schedule()
-        else:
-            schedule = self.reduce_scatter_schedule() if collective.reduces else self.schedule()
+        build = self.reduce_scatter_schedule if collective.reduces else self.schedule
+        schedule = self.allreduce_schedule() if collective.has_two_phases else build()
         return plan_of_schedule(topology, collective, schedule, planner="finder", options={"construction": self.name})
 
     def bounded(self, gap: Exact = Fraction(1, 100)) -> Candidate:
         """Return a copy whose bounds in `all_to_all` differ by at most `gap`, relative to the larger one."""
-        from ..all_to_all.direct_connect_rate import all_to_all_rate_bounds
+        from ..all_to_all.flows import all_to_all_rate_bounds
 
         return self.changed(
             all_to_all=all_to_all_rate_bounds(self.graph(), gap, symmetries=self.construction.symmetries())
@@ -212,10 +194,9 @@ class Candidate(Viewed):
     ) -> Fraction:
         """Predict the time of a collective by the alpha-beta model, in µs.
 
-        Units: `size` M, bytes of all shards of an allgather together, bytes per rank of the others; `alpha` µs per
-        step; `node_bandwidth` B, GB/s of all ports of a node together.  An all-to-all takes its lower bound of
-        throughput, without latency.  Raises `UnsupportedError` for another collective, or an all-to-all whose
-        throughput was left out.
+        `size` M is in bytes of all shards of an allgather together, or per rank of the others; `alpha` in µs per step;
+        `node_bandwidth` B in GB/s of all ports of a node.  An all-to-all takes its lower bound of throughput, without
+        latency.
         """
         return self.time_of(collective, Workload.read(size, alpha, node_bandwidth))
 
@@ -224,9 +205,7 @@ class Candidate(Viewed):
         collective = as_collective(collective, (*EVERY_ROOT, ALL_TO_ALL), "nothing is known of")
         if collective.in_pairs:
             if self.all_to_all is None:
-                raise UnsupportedError(
-                    "all-to-all was left out of this search; search again with all_to_all=True, or for fewer nodes"
-                )
+                raise UnsupportedError("all-to-all was left out of this search; search with all_to_all=True")
             return workload.transfer * Fraction(self.degree, self.nodes) / self.all_to_all[0]
         if collective.has_two_phases:
             steps, factor = self.allreduce_cost
@@ -238,15 +217,12 @@ class Candidate(Viewed):
         """Predict the total time of calls by collective and size, one after the other; sizes as for `runtime`."""
         if not any(calls.values()):
             raise UnsupportedError('there are no calls; expected some, such as {"allreduce": {"1M": 1}}')
-        return sum(
-            (
-                as_factor(count, "the number of calls")
-                * self.time_of(collective, workload._replace(num_bytes=as_bytes(size)))
-                for collective, sizes in calls.items()
-                for size, count in sizes.items()
-            ),
-            Fraction(0),
-        )
+        total = Fraction(0)
+        for collective, sizes in calls.items():
+            for size, count in sizes.items():
+                time = self.time_of(collective, workload._replace(num_bytes=as_bytes(size)))
+                total += as_factor(count, "the number of calls") * time
+        return total
 
     def figures(self) -> dict[str, object]:
         """Return all figures except those of all-to-all, named as in `Frontier.to_frame`."""

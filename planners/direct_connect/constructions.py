@@ -20,7 +20,7 @@ from ...topologies import DirectGraph, Topology
 from ...topologies.direct_connect import expansions as graph_expansions
 from ...topologies.direct_connect.optimal_broadcasts import base_schedule_names
 from ...topologies.symmetry.isomorphism import link_images
-from ..all_to_all.direct_connect_rate import found_automorphisms
+from ..all_to_all.flows import found_automorphisms
 from .bfb import bfb_schedule
 
 VERTEX_TRANSITIVE = {
@@ -56,12 +56,12 @@ class Construction(ABC):
     def _graph(self) -> DirectGraph:
         """Build the graph, under any name."""
 
-    @abstractmethod
     def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
-        """Build an allgather on `graph` by the construction's theorem, or a reduce-scatter; it is not verified here.
+        """Build an allgather on `graph` by the construction's theorem, or a reduce-scatter; by default breadth-first.
 
-        A reduce-scatter is a reversed allgather on the transpose (Corollaries 1.1 and 1.2).
+        It is not verified here.  A reduce-scatter is a reversed allgather on the transpose (Corollaries 1.1 and 1.2).
         """
+        return bfb_schedule(self.graph(), direction=direction)
 
     def graph(self) -> DirectGraph:
         """Build the graph."""
@@ -102,9 +102,9 @@ class Base(Construction):
         return _graph_of(self.family, self.arguments)
 
     def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
-        """Use the stored schedule of graphs without a good breadth-first one; else plan breadth-first."""
+        """Use the stored schedule of graphs without a good breadth-first one."""
         if self.name not in base_schedule_names():
-            return bfb_schedule(self.graph(), direction=direction)
+            return super().schedule(direction)
         return (base_schedule if direction == "broadcast" else base_reduce_scatter)(self.name)
 
 
@@ -254,10 +254,6 @@ class CartesianProduct(Construction):
 
     def _graph(self) -> DirectGraph:
         return graph_expansions.cartesian_product(*(factor.graph() for factor in self.factors))
-
-    def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
-        """Plan breadth-first."""
-        return bfb_schedule(self.graph(), direction=direction)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,7 @@
 """Topologies that the finder builds for one size, and their exact costs, by their best breadth-first broadcasts.
 
-Theorems say what the schedules of expansions take; the best breadth-first broadcast of the same graph can take less,
-and that of a line graph can beat what Theorem 7 allows.  Both directions are looked at: a reduce-scatter costs what an
-allgather on the transposed graph does.
-
-No theorem is about two kinds of graphs, which are only compared by their costs.  Of metacirculant digraphs, those of
-low mean distance are searched: distances bound the rate of an all-to-all from above, and the fewer steps an allgather
-takes, the shorter they are.  Circulants with parallel links are for at least as many ports as nodes: every offset of a
-simple one is there equally often, and some are there once more.  In one step, which only the complete graph of n nodes
-takes, T_B is ``d / (n floor(d / (n - 1)))`` M/B: the pair of nodes with the fewest links decides, and no topology has
-more links for it.  In more steps, T_B exceeds that of the simple circulant by at most the part of ports left over.
+These can take less than theorems say, in either direction.  No theorem is about circulants with parallel links, nor
+metacirculant digraphs of low mean distance, which bounds the rate of an all-to-all; both are searched.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,11 +33,28 @@ from .candidate import Candidate, is_no_worse
 from .constructions import Base, Construction, LineGraph, transposed
 from .table import FinderTable
 
+MAX_GROUP_ORDER = 1024
+MAX_GROUPS = 64  # of one size
+SET_EFFORT, MAX_SETS = 10**7, 4000  # nodes times arcs of all sets of a size, and sets of a group
+MAX_TWO_WAY_SETS = 200
+KEPT, SMALL = 24, 256  # digraphs of up to 256 nodes whose broadcasts are looked at; of more nodes there are fewer
+MAX_WORK = 3 * 2**29
+"""Nodes, squared, times links of a node, in all of the graphs that are measured: some fifteen seconds."""
+LINE_GRAPH_WORK = 2**25  # the same of line graphs that are looked at because they may turn out better than theorems say
+MAX_LINE_GRAPHS = 64
+FLOW_WORK = 4  # how much longer it takes where links are too many for all sets of them to be looked at
+CIRCULANT_TRIES = 100
+CIRCULANT_EFFORT = 5 * 10**7  # about a tenth of a second
+
 Offsets = tuple[int, ...]
 
 
 def parallel_circulants(nodes: int, degree: int, effort: int, *, two_way: bool) -> Iterator[Base]:
-    """List circulants of some ports left over; those of none are found as repetitions of simple graphs."""
+    """List circulants in which every offset of a simple one is there equally often, and some are there once more.
+
+    In one step T_B is ``d / (n floor(d / (n - 1)))`` M/B, which no topology beats; in more, it exceeds that of the
+    simple circulant by at most the part of ports left over.
+    """
     for simple in _simple_sets(nodes, effort) if degree >= nodes else ():
         copies, left = divmod(degree, len(simple))
         if left == 0 or (two_way and not _has_opposites(nodes, simple)):
@@ -83,13 +92,6 @@ def _has_opposites(nodes: int, offsets: Offsets) -> bool:
     return all(nodes - offset in offsets for offset in offsets)
 
 
-MAX_GROUP_ORDER = 1024
-MAX_GROUPS = 64  # of one size
-SET_EFFORT, MAX_SETS = 10**7, 4000  # nodes times arcs of all sets of a size, and sets of a group
-MAX_TWO_WAY_SETS = 200
-KEPT, SMALL = 24, 256  # digraphs of up to 256 nodes whose broadcasts are looked at; of more nodes there are fewer
-
-
 @cache
 def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[tuple[Base, DirectGraph], ...]:
     """List digraphs by increasing mean distance, the least that a search finds; none beyond its limits.
@@ -110,12 +112,10 @@ def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[tuple
         # Groups take turns where sums are equal, for many sets of one group differ by an automorphism only.
         bases += [(int(sums[row]), turn, group, sets[row].tolist()) for turn, row in enumerate(best)]
     listed = sorted(bases, key=itemgetter(0, 1))[: max(KEPT * SMALL // max(n, SMALL), 6)]
-    return tuple(_cayley_base(group, elements) for hops, _, group, elements in listed if hops < UNREACHABLE)
-
-
-def _cayley_base(group: Group, elements: list[int]) -> tuple[Base, DirectGraph]:
-    graph = group.graph(elements)
-    return Base("metacirculant_digraph", (*group, tuple(elements)), graph.name), graph
+    kept = [(group, elements, group.graph(elements)) for hops, _, group, elements in listed if hops < UNREACHABLE]
+    return tuple(
+        (Base("metacirculant_digraph", (*group, tuple(elements)), graph.name), graph) for group, elements, graph in kept
+    )
 
 
 def _groups(n: int) -> Iterator[Group]:
@@ -156,17 +156,8 @@ def _filled(units: Iterator[set[int]], size: int) -> set[int]:
     return joined
 
 
-MAX_WORK = 3 * 2**29
-"""Nodes, squared, times links of a node, in all of the graphs that are measured: some fifteen seconds."""
-LINE_GRAPH_WORK = 2**25  # the same of line graphs that are looked at because they may turn out better than theorems say
-MAX_LINE_GRAPHS = 64
-FLOW_WORK = 4  # how much longer it takes where links are too many for all sets of them to be looked at
-CIRCULANT_TRIES = 100
-CIRCULANT_EFFORT = 5 * 10**7  # about a tenth of a second
-
-
 class _PredictedCost(NamedTuple):
-    """Cost of an iterated line graph by Theorem 7; fields are in the order of evaluation."""
+    """Cost of an iterated line graph by Theorem 7."""
 
     steps: int  # T_L of the base's schedule, and `times`
     factor: Fraction  # T_B in M/B
@@ -229,10 +220,8 @@ class Costing:
         """
         allgathers = {candidate.cost for candidate in known_candidates}
         measured = 0
-        for promise in sorted(
-            {prediction.construction: prediction for prediction in self._predictions(tables)}.values(),
-            key=itemgetter(0, 1, 2),
-        ):
+        promises = {promise.construction: promise for promise in self._predictions(tables)}
+        for promise in sorted(promises.values(), key=itemgetter(0, 1, 2)):
             if promise.construction in self._costs or self._is_dominated(promise, allgathers):
                 continue
             if measured == MAX_LINE_GRAPHS or measured * self._work > LINE_GRAPH_WORK:
@@ -247,10 +236,8 @@ class Costing:
             extra = sum((Fraction(1, size * self._degree**done) for done in range(times)), Fraction(0))
             for entry in (entry for table in tables for entry in table.all_entries(size, self._degree)):
                 if not isinstance(entry.construction, LineGraph):
-                    construction = _line_graph(entry.construction, times)
-                    yield _PredictedCost(
-                        entry.steps + times, entry.factor + extra, construction.name, construction, entry, times
-                    )
+                    graph = _line_graph(entry.construction, times)
+                    yield _PredictedCost(entry.steps + times, entry.factor + extra, graph.name, graph, entry, times)
 
     def _is_dominated(self, promise: _PredictedCost, known_costs: Iterable[StepCost]) -> bool:
         """Whether a known candidate is no worse than a lower bound on the line graph's cost.

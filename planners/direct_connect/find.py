@@ -1,9 +1,7 @@
 """Search for direct-connect topologies: trade-offs between few steps and little data per link, as a `Frontier`.
 
-The finder's table knows T_L and T_B by theorems.  What it finds for one size is then built: the best breadth-first
-broadcasts are worked out exactly, which can be better than the theorem's schedule, and all-to-all is bounded: the sum
-of all distances bounds a rate from above.  By decreasing bounds, a candidate is left out if another, whose rate was
-found, costs no more and has a rate of at least this bound; only of the others a flow is worked out.
+The finder's table knows T_L and T_B by theorems; what it finds for one size is built, and measured exactly.  A flow is
+worked out only for candidates that the sum of all distances allows a better all-to-all than others of no more cost.
 """
 
 from __future__ import annotations
@@ -23,9 +21,8 @@ from ...schedules.collective import AnyCollective
 from ...support import progress
 from ...support.quantities import Exact, as_factor, as_latency
 from ...support.validation import as_flag, as_list, as_size
-from ..all_to_all.direct_connect_rate import all_to_all_rate_bounds
+from ..all_to_all.flows import all_to_all_rate_bounds
 from ..plans.stages import Trace
-from .bases import Entry
 from .candidate import Calls, Candidate, FrontierBounds, Workload, is_no_worse
 from .constructions import Construction, transposed
 from .costs import Costing
@@ -40,6 +37,21 @@ COSTS: tuple[Callable[[Candidate], StepCost], ...] = (
     attrgetter("allreduce_cost"),
 )
 """By which a candidate may be worth having."""
+MAX_NODES = 8192
+MAX_DEGREE = 64
+AT_ONCE = 64  # sizes of a sweep that a process is given together
+COLUMNS = [
+    "nodes", "degree", "name", "steps", "bandwidth_factor", "bandwidth_factor_exact", "reduce_scatter_steps",
+    "reduce_scatter_factor", "reduce_scatter_factor_exact", "breadth_first", "reduce_scatter_breadth_first",
+    "allreduce_us", "best",
+]  # fmt: skip
+MAX_DISTANCE_WORK = 2**31
+"""Nodes, squared, times links of a node, of all graphs whose distances are summed: some ten seconds."""
+MAX_FLOW_WORK = 3 * 2**20
+"""Sources that symmetries leave, times all links, of all flows: some ten seconds."""
+EXACT_COLUMNS = 5000  # vertex-transitive graphs of up to a thousand nodes; an exact optimum takes half a second
+
+Rates = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True)
@@ -47,8 +59,7 @@ class Frontier(Sequence[Candidate]):
     """The Pareto-optimal candidates that `find_topologies` finds, by increasing T_L and then T_B of the allgather.
 
     Each is Pareto-efficient for an allgather, a reduce-scatter or an allreduce: none of those looked at beats it in T_L
-    or T_B of that collective, or in the rate of an all-to-all, without losing in another of these three.  Bounds of
-    rates, which are 1 % apart at most where there was time, may leave open which of two is better: then both are there.
+    or T_B of that collective, or in the rate of an all-to-all, without losing in another of these three.
 
     Attributes
     ----------
@@ -101,9 +112,8 @@ class Frontier(Sequence[Candidate]):
         return self.best_mix({collective: sizes}, alpha=alpha, node_bandwidth=node_bandwidth)
 
     def best_mix(self, calls: Calls, *, alpha: Exact | None = None, node_bandwidth: Exact | None = None) -> Candidate:
-        """Return the candidate with the least total time of several calls; see `Candidate.time_of_calls`.
+        """Return the candidate with the least total time of several calls, as in the direct-connect paper, section 5.4.
 
-        The direct-connect paper's choice for a workload, section 5.4, where that has several collectives and sizes.
         Calls are by collective and size in bytes how many there are, or which share of all; the others as for `best`.
 
         Examples
@@ -115,16 +125,12 @@ class Frontier(Sequence[Candidate]):
         >>> found.best_mix({"allreduce": {"64K": 40, "16M": 4}, "all_to_all": {"64M": 1}}).name
         'MetaCirc(8, 4, 7; {9, 10, 21, 28})'
         """
-        work = self.workload._replace(
-            alpha=self.workload.alpha if alpha is None else as_latency(alpha, "a step"),
-            node_bandwidth=self.workload.node_bandwidth
-            if node_bandwidth is None
-            else as_factor(node_bandwidth, "node_bandwidth"),
-        )
-        return min(
-            self.candidates,
-            key=lambda candidate: (candidate.time_of_calls(calls, work), -(candidate.all_to_all or (0,))[0]),
-        )
+        work = self.workload
+        if alpha is not None:
+            work = work._replace(alpha=as_latency(alpha, "a step"))
+        if node_bandwidth is not None:
+            work = work._replace(node_bandwidth=as_factor(node_bandwidth, "node_bandwidth"))
+        return min(self, key=lambda entry: (entry.time_of_calls(calls, work), -(entry.all_to_all or (0,))[0]))
 
     def room(self) -> dict[int, Fraction]:
         """By T_L, the part by which the least T_B of an allgather in so many steps could be lower at most.
@@ -151,16 +157,14 @@ class Frontier(Sequence[Candidate]):
         """
         import pandas as pd
 
-        return pd.DataFrame([self._row(candidate) for candidate in self.candidates])
-
-    def _row(self, candidate: Candidate) -> dict[str, object]:
-        row: dict[str, object] = candidate.figures()
-        row["allreduce_us"] = float(candidate.time_of(ALLREDUCE, self.workload))
-        if candidate.all_to_all is not None:
-            lower, upper = map(float, candidate.all_to_all)
-            times = float(candidate.time_of(ALL_TO_ALL, self.workload))
-            row |= {"all_to_all_lower": lower, "all_to_all_upper": upper, "all_to_all_us": times}
-        return row | {"candidate": candidate}
+        rows = []
+        for candidate in self:
+            row = candidate.figures() | {"allreduce_us": float(candidate.time_of(ALLREDUCE, self.workload))}
+            if candidate.all_to_all is not None:
+                row["all_to_all_lower"], row["all_to_all_upper"] = map(float, candidate.all_to_all)
+                row["all_to_all_us"] = float(candidate.time_of(ALL_TO_ALL, self.workload))
+            rows.append(row | {"candidate": candidate})
+        return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
         return f"<Frontier of {self.nodes} nodes, degree {self.degree}: {len(self)} candidates>"
@@ -189,11 +193,6 @@ def is_as_good(one: Candidate, other: Candidate, costs: Iterable[Callable[[Candi
     return all(mine >= theirs for mine, theirs in rates) and all(is_no_worse(cost(one), cost(other)) for cost in costs)
 
 
-MAX_NODES = 8192
-MAX_DEGREE = 64
-AT_ONCE = 64  # sizes of a sweep that a process is given together
-
-
 def find_topologies(
     nodes: int,
     degree: int,
@@ -206,9 +205,8 @@ def find_topologies(
 ) -> Frontier:
     """Find the Pareto-optimal topologies of a number of nodes with a number of links out of, and into, each.
 
-    They come by increasing T_L.  Beyond about 1000 nodes `Frontier.unmeasured` may tell that some were too large to
-    measure.  Raises `UnsupportedError` if the size is not understood, or no topology is known, as may be for odd
-    degrees of two-way links.
+    Raises `UnsupportedError` if the size is not understood, or no topology is known, as may be for odd degrees of
+    two-way links.
 
     Parameters
     ----------
@@ -222,18 +220,15 @@ def find_topologies(
         µs per step, bytes, such as ``"1M"``, and GB/s of all ports of a node together, for `Frontier.best` and the
         times in `Frontier.to_frame`; these do not change what is found.
     all_to_all : bool
-        Whether the rate of an all-to-all is a third objective.  Rates are known within 1 %, and exactly where symmetry
-        makes that easy; where it would take more than some ten seconds, as it may from 2000 nodes on, by wider bounds
-        or not at all.
+        Whether the rate of an all-to-all is a third objective; see `Candidate.all_to_all`.
 
     Notes
     -----
     Direct-connect paper, section 5.4, and besides: transposes of generalized Kautz graphs and of what is made of them;
     circulants and, up to 1024 nodes, metacirculants of degrees 2 to 10, of this size and of those that it is a line
     graph's of; circulants with parallel links where there are more links than neighbors; and line graphs of bases and
-    expansions where they may be better than Theorem 7 says.  Candidates are the Pareto-efficient ones among those
-    looked at, for allgather, reduce-scatter or allreduce, and for all-to-all.
-    That no better topology exists is proved only where `Frontier.bounds` are met; see `Frontier.room`.
+    expansions where they may be better than Theorem 7 says.  That no better topology exists is proved only where
+    `Frontier.bounds` are met; see `Frontier.room`.
 
     Examples
     --------
@@ -242,28 +237,28 @@ def find_topologies(
     <Candidate MetaCirc(8, 4, 7; {9, 10, 21, 28}): 3 steps, 31/32 M/B> 0.0563
     <Candidate L(MetaCirc(4, 2, 3; {1, 2, 3, 4})): 3 steps, 1 M/B> 0.0573
     """
-    nodes, degree = _as_sizes(nodes, degree)
-    workload = Workload.read(size, alpha, node_bandwidth)
-    kind: Kind = "two-way" if as_flag(bidirectional, "bidirectional") else "any"
+    nodes, degree = as_size(nodes, "nodes", low=2, high=MAX_NODES), as_size(degree, "degree", high=MAX_DEGREE)
+    workload, two_way = Workload.read(size, alpha, node_bandwidth), as_flag(bidirectional, "bidirectional")
+    kind: Kind = "two-way" if two_way else "any"
     trace = Trace()
-    two_way = kind == "two-way"
     costing = Costing(nodes, degree, two_way=two_way, trace=trace)
+    # Line graphs of known families can be better than those of searched circulants.
+    tables = _table(TIES), _table(TIES, searched=0)
     with trace.stage("search"):
-        entries = _entries(nodes, degree, kind)
+        entries = list(dict.fromkeys(entry for table in tables for entry in table.best(nodes, degree, kind)))
     with trace.stage("circulants"):
         circulants = list(costing.of_circulants())
     with trace.stage("breadth-first broadcasts"):
         results = [*costing.of_entries(progress.iterate(entries, len(entries))), *circulants]
     with trace.stage("line graphs"):
         # The order matters only where a limit is reached: what is measured first uses up work that is left.
-        results += costing.of_line_graphs(_tables(), results)
+        results += costing.of_line_graphs(tables, results)
         results += costing.of_equal_cost_circulants()
     with trace.stage("metacirculants"):
         results += costing.of_metacirculants()
     if not results:
         raise UnsupportedError(
-            f"no topology of {nodes} nodes with {degree} two-way links each is known here; expected an even degree, "
-            "or links that need not be two-way"
+            f"no topology of {nodes} nodes with {degree} two-way links each is known here; expected an even degree"
         )
     if as_flag(all_to_all, "all_to_all"):
         with trace.stage("all-to-all"):
@@ -286,24 +281,20 @@ def sweep_topologies(
     """List good topologies of many sizes, by theorems: nothing is built.
 
     Parameters as for `find_topologies`, with several numbers of nodes, and an executor of `concurrent.futures` to work
-    on them, a part each, in place of this thread.  `alpha`, `size` and `node_bandwidth` are for the column
-    ``allreduce_us``.
+    on them in place of this thread.  `alpha`, `size` and `node_bandwidth` are for the column ``allreduce_us``.
 
     Returns
     -------
     DataFrame
         One row for each topology that none of the others looked at beats in T_L or T_B of an allgather or an allreduce
         without losing in the other, sizes in the order given.  Columns are those of `Frontier.to_frame` up to
-        ``allreduce_us``, and ``best``, which marks the least of these times of each size.  Where reduce-scatter and
-        allgather differ, the allgather is the better one: on the transposed topology they change places, and there is
-        no row for it.  Sizes without a topology have no row.
+        ``allreduce_us``, and ``best``, which marks the least of these times of each size.  There is no row for
+        transposed topologies, whose reduce-scatter is the better one, and none for sizes without a topology.
 
     Notes
     -----
-    Costs are exact for bases, generalized Kautz graphs and their transposes among them; of expansions they are what
-    theorems say, which a schedule exists for.  Circulant digraphs are searched for up to 64 nodes only, and expanded by
-    theorems.  `find_topologies` also searches larger ones, metacirculants, and line graphs that are better than
-    Theorem 7 says.
+    Costs are exact for bases; of expansions they are what theorems say, which a schedule exists for.  Circulant
+    digraphs are searched for up to 64 nodes only.
 
     Examples
     --------
@@ -312,8 +303,8 @@ def sweep_topologies(
     """
     import pandas as pd
 
-    sizes = [_as_sizes(node_range, degree)[0] for node_range in as_list(nodes, "nodes")]
-    degree = _as_sizes(2, degree)[1]
+    sizes = [as_size(size, "nodes", low=2, high=MAX_NODES) for size in as_list(nodes, "nodes")]
+    degree = as_size(degree, "degree", high=MAX_DEGREE)
     workload = Workload.read(size, alpha, node_bandwidth)
     kind: Kind = "two-way" if as_flag(bidirectional, "bidirectional") else "any"
     trace = Trace()
@@ -326,25 +317,9 @@ def sweep_topologies(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-COLUMNS = [
-    "nodes", "degree", "name", "steps", "bandwidth_factor", "bandwidth_factor_exact", "reduce_scatter_steps",
-    "reduce_scatter_factor", "reduce_scatter_factor_exact", "breadth_first", "reduce_scatter_breadth_first",
-    "allreduce_us", "best",
-]  # fmt: skip
-
-
-def _as_sizes(nodes: object, degree: object) -> tuple[int, int]:
-    return as_size(nodes, "nodes", low=2, high=MAX_NODES), as_size(degree, "degree", high=MAX_DEGREE)
-
-
 @cache
 def _table(ties: int, searched: int = MAX_SEARCHED_NODES) -> FinderTable:
     return FinderTable(ties, searched)
-
-
-def _tables() -> tuple[FinderTable, FinderTable]:
-    """Tables with and without searched circulants, as line graphs of known families can be better still."""
-    return _table(TIES), _table(TIES, searched=0)
 
 
 def _rows(nodes: int, degree: int, kind: Kind, workload: Workload) -> list[dict[str, object]]:
@@ -357,19 +332,6 @@ def _rows(nodes: int, degree: int, kind: Kind, workload: Workload) -> list[dict[
         candidate.figures() | {"allreduce_us": float(time), "best": place == fastest}
         for place, (candidate, time) in enumerate(zip(candidates, times, strict=True))
     ]
-
-
-def _entries(nodes: int, degree: int, kind: Kind) -> list[Entry]:
-    """Optimal entries by the theorems."""
-    return list(dict.fromkeys(entry for table in _tables() for entry in table.best(nodes, degree, kind)))
-
-
-MAX_DISTANCE_WORK = 2**31
-"""Nodes, squared, times links of a node, of all graphs whose distances are summed: some ten seconds."""
-MAX_FLOW_WORK = 3 * 2**20
-"""Sources that symmetries leave, times all links, of all flows: some ten seconds."""
-EXACT_COLUMNS = 5000  # vertex-transitive graphs of up to a thousand nodes; an exact optimum takes half a second
-Rates = tuple[Fraction, Fraction]
 
 
 def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -1,11 +1,7 @@
-"""Dynamic program over divisors for low-hop, load-balanced topologies (direct-connect paper, section 5.4).
+"""Dynamic program over divisors for low-hop, load-balanced topologies (direct-connect paper, section 5.4), top-down.
 
-The paper expands all bases bottom-up; here each subproblem is solved once, top-down: the best topologies of N nodes
-and d ports are bases, or expansions of the best ones of sizes and degrees that divide N and d.  Their T_L and T_B
-follow from the theorems, as far as their conditions hold, so nothing is built.
-
-Cartesian products of different graphs keep to a list of their own, for Theorem 13 asks for simple graphs with a
-bandwidth-optimal breadth-first schedule; such a graph may be dominated by one that is neither.
+The best topologies of N nodes and d ports are bases, or expansions of the best ones of sizes and degrees that divide N
+and d; theorems say their T_L and T_B.  Products keep to a list of their own, as Theorem 13 asks for simple graphs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,20 +16,12 @@ from .bases import (
     bandwidth_optimal_bases,
     bases,
     best_circulants,
+    by_hops,
     optimum,
     order_of_entry,
     pareto,
-    with_fewest_steps,
 )
-from .constructions import (
-    CartesianPower,
-    CartesianProduct,
-    Construction,
-    DegreeExpansion,
-    LineGraph,
-    Parallel,
-    TwoWay,
-)
+from .constructions import CartesianPower, CartesianProduct, Construction, DegreeExpansion, LineGraph, Parallel, TwoWay
 
 Kind = Literal["any", "reverse-symmetric", "two-way"]
 """What graphs are looked for: those that are their own transpose, up to the order of the nodes, can be made two-way."""
@@ -57,24 +45,24 @@ class FinderTable:
         """List the Pareto-optimal topologies; see `pareto`."""
         key = nodes, degree, kind
         if key not in self._best:
-            self._best[key] = tuple(self._kept(list(self.all_entries(nodes, degree, kind))))
+            entries = list(self.all_entries(nodes, degree, kind))
+            kept = pareto(entries, self._ties)
+            if not all(entry.loop_free for entry in kept):
+                # Self-loops, which few expansions accept, never dominate graphs without.
+                names = {id(entry) for entry in kept}
+                spare = pareto((entry for entry in entries if entry.loop_free), self._ties)
+                kept = sorted((*kept, *(entry for entry in spare if id(entry) not in names)), key=order_of_entry)
+            self._best[key] = tuple(kept)
         return self._best[key]
 
     def factors(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the topologies of fewest steps that are simple and have a bandwidth-optimal breadth-first schedule."""
         key = nodes, degree, kind
         if key not in self._factors:
-            self._factors[key] = tuple(with_fewest_steps(self._products(nodes, degree, kind), self._ties))
+            products = list(self._products(nodes, degree, kind))
+            fewest = min((entry.steps for entry in products), default=0)
+            self._factors[key] = tuple(by_hops((entry for entry in products if entry.steps == fewest), self._ties))
         return self._factors[key]
-
-    def _kept(self, entries: list[Entry]) -> list[Entry]:
-        """Keep Pareto-optimal entries; self-loops, which few expansions accept, never dominate graphs without."""
-        kept = pareto(entries, self._ties)
-        if all(entry.loop_free for entry in kept):
-            return kept
-        names = {id(entry) for entry in kept}
-        spare = pareto((entry for entry in entries if entry.loop_free), self._ties)
-        return sorted((*kept, *(entry for entry in spare if id(entry) not in names)), key=order_of_entry)
 
     def all_entries(self, nodes: int, degree: int, kind: Kind = "any") -> Iterator[Entry]:
         """Yield all bases of a size and all expansions of optimal smaller entries, dominated or not."""
@@ -102,11 +90,10 @@ class FinderTable:
             return
         size = nodes // degree
         for entry in self.best(size, degree, kind):
-            hops = degree * degree * (entry.hops + size * size) - 2 * nodes
             yield entry.changed(
                 Fraction(1, size),
                 steps=entry.steps + 1,
-                hops=hops,
+                hops=degree * degree * (entry.hops + size * size) - 2 * nodes,
                 construction=LineGraph(entry.construction),
                 simple=entry.loop_free,
                 breadth_first=False,
@@ -152,11 +139,9 @@ class FinderTable:
             if degree % times:
                 continue
             for entry in self.best(nodes, degree // times, kind):
-                if (
-                    not isinstance(entry.construction, Parallel)
-                    and getattr(entry.construction, "family", "") not in RINGS
-                ):
-                    yield entry._replace(construction=Parallel(entry.construction, times), simple=False)
+                base = entry.construction
+                if not isinstance(base, Parallel) and getattr(base, "family", "") not in RINGS:
+                    yield entry._replace(construction=Parallel(base, times), simple=False)
 
     def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""

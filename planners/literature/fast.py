@@ -29,7 +29,7 @@ from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
 from ..plans.stages import Trace
 from ..trees.problem import TreeProblem
-from .fixed_pattern import Hops, LinkLoads, find_boxes
+from .routes import Hops, LinkLoads, find_boxes
 
 CUTS = (1, 4, 16, 64)
 """Stages have at most such a part of the bound: shorter ones leave less before and after them, and start more steps."""
@@ -58,7 +58,11 @@ def plan_fast(
         ones = np.ones(topology.num_ranks, dtype=np.int64)
         hops = Hops(TreeProblem(topology, "broadcast", *topology.arrays[:3], ones))
         boxes = boxes_of(hops)
-        _check_pairs(topology, matrix)
+        if (pairs := np.count_nonzero(matrix)) > MAX_PAIRS:
+            raise UnsupportedError(
+                f"{pairs} pairs of ranks of {topology} have traffic; expected at most {MAX_PAIRS} in a plan: "
+                "collopt.schedule_all_to_allv plans for more at run time"
+            )
         networks = _networks(hops, boxes)
     with trace.stage("bound"):
         bound = _box_bound(topology, collective, matrix, boxes)
@@ -67,8 +71,8 @@ def plan_fast(
     if len(turning := rows_with_repeats(best.flow.path_starts, best.flow.path_nodes)):
         start = topology.nodes[best.flow.path_nodes[best.flow.path_starts[turning[0]]]]
         raise UnsupportedError(
-            f"what GPU {start!r} of {topology} hands to others of its box passes a switch that it passes again on "
-            "its way to another box; FAST needs links in boxes beside those to NICs: plan with 'multicommodity'"
+            f"what GPU {start!r} of {topology} hands to others of its box passes the same switch again on its way to "
+            "another box; FAST needs links in boxes beside those to NICs: plan with 'multicommodity'"
         )
     trace.note("stages", f"{best.kind or 'chosen'}, of up to 1/{best.cut} of the bound")
     if num_bytes is not None:
@@ -96,11 +100,7 @@ def _fastest(networks: Sequence[_Network], traffic: IntArray, num_bytes: int | N
             schedule = network.timed(traffic, kind, cut, num_bytes)
             if schedule is None or (before is not None and schedule.time > before.time):
                 break
-            best = (
-                schedule
-                if best is None
-                else min(best, schedule, key=lambda timed: (*timed[:2], timed.kind or "", timed.cut))
-            )
+            best = min(best or schedule, schedule, key=lambda timed: (*timed[:2], timed.kind or "", timed.cut))
             before = schedule
     if best is None:
         box, other, *_ = networks[0].boxes
@@ -113,8 +113,7 @@ def boxes_of(hops: Hops) -> list[IntArray]:
     topology, boxes = hops.problem.topology, find_boxes(hops)
     if len(boxes) < 2:
         raise UnsupportedError(
-            f"the ranks of {topology} form one box, and FAST is for traffic between several: boxes whose GPUs are "
-            "joined by a switch or by links, and whose NICs by a fabric; plan with 'multicommodity'"
+            f"the ranks of {topology} form one box, and FAST is for traffic between several; plan with 'multicommodity'"
         )
     nearest = map(hops.nearest, range(topology.num_ranks))
     shortest = min((length for length, peers in nearest if peers), default=0)
@@ -122,19 +121,10 @@ def boxes_of(hops: Hops) -> list[IntArray]:
         if hops.distances(tail).get(head) != shortest:
             raise UnsupportedError(
                 f"GPUs {topology.nodes[tail]!r} and {topology.nodes[head]!r} of one box of {topology} are not joined "
-                "by a switch or a link, so one cannot hand data to the other for its NIC; FAST needs boxes in which "
-                "all are: plan with 'multicommodity'"
+                "by a switch or a link; FAST needs boxes in which all are: plan with 'multicommodity'"
             )
     values = rank_groups(topology).values
     return [np.array(sorted(box, key=values.item), dtype=np.int64) for box in boxes]
-
-
-def _check_pairs(topology: Topology, traffic: IntArray) -> None:
-    if (pairs := np.count_nonzero(traffic)) > MAX_PAIRS:
-        raise UnsupportedError(
-            f"{pairs} pairs of ranks of {topology} have traffic, and a plan lists paths of each; expected at most "
-            f"{MAX_PAIRS}: collopt.schedule_all_to_allv plans for more at run time"
-        )
 
 
 def nic_rates(hops: Hops, boxes: list[IntArray]) -> tuple[tuple[Fraction, ...], ...]:
@@ -144,9 +134,9 @@ def nic_rates(hops: Hops, boxes: list[IntArray]) -> tuple[tuple[Fraction, ...], 
     """
     ranks, capacities = hops.problem.topology.num_ranks, hops.problem.capacities
     widths = np.zeros((ranks, ranks), dtype=np.int64)
-    for tail in range(ranks):
-        widths_from = hops.widths(tail)
-        widths[tail] = [widths_from.get(head, 0) for head in range(ranks)]
+    for tail, row in enumerate(widths):
+        near = hops.widths(tail)
+        row[:] = [near.get(head, 0) for head in range(ranks)]
     rates = np.zeros((2, ranks))
     for box in boxes:
         widths[np.ix_(box, box)] = 0
@@ -204,9 +194,8 @@ def _routes(hops: Hops, boxes: list[IntArray], part: int) -> tuple[Routes, IntAr
     for shift in range(len(boxes)):
         loads = LinkLoads(hops.problem.capacities)
         for number, box in enumerate(boxes):
-            for (place, tail), (other, head) in product(
-                enumerate(box), enumerate(boxes[(number + shift) % len(boxes)])
-            ):
+            other_box = boxes[(number + shift) % len(boxes)]
+            for (place, tail), (other, head) in product(enumerate(box), enumerate(other_box)):
                 if tail == head or (shift and place % part != other % part):
                     continue
                 if ways := hops.routes(int(tail), int(head)):
@@ -238,19 +227,10 @@ class _Network(NamedTuple):
         return ("fewest", "rotations", None) if self.nics else tuple(STAGES)
 
     def timed(self, traffic: IntArray, kind: str | None, cut: int, num_bytes: int | None) -> _Timed | None:
-        """Plan as `flow` does, and predict the time; None if there is no such plan."""
-        flow = self.flow(traffic, kind, cut)
-        if flow is None:
-            return None
-        time = flow.inverse_rate(self.topology)
-        if num_bytes is not None:
-            time = schedule_time(flow, self.topology, num_bytes, costs=as_costs(None, self.topology))
-        return _Timed(time, flow.num_steps, kind, cut, flow)
+        """Let FAST plan in stages of a kind, none longer than a part of the bound, and predict the time.
 
-    def flow(self, traffic: IntArray, kind: str | None, cut: int) -> StagedFlow | None:
-        """Let FAST plan in stages of a kind, none longer than a part of the bound; `traffic` int64 (ranks, ranks).
-
-        None if ranks have no route to their peers, or several peers at once by lanes of their NICs.
+        None if ranks have no route to their peers, or several peers at once by lanes of their NICs.  `traffic` int64
+        (ranks, ranks).
         """
         ranks, sizes = np.concatenate(self.boxes), [len(box) for box in self.boxes]
         ordered = traffic[np.ix_(ranks, ranks)]
@@ -267,12 +247,15 @@ class _Network(NamedTuple):
         pieces = all_pieces(schedule)
         if (self.routes.numbers[ranks[pieces.proxy], ranks[pieces.peer]] < 0).any():
             return None
-        staged = as_flow(schedule, self._filled_in(schedule, ranks), ranks, self.routes)
+        flow = as_flow(schedule, self._filled_in(schedule, ranks), ranks, self.routes)
         try:
-            check_partners(staged)
+            check_partners(flow)
         except CertificateError:
             return None
-        return staged
+        time = flow.inverse_rate(self.topology)
+        if num_bytes is not None:
+            time = schedule_time(flow, self.topology, num_bytes, costs=as_costs(None, self.topology))
+        return _Timed(time, flow.num_steps, kind, cut, flow)
 
     def _filled_in(self, schedule: StagedArrays, ranks: IntArray) -> LocalParts:
         """Divide local bytes among steps in which their links have room; what is left over moves in the longest."""

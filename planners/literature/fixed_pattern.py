@@ -1,252 +1,84 @@
-"""Shortest routes between ranks through switches, and plans of trees along them, for planners with a fixed pattern.
+"""Plans of fixed patterns: trees or steps that say which rank sends to which, and nothing about the network.
 
-A ring or a binary tree says which rank sends to which, and nothing about the network.  Each such hop takes a route with
-the fewest links; of these, the widest; and of these, where a fabric has several, the one used least so far.
+`plan_pattern` makes the plan of either; `forest_along` and `schedule_along` make trees and steps along given hops.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import lcm
-from typing import NamedTuple, TypeVar
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import Allreduce, Collective, Forest, StepAllreduce, StepSchedule
-from ...schedules.collective import AnyCollective
-from ...support.arrays import IntArray, components, joined_rows
+from ...schedules import Allreduce, Forest, Schedule, StepAllreduce, StepExchange, StepSchedule
+from ...schedules.collective import EVERY_ROOT, AnyCollective, as_collective
+from ...schedules.steps.expansions import DirectSends
+from ...support.arrays import IntArray, distinct, joined_rows
 from ...topologies import Topology
+from ...topologies.network.direct_graph import partial_hop_distances
+from ..bounds import bound_of_schedule
 from ..plans.plan import Plan, proved_plan
 from ..plans.stages import Trace
-from ..trees.forestcoll import bound_trees
 from ..trees.problem import TreeProblem, check_request, shard_weights, tree_problem
+from .routes import Hops, LinkLoads, Route
 
-MAX_ROUTES = 64
-"""Equally good ways that are told apart for one hop: all that lead from pod to pod of a fat tree with 16 ports."""
-
-FEW_HEADS = 16  # asked for one after the other, to which ways from one rank are searched one by one
-MAX_KEPT = 64  # ranks whose ways are kept: with 1024 ranks on one fabric, those of all would take a gigabyte
+MAX_RANKS = 2**13  # a schedule in steps has a send for each pair of ranks, of 40 bytes
 
 
-class Route(NamedTuple):
-    """A route from rank to rank: `nodes` with both ends and the switches in between, and `links` by number."""
-
-    nodes: tuple[int, ...]
-    links: tuple[int, ...]
-
-
-class _ShortestRoutes(NamedTuple):
-    """Shortest routes from one rank, per node: length, bottleneck capacity, and last links."""
-
-    lengths: dict[int, int]
-    widths: dict[int, int]
-    arrivals: dict[int, list[int]]
-
-
-class Hops:
-    """The hops of a network, computed on first use."""
-
-    def __init__(self, problem: TreeProblem) -> None:
-        self.problem = problem
-        self._tails, self._heads = problem.tails.tolist(), problem.heads.tolist()
-        self._capacities = problem.capacities.tolist()
-        self._out: list[list[int]] = [[] for _ in range(problem.num_nodes)]
-        self._in: list[list[int]] = [[] for _ in range(problem.num_nodes)]
-        for link, (tail, head) in enumerate(zip(self._tails, self._heads, strict=True)):
-            self._out[tail].append(link)
-            self._in[head].append(link)
-        self._ways: dict[int, _ShortestRoutes] = {}
-        self._last_tail, self._asked = -1, 0
-
-    def nearest(self, tail: int) -> tuple[int, list[int]]:
-        """Distance in links to the nearest ranks, and these ranks; none if `tail` reaches no rank."""
-        reached, level, length = {tail}, [tail], 0
-        while level:
-            length += 1
-            level = list(dict.fromkeys(self._heads[link] for node in level for link in self._out[node]))
-            if ranks := [node for node in level if node < self.problem.topology.num_ranks and node != tail]:
-                return length, ranks
-            level = [node for node in level if node not in reached]
-            reached.update(level)
-        return length, []
-
-    def following(self, tail: int) -> set[int]:
-        """Nodes that one link leads to."""
-        return {self._heads[link] for link in self._out[tail]}
-
-    def distances(self, tail: int) -> Mapping[int, int]:
-        """Lengths of the ways from `tail` to all nodes that it reaches without passing a rank, in links."""
-        return self._from(tail).lengths
-
-    def widths(self, tail: int) -> Mapping[int, int]:
-        """Capacities of the widest of these ways that are shortest."""
-        return self._from(tail).widths
-
-    def lengths(self, tail: int) -> set[int]:
-        """Lengths of the hops from `tail`, in links."""
-        ranks = self.problem.topology.num_ranks
-        return {length for node, length in self._from(tail).lengths.items() if node < ranks and node != tail}
-
-    def routes(self, tail: int, head: int) -> tuple[Route, ...]:
-        """List the widest of the shortest routes, at most `MAX_ROUTES`; none if every route passes other ranks."""
-        if head == tail:
-            return ()
-        ways = self._towards(tail, head)
-        if head not in ways.lengths:
-            return ()
-        width, disjoint = ways.widths[head], list[Route]()
-        unfinished = [Route((head,), ())]
-        while unfinished and len(disjoint) < MAX_ROUTES:
-            nodes, links = unfinished.pop()
-            if nodes[0] == tail:
-                disjoint.append(Route(nodes, links))
-                continue
-            for link in reversed(ways.arrivals[nodes[0]]):
-                before = self._tails[link]
-                if self._capacities[link] >= width and ways.widths[before] >= width:
-                    unfinished.append(Route((before, *nodes), (link, *links)))
-        return tuple(disjoint)
-
-    def find_routes(self, tail: int, head: int) -> tuple[Route, ...]:
-        """Return `routes`, or raise `UnsupportedError` if there are none."""
-        if routes := self.routes(tail, head):
-            return routes
-        names = self.problem.topology.nodes
-        if self.problem.direction == "reduce":
-            tail, head = head, tail
-        raise UnsupportedError(
-            f"rank {names[tail]!r} would have to send to {names[head]!r}, but every path there in "
-            f"{self.problem.topology.name} passes through other ranks"
-        )
-
-    def _towards(self, tail: int, head: int) -> _ShortestRoutes:
-        """Shortest routes to one node; with those to all others where they are known, or many are asked for."""
-        self._asked = self._asked + 1 if tail == self._last_tail else 1
-        self._last_tail = tail
-        wants_all = tail in self._ways or self._asked > FEW_HEADS
-        return self._from(tail) if wants_all else self._between(tail, head)
-
-    def _from(self, tail: int) -> _ShortestRoutes:
-        if tail not in self._ways:
-            if len(self._ways) == MAX_KEPT:
-                del self._ways[next(iter(self._ways))]
-            self._ways[tail] = self._search(tail)
-        return self._ways[tail]
-
-    def _search(self, start: int) -> _ShortestRoutes:
-        """Breadth-first search through switches; routes end at ranks."""
-        ranks = self.problem.topology.num_ranks
-        ways = _ShortestRoutes({start: 0}, {start: int(self.problem.capacities.sum())}, {})
-        level, length = [start], 0
-        while level:
-            length += 1
-            fresh: dict[int, None] = {}
-            for tail in level:
-                for link in self._out[tail]:
-                    head = self._heads[link]
-                    if ways.lengths.setdefault(head, length) < length:
-                        continue
-                    ways.arrivals.setdefault(head, []).append(link)
-                    width = min(ways.widths[tail], self._capacities[link])
-                    ways.widths[head] = max(width, ways.widths.get(head, 0))
-                    if head >= ranks:
-                        fresh[head] = None
-            level = list(fresh)
-        return ways
-
-    def _between(self, tail: int, head: int) -> _ShortestRoutes:
-        """The part of `_search` that leads to one node, in the same order."""
-        ways = _ShortestRoutes({tail: 0}, {tail: int(self.problem.capacities.sum())}, {})
-        level = [tail]
-        for length, following in enumerate(self._levels_between(tail, head), 1):
-            place = {node: number for number, node in enumerate(level)}
-            if sum(len(self._out[node]) for node in level) <= sum(len(self._in[node]) for node in following):
-                steps = [link for node in level for link in self._out[node] if self._heads[link] in following]
-            else:
-                arriving = (link for node in following for link in self._in[node] if self._tails[link] in place)
-                steps = sorted(arriving, key=lambda link: (place[self._tails[link]], link))
-            for link in steps:
-                node = self._heads[link]
-                ways.lengths[node] = length
-                ways.arrivals.setdefault(node, []).append(link)
-                width = min(ways.widths[self._tails[link]], self._capacities[link])
-                ways.widths[node] = max(width, ways.widths.get(node, 0))
-            level = list(dict.fromkeys(self._heads[link] for link in steps))
-        return ways
-
-    def _levels_between(self, tail: int, head: int) -> list[set[int]]:
-        """Bidirectional breadth-first search: nodes by distance, with all that are on shortest routes."""
-        ranks = self.problem.topology.num_ranks
-        ahead, behind = [{tail}], [{head}]
-        while ahead[-1] and behind[-1]:
-            if common := ahead[-1] & behind[-1]:
-                return [*ahead[:-1], common, *behind[-2::-1]][1:]
-            if sum(len(self._out[node]) for node in ahead[-1]) <= sum(len(self._in[node]) for node in behind[-1]):
-                reached = {self._heads[link] for node in ahead[-1] for link in self._out[node]}
-                ahead.append({node for node in reached if node >= ranks or node == head}.difference(*ahead))
-            else:
-                reached = {self._tails[link] for node in behind[-1] for link in self._in[node]}
-                behind.append({node for node in reached if node >= ranks or node == tail}.difference(*behind))
-        return []
-
-
-class LinkLoads:
-    """Uses of each link so far, and `costs`, the time of one in the unit that a link of capacity `common` takes."""
-
-    def __init__(self, capacities: IntArray) -> None:
-        integers: list[int] = capacities.tolist()
-        self.common = lcm(*set(integers))
-        self.costs = [self.common // capacity for capacity in integers]
-        self.uses = [0] * len(self.costs)
-
-    def add(self, links: Iterable[int], times: int = 1) -> None:
-        """Add `times` uses of some links; may be negative."""
-        for link in links:
-            self.uses[link] += times
-
-    def peak(self, links: Iterable[int] | None = None) -> int:
-        """Largest time of a link, of `links` or of all."""
-        numbers = range(len(self.uses)) if links is None else links
-        return max(self.uses[link] * self.costs[link] for link in numbers)
-
-    def take(self, routes: Sequence[Route], times: int = 1) -> Route:
-        """Choose the first route with the least time of its busiest link, and add its load."""
-        best = min(routes, key=lambda route: max((self.uses[link] + times) * self.costs[link] for link in route.links))
-        self.add(best.links, times)
-        return best
-
-
-def find_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
-    """Group the ranks into boxes, whatever they are called: those connected by the shortest hops."""
-    nearest = [hops.nearest(rank) for rank in range(hops.problem.topology.num_ranks)]
-    shortest = min((length for length, peers in nearest if peers), default=0)
-    joined = [(rank, other) for rank, (length, peers) in enumerate(nearest) for other in peers if length == shortest]
-    labels = components(len(nearest), joined)
-    boxes = np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
-    return tuple(tuple(box.tolist()) for box in boxes)
-
-
-def plan_baseline(
+def plan_pattern(
     topology: Topology,
     collective: AnyCollective,
     planner: str,
-    build: Callable[[TreeProblem], Forest],
+    build: Callable[[TreeProblem], Any],
     *,
     root: int | str | None = None,
     weights: Sequence[object] | None = None,
     options: Mapping[str, int | str] | None = None,
+    join: Callable[[Any, Any], Schedule] = Allreduce,
+    at_once: Callable[[TreeProblem], Schedule | None] = lambda _: None,
 ) -> Plan:
-    """Plan a collective with trees that `build` returns."""
-    collective = check_request(topology, collective)
+    """Plan a collective by what `build` returns for its only phase, or for both, which `join` joins.
+
+    `build` makes the broadcasting phase on a network, whose links are turned around for one that reduces; `at_once` an
+    allreduce in one phase, or None.
+    """
+    planned = check_request(topology, collective)
+    shards = shard_weights(topology, planned, root, weights)
+    *first, last = planned.phases
     trace = Trace()
-    shards = shard_weights(topology, collective, root, weights)
-    with trace.stage("bottleneck"):
-        bound = bound_trees(topology, collective, root=root, weights=weights)
-    with trace.stage("trees"):
-        schedule = in_phases(topology, collective, shards, build, Allreduce)
-    return proved_plan(topology, collective, schedule, planner, options or {}, trace, bound)
+    with trace.stage("schedule"):
+        problem = tree_problem(topology, last, shards)
+        schedule = at_once(problem) if first else None
+        if schedule is None:
+            schedule = build(problem)
+            if first and opposite_links(topology) is not None:
+                # Sums come in on the links that they go out on, turned around: as fast as any others of the kind.
+                schedule = join(replace(schedule, direction="reduce"), schedule)
+            elif first:
+                schedule = join(build(tree_problem(topology, first[0], shards)), schedule)
+    if not schedule.pipelined:
+        trace.note("steps", schedule.num_steps)
+    find = partial(bound_of_schedule, topology, planned, schedule)
+    return proved_plan(topology, planned, schedule, planner, options or {}, trace, find)
+
+
+def plan_in_steps(
+    topology: Topology,
+    collective: AnyCollective,
+    planner: str,
+    build: Callable[[TreeProblem], StepSchedule],
+    options: Mapping[str, int | str] | None = None,
+    at_once: Callable[[TreeProblem], StepExchange | None] = lambda _: None,
+) -> Plan:
+    """Plan an allgather in steps, its reverse as a reduce-scatter, or both, unless an allreduce can be done at once."""
+    planned = as_collective(collective, EVERY_ROOT, f"{planner} does not implement")
+    if topology.num_ranks > MAX_RANKS:
+        raise UnsupportedError(f"{topology} has {topology.num_ranks} ranks; {planner} plans for up to {MAX_RANKS}")
+    return plan_pattern(topology, planned, planner, build, options=options, join=StepAllreduce, at_once=at_once)
 
 
 def forest_along(
@@ -267,23 +99,96 @@ def forest_along(
     return Forest(len(shards), trees_per_root, *rows, *paths, shards, problem.direction)
 
 
-Phase = TypeVar("Phase", Forest, StepSchedule)
-Both = TypeVar("Both", Allreduce, StepAllreduce)
+def exchange_along(problem: TreeProblem, sends: DirectSends) -> StepExchange | None:
+    """Make an allreduce that exchanges whole vectors, unless some ranks reach each other only past ranks."""
+    if not problem.topology.switch_nodes and _relayed(problem, sends) is not sends:
+        return None
+    routed = schedule_along(problem, 1, sends)
+    columns = (routed.steps, np.ones(routed.num_sends, dtype=np.bool_), routed.lower, routed.upper, routed.routes)
+    return StepExchange(problem.topology.num_ranks, 1, *columns, routed.path_starts, routed.path_nodes)
 
 
-def in_phases(
-    topology: Topology,
-    collective: Collective,
-    shards: tuple[int, ...],
-    build: Callable[[TreeProblem], Phase],
-    join: Callable[[Phase, Phase], Both],
-) -> Phase | Both:
-    """Build the schedule of the only phase of a collective, or those of both phases, and join them."""
-    *first, last = collective.phases
-    schedule = build(tree_problem(topology, last, shards))
-    if not first:
-        return schedule
-    if opposite_links(topology) is not None:
-        # Sums come in on the links that they go out on, turned around: as fast as any others of the kind.
-        return join(replace(schedule, direction="reduce"), schedule)
-    return join(build(tree_problem(topology, first[0], shards)), schedule)
+def schedule_along(
+    problem: TreeProblem, chunks: int, sends: DirectSends, paths: tuple[IntArray, list[IntArray]] | None = None
+) -> StepSchedule:
+    """Make a schedule of sends from rank to rank, by default along the best routes through switches.
+
+    On networks of links ranks pass whole shards on.  Given `paths` are the number of each send's path, and all paths.
+    """
+    if paths is None and not problem.topology.switch_nodes:
+        sends = _relayed(problem, sends)
+    numbers, nodes = _best_paths(problem, sends) if paths is None else paths
+    steps = distinct(sends.steps)[1]  # without gaps
+    starts, path_nodes = np.cumsum([0, *map(len, nodes)], dtype=np.int64), np.concatenate(nodes).astype(np.int64)
+    columns = (*sends[1:4], numbers, starts, path_nodes)
+    return StepSchedule(problem.topology.num_ranks, chunks, steps, *columns, problem.direction)
+
+
+def _best_paths(problem: TreeProblem, sends: DirectSends) -> tuple[IntArray, list[IntArray]]:
+    """Number the path of each send, and list the paths, which in each step share out the routes evenly."""
+    count = problem.topology.num_ranks
+    hops, numbers = distinct((sends.steps * count + sends.tails) * count + sends.heads)
+    amounts = np.bincount(numbers, weights=sends.upper - sends.lower).astype(np.int64)
+    steps, pairs = np.divmod(hops, count * count)
+    hop_table, routes = Hops(problem), dict[int, tuple[Route, ...]]()
+    for pair in np.unique(pairs).tolist():
+        routes[pair] = hop_table.find_routes(*divmod(pair, count))
+    paths = list[IntArray]()
+    bounds = np.searchsorted(steps, np.arange(int(steps.max()) + 2)).tolist()
+    for begin, end in pairwise(bounds):
+        loads = LinkLoads(problem.capacities)
+        for pair, amount in zip(pairs[begin:end].tolist(), amounts[begin:end].tolist(), strict=True):
+            paths.append(np.array(loads.take(routes[pair], amount).nodes, dtype=np.int64))
+    return numbers, paths
+
+
+def _relayed(problem: TreeProblem, sends: DirectSends) -> DirectSends:
+    """Replace the sends of whole shards, on a network without switches, by sends over its links.
+
+    The ranks on a shortest path pass them on and keep them; a step takes as many steps as its longest path has links.
+    What a rank has kept is not sent to it again, so that every shard comes to every rank once.
+    """
+    count = problem.topology.num_ranks
+    pairs, numbers = distinct(sends.tails * count + sends.heads)
+    paths = _shortest_paths(problem, *np.divmod(pairs, count))
+    if paths.shape[1] == 2:
+        return sends
+    holdings = np.eye(count, dtype=np.bool_)  # by rank and source
+    relayed, start = list[DirectSends](), 0
+    for step in range(int(sends.steps.max()) + 1):
+        now = np.flatnonzero(sends.steps == step)
+        ways, sources = paths[numbers[now]], sends.sources[now]
+        for hop in range(paths.shape[1] - 1):
+            tails, heads = ways[:, hop], ways[:, hop + 1]
+            fresh = np.flatnonzero((tails != heads) & ~holdings[heads, sources])
+            fresh = fresh[np.unique(heads[fresh] * count + sources[fresh], return_index=True)[1]]
+            heads, senders, shards = heads[fresh], tails[fresh], sources[fresh]
+            holdings[heads, shards] = True
+            zeros = np.zeros_like(heads)
+            relayed.append(DirectSends(zeros + start + hop, shards, zeros, zeros + 1, senders, heads))
+        start += paths.shape[1]
+    return DirectSends.joined(relayed)
+
+
+def _shortest_paths(problem: TreeProblem, tails: IntArray, heads: IntArray) -> IntArray:
+    """Ranks on a shortest path of each pair, the last one repeated; shapes: int64 (pairs,), int64 (pairs, ranks)."""
+    count = problem.topology.num_ranks
+    distances = partial_hop_distances(count, problem.tails, problem.heads)
+    order = np.argsort(problem.tails, kind="stable")
+    degrees = np.bincount(problem.tails, minlength=count)
+    neighbors = np.full((count, int(degrees.max())), -1)
+    places = np.arange(len(order)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+    neighbors[problem.tails[order], places] = problem.heads[order]
+    passed = [tails]
+    for _ in range(int(distances[tails, heads].max())):
+        current = passed[-1].copy()
+        far = np.flatnonzero(distances[current, heads] > 1)
+        following = heads.copy()
+        if len(far):
+            nodes, ends = current[far], heads[far]
+            near = neighbors[nodes]
+            good = (near >= 0) & (distances[near, ends[:, None]] == distances[nodes, ends][:, None] - 1)
+            choice = (nodes + ends) % good.sum(axis=1)
+            following[far] = near[np.arange(len(far)), np.argmax(np.cumsum(good, axis=1) > choice[:, None], axis=1)]
+        passed.append(following)
+    return np.stack(passed, axis=1)

@@ -1,34 +1,25 @@
 """What NCCL would run: rings, double binary trees, NVLS, NVLSTree or PAT, by its own model of their times.
 
-NCCL takes, for each size, the algorithm and the protocol with the least time by the constants and formulas of
-src/graph/tuning.cc, here those at 5067397 (June 2026); lines of that file are in parentheses.  The time of an algorithm
-with a protocol is its latency plus bytes over bandwidth (651-652); latencies are sums over steps.  The bandwidths are
-those of collopt's plans of these algorithms, in bytes of data over time, times the protocol's share; the generation of
-GPUs is guessed from their bandwidth inside a box, and the plan is that of the algorithm chosen.  A protocol makes no
-difference to the plan.  Not modelled are limits for each channel (184-211), the latency that a topology file states for
-NICs (389-391), and aggregated calls (651).
+NCCL takes the algorithm and the protocol of least time for a size.  Constants and formulas are those of
+src/graph/tuning.cc at 5067397 (June 2026), whose lines are in parentheses; bandwidths are those of collopt's plans.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from ...errors import UnsupportedError
 from ...schedules import ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective, as_bytes
 from ...schedules.collective import TREE_COLLECTIVES, AnyCollective, as_collective
 from ...topologies import Topology
-from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan
 from ..plans.registry import register_planner
 from ..trees.problem import shard_weights, tree_problem
-from .double_binary_tree import plan_double_binary_tree
-from .fixed_pattern import Hops, find_boxes
-from .nvls import plan_nvls, plan_nvls_tree
+from .nccl_trees import plan_double_binary_tree, plan_nvls, plan_nvls_tree
 from .rank_offsets import plan_pat
 from .ring import plan_ring
+from .routes import Hops, find_boxes
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 
@@ -206,24 +197,22 @@ def plan_nccl(
 ) -> Plan:
     """Plan rings, trees, NVLS or PAT, whichever NCCL's tuning chooses for the size.
 
-    The size is by default one so large that bandwidth decides.
-
-    The ``provenance`` says which algorithm and protocol it is, and the µs of NCCL's model.
+    The size is by default one so large that bandwidth decides.  The ``provenance`` says which algorithm and protocol it
+    is, and the µs of NCCL's model.
     """
-    as_topology(topology)
     planned = as_collective(collective, TREE_COLLECTIVES, "NCCL's planner does not implement")
     shard_weights(topology, planned, root, None)  # refuses a root that the collective does not have
     num_bytes = LARGE if size is None else as_bytes(size)
-    machine = machine_of(topology)
-    plans = list[tuple[Choice, Plan]]()
-    refusals = list[str]()
+    machine, rooted = machine_of(topology), {} if root is None else {"root": root}
+    plans, refusals = list[tuple[Choice, Plan]](), list[str]()
     for algorithm in ALGORITHMS[planned]:
         try:
-            candidate = _plan(algorithm, topology, planned, root)
+            candidate = PLANS[algorithm](topology, planned, **rooted)
         except UnsupportedError as error:
             refusals.append(str(error))
             continue
-        timed = choices(machine, planned, algorithm, candidate.algbw, _channels(candidate), num_bytes)
+        channels = candidate.trees.forests[-1].trees_per_root if candidate.schedule.pipelined else 1
+        timed = choices(machine, planned, algorithm, candidate.algbw, channels, num_bytes)
         plans += [(choice, candidate) for choice in timed]
     if not plans:
         raise UnsupportedError(f"NCCL's algorithms do not suit {topology}: {refusals[0]}")
@@ -234,10 +223,9 @@ def plan_nccl(
         "generation": machine.generation,
         "nccl_us": round(float(best.time), 3),
     }
-    options: dict[str, int | str] = {}
     if size is not None:
-        options["size"] = num_bytes
         notes["planned_for"] = f"{num_bytes} bytes, NCCL's {best.algorithm} with {best.protocol}"
+    options = {} if size is None else {"size": num_bytes}
     return replace(candidate, planner="nccl", options=options, provenance={**candidate.provenance, **notes})
 
 
@@ -252,18 +240,5 @@ def machine_of(topology: Topology) -> Machine:
     }
     if len(boxes) > 1 and inside & {route.links[0] for route in hops.routes(first, boxes[1][0])}:
         boxes, inside = tuple((rank,) for rank in range(topology.num_ranks)), set()
-    speed = int(problem.capacities[np.array(sorted(inside), dtype=np.int64)].sum()) * topology.arrays.unit
-    generation = max(
-        (name for name, least_speed in GENERATIONS.items() if least_speed <= speed), key=GENERATIONS.__getitem__
-    )
-    return Machine(topology.num_ranks, len(boxes), generation)
-
-
-def _plan(algorithm: str, topology: Topology, collective: Collective, root: int | str | None) -> Plan:
-    options: dict[str, Any] = {} if root is None else {"root": root}
-    return PLANS[algorithm](topology, collective, **options)
-
-
-def _channels(plan: Plan) -> int:
-    """Rings or trees among which the data is divided."""
-    return plan.trees.forests[-1].trees_per_root if plan.schedule.pipelined else 1
+    speed = sum(int(problem.capacities[link]) for link in inside) * topology.arrays.unit
+    return Machine(topology.num_ranks, len(boxes), [name for name, least in GENERATIONS.items() if least <= speed][-1])

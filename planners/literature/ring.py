@@ -1,19 +1,7 @@
-"""Ring algorithm (Patarasuk and Yuan, JPDC 69(2), 2009), as NCCL and RCCL run it, and rings unwound to arcs.
+"""Ring algorithm (Patarasuk and Yuan, JPDC 69(2), 2009) as NCCL and RCCL run it, BlueConnect, and switches as rings.
 
-In an allgather each shard follows each ring from its root to the rank before it; reduce-scatter is the reverse,
-allreduce both, and broadcast one shard alone.  Nearly all shards cross every cut, wherever they come from: that is what
-a ring loses where a few boxes have fast networks inside (ForestColl, Figure 2).
-
-As in NCCL, rings visit the boxes one after the other and the GPUs of a box without leaving it, and enter and leave
-boxes through different NICs.  Rings are added one at a time, by a depth-first walk with limited patience that keeps the
-busiest link as little busy as possible; then each is looked for again.  Where that falls short of the best result
-possible, it is repeated in other orders.
-
-Hierarchical rings (BlueConnect: Cho et al., MLSys 2019): among ranks of equal index in all boxes, then in each box.
-
-In an allgather, a shard visits the other boxes along a ring of ranks with the same place, and goes from each of them
-along rings of the box; reduce-scatter is the reverse, and allreduce both.  A shard enters each box once and leaves it
-at most once, where plain rings take nearly all shards through every box.
+Rings visit box by box and enter and leave boxes through different NICs.  They are added one at a time by a walk with
+limited patience, and looked for again; where that falls short of the best result possible, in other orders too.
 """
 
 import random
@@ -24,7 +12,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import TopologyError, UnsupportedError
 from ...schedules import TREE_COLLECTIVES, Allreduce, Forest, TreeSchedule
@@ -39,8 +26,9 @@ from ..plans.registry import register_planner
 from ..trees.forest import bottleneck
 from ..trees.forestcoll import plan_trees
 from ..trees.problem import TreeProblem, check_request, tree_problem
-from .fixed_pattern import Hops, LinkLoads, Route, find_boxes, forest_along, plan_baseline
+from .fixed_pattern import forest_along, plan_pattern
 from .ring_walk import Preference, Ring, RingContext, next_ring
+from .routes import Hops, LinkLoads, find_boxes
 
 MAX_CHANNELS = 32  # rings at most; NCCL has such a limit too
 IMPROVEMENTS = 2  # how often each ring is looked for again
@@ -48,7 +36,6 @@ REGULAR = (Preference(True, "next"), Preference(False, "next"), Preference(True,
 EFFORT = 400  # how often random orders are tried, times the number of ranks
 MAX_ATTEMPTS = 20
 PATIENCE = 8  # attempts in a row without a better result after which there are no more
-PLANNER = "ring-unwinding"
 
 
 def ring_along(hops: Hops, ranks: Sequence[int], uses: LinkLoads) -> Ring:
@@ -67,8 +54,8 @@ def find_rings(
         if rings := _best_rings(near, hops, channels, ideal):
             return rings
     raise UnsupportedError(
-        f"no ring through {len(everyone[0])} ranks of {hops.problem.topology} was found whose neighbors are "
-        "connected directly or through switches only; use another planner, or give the order of a known ring"
+        f"no ring through {len(everyone[0])} ranks of {hops.problem.topology} was found whose neighbors are connected "
+        "directly or through switches only; use another planner, or give an order"
     )
 
 
@@ -86,11 +73,8 @@ def _best_rings(near: RingContext, hops: Hops, channels: int | None, ideal: Frac
     counts = [channels] if channels else range(1, _channel_limit(near) + 1)
     ideal = max(ideal, near.ideal(counts, LinkLoads(hops.problem.capacities)))
     for attempt in range(min(MAX_ATTEMPTS, 3 + EFFORT // len(near.order))):
-        preference = (
-            REGULAR[attempt]
-            if attempt < len(REGULAR)
-            else Preference(attempt % 2 == 0, random.Random(current_seed() * MAX_ATTEMPTS + attempt))
-        )
+        chance = random.Random(current_seed() * MAX_ATTEMPTS + attempt)
+        preference = REGULAR[attempt] if attempt < len(REGULAR) else Preference(attempt % 2 == 0, chance)
         idle += 1
         for rings in _candidates(near, hops, channels, preference):
             sharing = sharing_time(hops, rings)
@@ -140,8 +124,9 @@ def _improved(near: RingContext, hops: Hops, rings: Sequence[Ring], preference: 
         for number, ring in enumerate(rings):
             if uses.peak(ring.links) < uses.peak():
                 continue
+            peak = uses.peak(ring.links)
             uses.add(ring.links, -1)
-            better = next_ring(near, uses, number, preference, _peak_with(uses, ring))
+            better = next_ring(near, uses, number, preference, peak)
             rings[number] = better or ring
             uses.add(rings[number].links)
             if not better:
@@ -149,14 +134,6 @@ def _improved(near: RingContext, hops: Hops, rings: Sequence[Ring], preference: 
         if rings == before:
             break
     return rings
-
-
-def _peak_with(uses: LinkLoads, ring: Ring) -> int:
-    """Time of the ring's busiest link if it is added."""
-    uses.add(ring.links)
-    peak = uses.peak(ring.links)
-    uses.add(ring.links, -1)
-    return peak
 
 
 @register_planner("ring", TREE_COLLECTIVES)
@@ -183,7 +160,7 @@ def plan_ring(
     def build(problem: TreeProblem) -> Forest:
         return _forest(problem, _rings_in_order(problem, ranks) if ranks else _search(problem, channels))
 
-    return plan_baseline(topology, collective, "ring", build, root=root, weights=weights, options=options)
+    return plan_pattern(topology, collective, "ring", build, root=root, weights=weights, options=options)
 
 
 def _search(problem: TreeProblem, channels: int | None) -> list[Ring]:
@@ -226,7 +203,7 @@ def _checked_order(topology: Topology, order: str | Sequence[int | str]) -> list
     entries: Any = [part.strip() for part in order.split(",")] if isinstance(order, str) else order
     if isinstance(entries, np.ndarray) and entries.ndim == 1:
         entries = entries.tolist()
-    if not isinstance(entries, (list, tuple)):
+    if not isinstance(entries, list | tuple):
         raise UnsupportedError(f"order is {shown(order)}; expected the ranks one after the other, such as '0,2,1,3'")
     numbers = [int(entry) if isinstance(entry, str) and entry.isdecimal() else entry for entry in entries]
     try:
@@ -242,8 +219,11 @@ def _checked_order(topology: Topology, order: str | Sequence[int | str]) -> list
 def plan_hierarchical_ring(
     topology: Topology, collective: AnyCollective, *, weights: Sequence[object] | None = None
 ) -> Plan:
-    """Plan rings among boxes, then rings inside boxes (BlueConnect)."""
-    return plan_baseline(topology, collective, "hierarchical-ring", _hierarchical_forest, weights=weights)
+    """Plan rings among boxes, then rings inside boxes (BlueConnect).
+
+    A shard visits the other boxes along a ring of ranks with the same place, and goes from each along rings of the box.
+    """
+    return plan_pattern(topology, collective, "hierarchical-ring", _hierarchical_forest, weights=weights)
 
 
 def box_rings(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Ring]]:
@@ -273,46 +253,6 @@ def _moved(hops: Hops, rings: Sequence[Ring], box: Sequence[int], other: Sequenc
 def _hierarchical_forest(problem: TreeProblem) -> Forest:
     hops = Hops(problem)
     boxes = find_boxes(hops)
-    _check_boxes(problem, boxes)
-    inside, across = box_rings(hops, boxes), _rings_across(hops, boxes)
-    routes = [route for rings in inside for ring in rings for route in ring.routes]
-    into = _receiving(inside, problem.topology.num_ranks)
-    channels, rows, roots = len(into), [], []
-    for place, ring in enumerate(across):
-        entered = np.array([box[place] for box in boxes])
-        numbers = len(routes) + (np.arange(len(boxes)) - 1) % len(boxes)
-        routes += ring
-        for root in entered[problem.root_weights[entered] > 0]:
-            row = into.copy()
-            row[:, entered] = numbers
-            rows.append(row)
-            roots.append(root)
-    weights = np.repeat(problem.root_weights[roots], channels)
-    return forest_along(problem, channels, np.repeat(roots, channels), weights, np.concatenate(rows), routes)
-
-
-def _rings_across(hops: Hops, boxes: Sequence[Sequence[int]]) -> list[list[Route]]:
-    """Per place, the routes from each box to the next one."""
-    uses = LinkLoads(hops.problem.capacities)
-    rings = []
-    for members in zip(*boxes, strict=True):
-        pairs = pairwise([*members, members[0]])
-        rings.append([uses.take(hops.find_routes(tail, head)) for tail, head in pairs])
-    return rings
-
-
-def _receiving(inside: Sequence[Sequence[Ring]], num_ranks: int) -> npt.NDArray[np.int32]:
-    """Shape (rings per box, ranks): the number of the route into each rank, counting ring by ring and box by box."""
-    into = np.empty((len(inside[0]), num_ranks), dtype=np.int32)
-    first = 0
-    for rings in inside:
-        for number, ring in enumerate(rings):
-            into[number, np.roll(ring.ranks, -1)] = first + np.arange(len(ring.ranks))
-            first += len(ring.ranks)
-    return into
-
-
-def _check_boxes(problem: TreeProblem, boxes: Sequence[Sequence[int]]) -> None:
     sizes = sorted({len(box) for box in boxes})
     if len(boxes) < 2:
         raise UnsupportedError(
@@ -323,6 +263,27 @@ def _check_boxes(problem: TreeProblem, boxes: Sequence[Sequence[int]]) -> None:
             f"the boxes of {problem.topology} have {' or '.join(map(str, sizes))} ranks; a hierarchical ring needs "
             "boxes of equal size, of two or more"
         )
+    # The routes into each rank by the rings of its box.
+    inside, uses = box_rings(hops, boxes), LinkLoads(problem.capacities)
+    channels, routes = len(inside[0]), [route for rings in inside for ring in rings for route in ring.routes]
+    into, first = np.empty((channels, problem.topology.num_ranks), dtype=np.int32), 0
+    for rings in inside:
+        for number, ring in enumerate(rings):
+            into[number, np.roll(ring.ranks, -1)] = first + np.arange(sizes[0])
+            first += sizes[0]
+    # Rows for each root, which change where its shard enters boxes.
+    rows, roots = [], []
+    for members in zip(*boxes, strict=True):
+        entered = np.array(members)
+        numbers = len(routes) + (np.arange(len(boxes)) - 1) % len(boxes)
+        routes += [uses.take(hops.find_routes(*ends)) for ends in pairwise([*members, members[0]])]
+        for root in entered[problem.root_weights[entered] > 0]:
+            row = into.copy()
+            row[:, entered] = numbers
+            rows.append(row)
+            roots.append(root)
+    weights = np.repeat(problem.root_weights[roots], channels)
+    return forest_along(problem, channels, np.repeat(roots, channels), weights, np.concatenate(rows), routes)
 
 
 class _Port(NamedTuple):
@@ -348,7 +309,7 @@ def plan_ring_unwinding(
     ring_plan = plan_trees(network, planned, root=root, weights=weights)
     forests = [_rewound(forest, topology, ways) for forest in ring_plan.trees.forests]
     schedule: TreeSchedule = Allreduce(*forests) if len(forests) > 1 else forests[0]
-    return plan_of_schedule(topology, planned, schedule, planner=PLANNER)
+    return plan_of_schedule(topology, planned, schedule, planner="ring-unwinding")
 
 
 def _unwound(topology: Topology) -> tuple[Topology, list[tuple[int, ...]]]:
@@ -387,31 +348,23 @@ def _ports(topology: Topology) -> Iterator[tuple[str, list[_Port]]]:
     for switch in topology.switch_nodes:
         if switch in wires:
             continue
-        ports: list[_Port] = []
+        ports: dict[str, _Port] = {}
         for node in neighbors[switch]:
             between = (node,) if node in wires else ()
             rank = next(iter(ranks.intersection(neighbors[node])), None) if between else node
-            if rank not in ranks:
+            if rank not in ranks or rank in ports:
                 raise UnsupportedError(
-                    f"switches {switch!r} and {node!r} of {topology} are linked; {PLANNER} takes switches between "
-                    "ranks only"
+                    f"switch {switch!r} of {topology} and {node!r} are linked; ring-unwinding takes switches between "
+                    "ranks only, which reach each in one way"
                 )
-            if any(port.rank == rank for port in ports):
-                raise UnsupportedError(
-                    f"rank {rank!r} of {topology} reaches switch {switch!r} in several ways; {PLANNER} takes one"
-                )
-            ports.append(_port(topology, str(rank), between, switch))
+            way = (str(rank), *between, switch)
+            try:
+                out, back = (tuple(topology.link(*ends) for ends in pairwise(nodes)) for nodes in (way, way[::-1]))
+            except TopologyError as error:
+                raise UnsupportedError(f"ring-unwinding needs links both ways at switches, but {error}") from None
+            ports[way[0]] = _Port(way[0], between, out, back)
         if len(ports) > 1:
-            yield switch, sorted(ports, key=lambda port: topology.node_index[port.rank])
-
-
-def _port(topology: Topology, rank: str, between: tuple[str, ...], switch: str) -> _Port:
-    way = (rank, *between, switch)
-    try:
-        out, back = (tuple(topology.link(*ends) for ends in pairwise(nodes)) for nodes in (way, way[::-1]))
-    except TopologyError as error:
-        raise UnsupportedError(f"{PLANNER} needs links both ways between ranks and switches, but {error}") from None
-    return _Port(rank, between, out, back)
+            yield switch, sorted(ports.values(), key=lambda port: topology.node_index[port.rank])
 
 
 def _rewound(forest: Forest, topology: Topology, ways: Sequence[tuple[int, ...]]) -> Forest:

@@ -9,7 +9,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from .fixed_pattern import Hops, LinkLoads, Route
+from .routes import Hops, LinkLoads, Route
 
 Row = Mapping[int, tuple[Route, ...]]
 
@@ -29,8 +29,8 @@ class Ring(NamedTuple):
 class Preference(NamedTuple):
     """Preferences of a walk among candidate ranks.
 
-    `tie`: Among equals: the next rank by number; or zigzag from where the walk entered the box, 0, 1, -1, 2, -2, ...,
-        whose rotations use each pair of an even number of ranks once (Williams 1949); or chance.
+    `tie`: the next rank by number; zigzag from where the walk entered the box, 0, 1, -1, 2, -2, ..., whose rotations
+    use each pair of an even number of ranks once (Williams 1949); or chance.
     """
 
     widest_first: bool  # wide links above ranks with few ways on, which will be hard to pass later; or the latter alone
@@ -38,22 +38,13 @@ class Preference(NamedTuple):
 
 
 class RingContext:
-    """Possible successors of each rank, inside its box and in the next box, with their routes.
-
-    `order`: All ranks; `place` says where each of them is there.
-    `inside`, `onward`: Per rank, the ranks of its own and of the next box that one hop leads to, with routes.
-    `starts`: Ranks of the first box that one hop from the last box leads to.
-    `needs`: Per link and rank, the heads that only routes over the link lead to, as bits of an integer.
-    `offers`: Per link, the pairs of ranks with routes over it, and others.
-    `inside_masks`, `onward_masks`: Per rank, the ranks in its rows as bits of an integer.
-    `first_inside`: Per rank, the links that its hops inside the box begin with.
-    """
+    """Possible successors of each rank, inside its box and in the next box, with their routes."""
 
     def __init__(self, hops: Hops, boxes: Sequence[Sequence[int]], nearest: bool) -> None:
         self.boxes = boxes
         self.order = [rank for box in boxes for rank in box]
-        self.inside: dict[int, Row] = {}
-        self.onward: dict[int, Row] = {}
+        self.inside: dict[int, Row] = {}  # per rank, the ranks of its box that one hop leads to, with routes
+        self.onward: dict[int, Row] = {}  # the same of the next box
         self.place = {rank: number for number, rank in enumerate(self.order)}
         for box, following in zip(boxes, [*boxes[1:], boxes[0]], strict=True):
             for rank in box:
@@ -68,6 +59,7 @@ class RingContext:
         self.links = sorted({link for row in rows for ways in row.values() for way in ways for link in way.links})
         reached = {head for rank in boxes[-1] for head in self.onward[rank]}
         self.starts = [rank for rank in boxes[0] if rank in reached]
+        # Per link and rank the heads that only routes over the link lead to, as bits; and pairs with other routes too.
         self.needs: dict[int, dict[int, int]] = {link: {} for link in self.links}
         self.offers: dict[int, set[tuple[int, int]]] = {link: set() for link in self.links}
         for rank, row in [*self.inside.items(), *self.onward.items()]:
@@ -87,7 +79,9 @@ class RingContext:
         demands: list[tuple[int, list[int]]] = []  # uses per ring, of links that each take so much time per use
         for box in self.boxes:
             inside = [_first_links(self.inside[rank]) for rank in box]
-            onward = _steps([ways for rank in box for ways in self.onward[rank].values()])
+            # The first links of routes, their second ones, and so on up to the length of the shortest route.
+            routes = [way.links for rank in box for ways in self.onward[rank].values() for way in ways]
+            onward = [set(links) for links in zip(*routes, strict=False)]
             leaving = [_first_links(self.onward[rank]) for rank in box]
             demands += [
                 (1, [loads.costs[link] for link in {*near, *far}]) for near, far in zip(inside, leaving, strict=True)
@@ -97,10 +91,12 @@ class RingContext:
                 demands += [(1, [loads.costs[link] for link in links]) for links in onward]
         usable = [(uses, Counter(costs)) for uses, costs in demands if costs and uses]
         distinct = {(uses, tuple(sorted(costs.items()))) for uses, costs in usable}
-        times = {
-            count: max((_least_time(uses * count, costs) for uses, costs in distinct), default=0) for count in counts
-        }
-        return min(Fraction(time, loads.common * count) for count, time in times.items())
+        return min(
+            Fraction(
+                max((_least_time(uses * count, costs) for uses, costs in distinct), default=0), loads.common * count
+            )
+            for count in counts
+        )
 
     def entering_time(self, start: int, uses: LinkLoads) -> int:
         """Time of the busiest link if one more ring enters the first box at `start`; 0 in a single box."""
@@ -121,11 +117,6 @@ class RingContext:
 def _first_links(row: Row) -> set[int]:
     """The links that hops begin with."""
     return {way.links[0] for ways in row.values() for way in ways}
-
-
-def _steps(rows: Iterable[Sequence[Route]]) -> list[set[int]]:
-    """The first links of routes, their second ones, and so on up to the length of the shortest route."""
-    return [set(links) for links in zip(*(way.links for ways in rows for way in ways), strict=False)]
 
 
 def _least_time(uses: int, costs: Sequence[tuple[int, int]]) -> int:
@@ -227,13 +218,10 @@ class _Walk:
             for rank, heads in self._near.needs[link].items():
                 self._closed[rank] = self._closed.get(rank, 0) | heads
         for rank, head in set[tuple[int, int]]().union(*(self._near.offers[link] for link in full)):
-            if not self._is_open(rank, head):
+            routes = self._near.inside[rank].get(head) or self._near.onward[rank][head]
+            if all(any(self._capacity[link] <= 0 for link in route.links) for route in routes):
                 self._closed[rank] = self._closed.get(rank, 0) | 1 << head
         self._open = {rank: mask & ~self._closed.get(rank, 0) for rank, mask in self._near.inside_masks.items()}
-
-    def _is_open(self, rank: int, head: int) -> bool:
-        routes = self._near.inside[rank].get(head) or self._near.onward[rank][head]
-        return any(all(self._capacity[link] > 0 for link in route.links) for route in routes)
 
     def _choices(self, path: list[int]) -> Iterator[tuple[int, Route]]:
         """Possible next ranks of the walk, with the widest routes there."""

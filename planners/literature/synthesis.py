@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -22,14 +22,15 @@ from ...solvers.lp.session import solve
 from ...solvers.lp.solution import PrimalStatus
 from ...support import progress
 from ...support.formatting import bandwidth_text, count_text
-from ...support.validation import as_whole, shown
+from ...support.validation import as_list, as_whole
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ..bounds import bound
 from ..plans.plan import Plan
 from ..plans.registry import register_planner
 from ..trees.problem import TreeProblem, tree_problem
-from .step_plans import plan_in_steps
+from .fixed_pattern import plan_in_steps
+from .routes import Hops, LinkLoads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +59,7 @@ class Synthesis:
     bound : Bound
         What no schedule can beat, with any number of steps and chunks.
     limit : Fraction
-        What no schedule with as many chunks can beat in the steps allowed, in ns per byte of shard.  Where this is more
-        than what `bound` says it rests on HiGHS's branch and bound, unlike all else here.
+        The same for as many chunks in the steps allowed.  It rests on HiGHS's branch and bound.
     """
 
     topology: Topology
@@ -89,11 +89,10 @@ class Synthesis:
         if self.bound.collective is not ALLGATHER or self.bound.topology.digest != self.topology.digest:
             raise CertificateError(f"the bound is for {self.bound.collective} on {self.bound.topology}")
         reached = rate_of_loads(self.schedule.verified_loads(self.topology), self.schedule, self.topology)
-        if reached != self.inverse_rate:
-            raise CertificateError(f"the schedule takes {reached} ns per byte of shard; {self.inverse_rate} is claimed")
-        if reached < self.limit:
+        if reached != self.inverse_rate or reached < self.limit:
             raise CertificateError(
-                f"the schedule takes {reached} ns per byte of shard, which beats its limit {self.limit}"
+                f"the schedule takes {reached} ns per byte of shard; {self.inverse_rate} is claimed, and a limit of "
+                f"{self.limit}"
             )
 
     def __str__(self) -> str:
@@ -117,12 +116,11 @@ def synthesise(
     topology : Topology
         Small: a few dozen links, or 16 ranks on switches; every rank reaches every other.
     steps : int, optional
-        At least the diameter, which is the default: the fewest steps, and of those schedules the fastest.
+        At least the diameter, which is the default.
     chunks : int
         Chunks per shard.  More allow a better balance and take longer to search.
     time_limit : float, optional
-        Seconds, or None for as long as it takes.  When they are over, the best schedule found so far is the answer;
-        `Synthesis.limit` says what is left to gain.
+        Seconds, or None for as long as it takes.  When they are over, the best schedule found so far is the answer.
 
     Examples
     --------
@@ -138,8 +136,6 @@ def synthesise(
 
 def ways_between(topology: Topology) -> synthesis.Ways:
     """Choose a way for each pair of ranks that reach each other past no rank."""
-    from .fixed_pattern import Hops, LinkLoads
-
     if as_topology(topology).num_ranks > MAX_RANKS:
         raise UnsupportedError(f"integer programs are for up to {MAX_RANKS} ranks here; {topology} has more")
     problem = tree_problem(topology, "broadcast", ())
@@ -179,14 +175,12 @@ def synthesis_frontier(
 
     Parameters
     ----------
-    topology : Topology
-        As for `synthesise`.
+    topology, time_limit
+        As for `synthesise`, the time for each schedule.
     steps : iterable of int, optional
         Most steps that a schedule may take; from the diameter to three more by default, until the bound is met.
     chunks : iterable of int
         Numbers of chunks per shard to try with each.
-    time_limit : float, optional
-        Seconds for each schedule, as for `synthesise`.
 
     Returns
     -------
@@ -205,7 +199,7 @@ def synthesis_frontier(
 
     diameter = int(hop_distances(topology, ways_between(topology)).max())
     usual = range(diameter, diameter + FURTHER_STEPS + 1)
-    counts, lengths = _listed(chunks, "chunks"), _listed(usual if steps is None else steps, "steps")
+    counts, lengths = as_list(chunks, "chunks"), as_list(usual if steps is None else steps, "steps")
     if not counts or not lengths:
         raise UnsupportedError(f"{'steps' if counts else 'chunks'} is empty; name at least one number")
     answers: list[Synthesis] = []
@@ -213,75 +207,53 @@ def synthesis_frontier(
         answers += [synthesise(topology, steps=length, chunks=count, time_limit=time_limit) for count in counts]
         if steps is None and min(answer.gap for answer in answers) == 0:
             break
-    return pd.DataFrame(
+    columns = ("inverse_rate", "algbw", "gap", "proved")
+    frame = pd.DataFrame(
         {
             "steps": [answer.schedule.num_steps for answer in answers],
             "chunks": [answer.schedule.chunks_per_shard for answer in answers],
-            "inverse_rate": [answer.inverse_rate for answer in answers],
-            "algbw": [answer.algbw for answer in answers],
-            "gap": [answer.gap for answer in answers],
-            "proved": [answer.proved for answer in answers],
-            "pareto": _pareto(answers),
+            **{name: [getattr(answer, name) for answer in answers] for name in columns},
             "synthesis": answers,
         }
     )
-
-
-def _listed(numbers: Iterable[int], what: str) -> list[int]:
-    if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
-        raise UnsupportedError(f"{what} is {shown(numbers)}; expected a list of whole numbers")
-    return list(numbers)
-
-
-def _pareto(answers: list[Synthesis]) -> list[bool]:
-    """Mark Pareto-optimal rows in steps and rate; of equals, the one with the fewest chunks."""
-    marks, lowest = [False] * len(answers), None
-    figures = [(answer.schedule.num_steps, answer.inverse_rate, answer.schedule.chunks_per_shard) for answer in answers]
-    for place in sorted(range(len(answers)), key=figures.__getitem__):
-        if lowest is None or answers[place].inverse_rate < lowest:
-            marks[place], lowest = True, answers[place].inverse_rate
-    return marks
+    # Pareto-optimal in steps and rate; of equals, the one with the fewest chunks.
+    ordered = frame.sort_values(["steps", "inverse_rate", "chunks"], kind="stable")["inverse_rate"]
+    lowest = list(accumulate(ordered, min))
+    fresh = [place == 0 or rate < lowest[place - 1] for place, rate in enumerate(ordered)]
+    frame.insert(len(frame.columns) - 1, "pareto", pd.Series(fresh, index=ordered.index))
+    return frame
 
 
 @register_planner("milp", EVERY_ROOT)
 def plan_milp(topology: Topology, collective: AnyCollective, *, chunks: int | None = None) -> Plan:
     """Plan the best schedule in few steps that an integer program finds in seconds, as TACCL and TE-CCL do.
 
-    It has one step more than the diameter, and as many chunks per shard as given, or one and then two.
-
-    The search ends after `PLAN_SECONDS`: its best schedule is the plan's, and ``provenance["search"]`` says what HiGHS
-    has proved of all schedules with as many steps and chunks, over one way for each pair of ranks.  A reduce-scatter is
-    the reverse of an allgather on the transposed network, an allreduce is both.  Plans differ from run to run only
-    where time runs out.
+    It has one step more than the diameter, and as many chunks per shard as given, or one and then two.  The search ends
+    after `PLAN_SECONDS`: ``provenance["search"]`` says what HiGHS has proved of all schedules with as many steps and
+    chunks, over one way for each pair of ranks.
     """
     counts = [1, 2] if chunks is None else [as_whole(chunks, "chunks", high=MAX_SENDS)]
     searches: list[tuple[int, Synthesis]] = []
 
     def build(problem: TreeProblem) -> StepSchedule:
-        searches.append(_best(_broadcast_network(problem), counts))
+        network = problem.topology
+        if problem.direction == "reduce":
+            links = [link._replace(tail=link.head, head=link.tail) for link in network.links]
+            ranks, switches = network.compute_nodes, network.switch_nodes
+            network = Topology.from_links(links, compute=ranks, switches=switches, name=network.name)
+        searches.append(_best(network, counts))
         return replace(searches[-1][1].schedule, direction=problem.direction)
 
     options = {} if chunks is None else {"chunks": counts[0]}
     plan = plan_in_steps(topology, collective, "milp", build, options)
     steps, answer = searches[-1]
-    limit = (
-        sum((search_answer.limit for _, search_answer in searches), Fraction(0))
-        / len(searches)
-        * len(plan.schedule.phases)
-    )
+    phases = len(plan.schedule.phases)
+    limit = sum((answer.limit for _, answer in searches), Fraction(0)) / len(searches) * phases
     rate_limit = bandwidth_text(topology.num_ranks / limit, 2)
-    each_phase = " + ".join([str(steps)] * len(plan.schedule.phases))
-    size = f"{each_phase} steps, {count_text(answer.schedule.chunks_per_shard, 'chunk')} per shard"
+    size = (
+        f"{' + '.join([str(steps)] * phases)} steps, {count_text(answer.schedule.chunks_per_shard, 'chunk')} per shard"
+    )
     return replace(plan, provenance={**plan.provenance, "search": f"branch and bound: at most {rate_limit} in {size}"})
-
-
-def _broadcast_network(problem: TreeProblem) -> Topology:
-    """Return the network with its links in the direction from roots to leaves."""
-    network = problem.topology
-    if problem.direction == "broadcast":
-        return network
-    links = [link._replace(tail=link.head, head=link.tail) for link in network.links]
-    return Topology.from_links(links, compute=network.compute_nodes, switches=network.switch_nodes, name=network.name)
 
 
 def _best(topology: Topology, counts: Sequence[int]) -> tuple[int, Synthesis]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -389,40 +389,52 @@ def plan_groups(topology: Topology, groups: Iterable[Group], *, relay: bool = Fa
     (['20', '20'], '0')
     """
     relayed = as_flag(relay, "relay")
-    groups_by_part = {f"part{number}": group for number, group in enumerate(as_groups(groups))}
-    topology = as_topology(topology).without_abilities()
-    networks = {name: group.network(topology, relay=relayed) for name, group in groups_by_part.items()}
-    _check(groups_by_part, networks)
+    group_list, topology = as_groups(groups), as_topology(topology).without_abilities()
+    networks = [group.network(topology, relay=relayed) for group in group_list]
+    _check_size(group_list, networks)
     fabric, unit = counted(topology)
-    parts = {name: _program(group.network(fabric, relay=relayed), group) for name, group in groups_by_part.items()}
-    # Algorithm bandwidth per unit of the programs' rates.
-    scales = {
-        name: 1 if group.kind.has_two_phases or group.kind.has_one_root else len(group.ranks)
-        for name, group in groups_by_part.items()
+    parts = {
+        f"part{number}": _Part(group, network, _program(group, group.network(fabric, relay=relayed)))
+        for number, (group, network) in enumerate(zip(group_list, networks, strict=True))
     }
-    sizes = whole_numbers([Fraction(int(group.size), scales[name]) for name, group in groups_by_part.items()])
-    worth = dict(zip(groups_by_part, sizes, strict=True))
-    model = sharing.build(fabric, parts, weights=worth)
+    sizes = whole_numbers([Fraction(int(part.group.size), part.scale) for part in parts.values()])
+    worth = dict(zip(parts, sizes, strict=True))
+    model = sharing.build(fabric, {name: part.program for name, part in parts.items()}, weights=worth)
     model.balance_switches()
     for part in parts.values():
         # That all parts fit a link says more.
-        part.program.link_bandwidth.deactivate()
+        part.program.program.link_bandwidth.deactivate()
     rates, answers = _max_min_rates(model, worth)
-    plans = tuple(
-        _plan(group, networks[name], _shares(parts[name], answers[-1], name), unit)
-        for name, group in groups_by_part.items()
+    plans = tuple(_plan(part, answers[-1], name, unit) for name, part in parts.items())
+    limits = tuple(rates[name] * part.scale * unit for name, part in parts.items())
+    group_plans = GroupPlans(
+        topology, group_list, relayed, plans, limits, tuple(_proof(parts, answer) for answer in answers)
     )
-    limits = tuple(rates[name] * scales[name] * unit for name in groups_by_part)
-    proofs = tuple(_proof(parts, answer, groups_by_part, networks) for answer in answers)
-    group_plans = GroupPlans(topology, tuple(groups_by_part.values()), relayed, plans, limits, proofs)
     group_plans.verify()
     return group_plans
 
 
-def _check(groups: Mapping[str, Group], networks: Mapping[str, Topology]) -> None:
+class _Part(NamedTuple):
+    """A group, its network, and its part of the program, which counts bandwidths in a unit of its own."""
+
+    group: Group
+    network: Topology
+    program: Model
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Weights of the shards, empty for equal ones."""
+        return shard_weights(self.network, self.group.kind, self.group.root, None)
+
+    @property
+    def scale(self) -> int:
+        """Algorithm bandwidth per unit of the program's rate."""
+        return 1 if self.group.kind.has_two_phases or self.group.kind.has_one_root else len(self.group.ranks)
+
+
+def _check_size(groups: Sequence[Group], networks: Sequence[Topology]) -> None:
     flows = 0
-    for name, group in groups.items():
-        network = networks[name]
+    for group, network in zip(groups, networks, strict=True):
         ranks = network.num_ranks
         flows += ranks * (network.num_links + (2 * ranks**2 if group.kind.has_two_phases else 0))
         with group.named_in_errors():
@@ -435,8 +447,7 @@ def _check(groups: Mapping[str, Group], networks: Mapping[str, Topology]) -> Non
         )
 
 
-def _program(network: Topology, group: Group) -> Model:
-    """State the program of one group; see `collopt.planners.trees.lp_bounds`."""
+def _program(group: Group, network: Topology) -> Model:
     if group.kind.in_pairs:
         return throughput.build_all_to_all(network)
     return build_program(network, group.kind, shard_weights(network, group.kind, group.root, None))
@@ -462,51 +473,46 @@ def _max_min_rates(
     return rates, answers
 
 
-def _shares(part: Model, answer: ExactAnswer, name: str) -> dict[Pair, Fraction]:
-    """Return a group's part of each link, in the units of the program."""
-    shares = {link[:2]: Fraction(0) for link in part.topology.links}
-    block = "transit" if isinstance(part, allreduce.AllreduceModel) else "share"
+def _plan(part: _Part, answer: ExactAnswer, name: str, unit: Fraction) -> Plan:
+    """Plan a group on its part of each link."""
+    shares = {link[:2]: Fraction(0) for link in part.network.links}
+    block = "transit" if isinstance(part.program, allreduce.AllreduceModel) else "share"
     for key, value in answer.values[f"{name}.{block}"].items():
-        shares[key[-2:]] += value
-    return shares
+        shares[key[-2:]] += value * unit
+    own = part.network.with_bandwidths(shares).changed(name=f"{part.network.name} for {part.group.name}")
+    with part.group.named_in_errors(", on its part of the links"):
+        return make_plan(own, part.group.kind, root=part.group.root)
 
 
-def _plan(group: Group, network: Topology, shares: Mapping[Pair, Fraction], unit: Fraction) -> Plan:
-    own = network.with_bandwidths({pair: share * unit for pair, share in shares.items()})
-    with group.named_in_errors(", on its part of the links"):
-        return make_plan(own.changed(name=f"{network.name} for {group.name}"), group.kind, root=group.root)
-
-
-def _proof(
-    parts: Mapping[str, Any], answer: ExactAnswer, groups: Mapping[str, Group], networks: Mapping[str, Topology]
-) -> SharedBound:
+def _proof(parts: Mapping[str, _Part], answer: ExactAnswer) -> SharedBound:
     """Turn the dual values of one round into bounds of the groups that have a part in it."""
     links = {pair: dual for pair, dual in answer.duals["link_shared"].items() if dual}
     rates = answer.duals["least_rate"] | answer.duals.get("settled", {})
     bounds = {}
-    for name, group in groups.items():
+    for name, part in parts.items():
         if rates.get(name):
-            own = {link[:2]: links[link[:2]] for link in networks[name].links if link[:2] in links}
-            witness = _witness(parts[name], group, own, answer.duals, name)
-            weights = shard_weights(networks[name], group.kind, group.root, None)
-            bounds[group.name] = Bound.from_witness(networks[name], group.kind, witness, weights)
-    return SharedBound(tuple(LinkValue(tail, head, dual) for (tail, head), dual in links.items()), bounds)
+            own = {link[:2]: links[link[:2]] for link in part.network.links if link[:2] in links}
+            witness = _witness(part, own, answer.duals, name)
+            bounds[part.group.name] = Bound.from_witness(part.network, part.group.kind, witness, part.weights)
+    return SharedBound(_values(links), bounds)
 
 
-def _witness(part: Any, group: Group, links: Mapping[Pair, Fraction], duals: Mapping[str, Any], name: str) -> Witness:
+def _values(duals: Mapping[Pair, Fraction]) -> tuple[LinkValue, ...]:
+    return tuple(LinkValue(*pair, dual) for pair, dual in duals.items() if dual)
+
+
+def _witness(part: _Part, links: Mapping[Pair, Fraction], duals: Mapping[str, Any], name: str) -> Witness:
     """Divide the values of links, past switches, among the ranks of a group."""
-    values = tuple(LinkValue(tail, head, dual) for (tail, head), dual in links.items())
-    if group.kind.in_pairs:
-        return LengthDual(values)
-    if group.kind.has_two_phases:
+    program: Any = part.program
+    if part.group.kind.in_pairs:
+        return LengthDual(_values(links))
+    if part.group.kind.has_two_phases:
         blocks = {block: duals[f"{name}.{block}"] for block in ("broadcast_within", "reduce_within")}
-        return cut_dual(part, {"link_bandwidth": links, **blocks})
-    own: dict[str, dict[Pair, Fraction]] = {rank: {} for rank in part.topology.compute_nodes}
-    for (rank, tail, head), dual in duals[f"{name}.flow_in_share"].items():
-        own[rank][tail, head] = dual
+        return cut_dual(program, {"link_bandwidth": links, **blocks})
+    own: dict[str, dict[Pair, Fraction]] = {rank: {} for rank in program.topology.compute_nodes}
+    for (rank, *pair), dual in duals[f"{name}.flow_in_share"].items():
+        own[rank][pair[0], pair[1]] = dual
     # Dual values of a switch that gives out what it takes in cancel out on the ways past it, so these are what counts.
-    hops = tuple(
-        tuple(LinkValue(*hop, dual) for hop, dual in hop_limits(part.topology, lengths, frozenset()).items() if dual)
-        for lengths in own.values()
-    )
-    return CutDual(values, into=hops) if part.direction == "broadcast" else CutDual(values, out_of=hops)
+    hops = tuple(_values(hop_limits(program.topology, lengths, frozenset())) for lengths in own.values())
+    values = _values(links)
+    return CutDual(values, into=hops) if program.direction == "broadcast" else CutDual(values, out_of=hops)

@@ -258,8 +258,14 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
         About this topology.  The parts of its witness are shaded, of a cut the smaller side, and the links whose
         bandwidth it adds up are colored, with arrowheads if it counts one direction only.
     """
-    _check(topology, bound)
-    view = None if bound is None else witness_view(bound)
+    topology = as_topology(topology)
+    title, view = f"{shortened(topology.name)}: {_counts(topology)}", None
+    if bound is not None:
+        bound = as_kind(bound, Bound, "the bound")
+        if bound.topology.digest != topology.digest:
+            raise UnsupportedError(f"the bound is about {bound.topology}; expected one about {topology}")
+        title = f"{bound.collective} on {shortened(topology.name)}: at most {bandwidth_text(bound.algbw, 2)}"
+        view = witness_view(bound)
     canvas = Canvas.of(topology)
     if canvas.placed.arrangement == "rows":
         draw_boxes(canvas)
@@ -267,26 +273,14 @@ def topology_figure(topology: Topology, bound: Bound | None = None) -> Figure:
     if view is not None:
         handles += draw_parts(canvas, view) + draw_witness_links(canvas, view)
     handles += draw_links(canvas, frozenset() if view is None else canvas.numbered(view.links))
-    return canvas.finished(_title(topology, bound), handles, max(1, int(canvas.scale.width // INCHES_PER_ENTRY)))
+    return canvas.finished(title, handles, max(1, int(canvas.scale.width // INCHES_PER_ENTRY)))
 
 
-def _check(topology: object, bound: object) -> None:
-    topology = as_topology(topology)
-    if bound is None:
-        return
-    bound = as_kind(bound, Bound, "the bound")
-    if bound.topology.digest != topology.digest:
-        raise UnsupportedError(f"the bound is about {bound.topology}; expected one about {topology}")
-
-
-def _title(topology: Topology, bound: Bound | None) -> str:
-    if bound is not None:
-        return f"{bound.collective} on {shortened(topology.name)}: at most {bandwidth_text(bound.algbw, 2)}"
-    counts = [count_text(topology.num_ranks, "rank")]
-    if topology.switch_nodes:
-        number = len(topology.switch_nodes)
+def _counts(topology: Topology) -> str:
+    counts, number = [count_text(topology.num_ranks, "rank")], len(topology.switch_nodes)
+    if number:
         counts.append(f"{number} switch{'' if number == 1 else 'es'}")
-    return f"{shortened(topology.name)}: {', '.join([*counts, count_text(topology.num_links, 'link')])}"
+    return ", ".join([*counts, count_text(topology.num_links, "link")])
 
 
 Pair = tuple[int, int]
@@ -313,16 +307,6 @@ class Scale(NamedTuple):
         return min(max(self.unit / WIDE, 0.15), 1.0)
 
 
-def _scale(placed: Places) -> Scale:
-    """Choose a figure that fits the nodes, and node sizes that fit the figure."""
-    wide = float(np.ptp(placed.x)) + 2 * MARGIN
-    tall = float(np.ptp(placed.y)) + 2 * MARGIN
-    width = min(max(INCHES_PER_UNIT * wide, NARROWEST), WIDEST)
-    unit = min(width / wide, TALLEST / tall, 1.0)
-    radius = min(0.34 * 72 * unit, LARGEST_RADIUS)
-    return Scale(max(unit * wide, NARROWEST), unit * tall + HEADER, radius, 72 * unit)
-
-
 @dataclass(frozen=True)
 class Canvas:
     """A figure with one axes, and the layout of a network on it."""
@@ -337,7 +321,12 @@ class Canvas:
     def of(cls, topology: Topology) -> Canvas:
         """Lay a network out on the axes of a new figure."""
         placed = places(topology)
-        scale = _scale(placed)
+        # A figure that fits the nodes, and node sizes that fit the figure.
+        wide, tall = (float(np.ptp(places_along)) + 2 * MARGIN for places_along in (placed.x, placed.y))
+        width = min(max(INCHES_PER_UNIT * wide, NARROWEST), WIDEST)
+        unit = min(width / wide, TALLEST / tall, 1.0)
+        radius = min(0.34 * 72 * unit, LARGEST_RADIUS)
+        scale = Scale(max(unit * wide, NARROWEST), unit * tall + HEADER, radius, 72 * unit)
         figure = empty_figure(scale.width, scale.height)
         # True proportions shrink the axes, which the other layout does not take into account: it would cut titles.
         figure.set_layout_engine("compressed")

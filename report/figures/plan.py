@@ -75,6 +75,7 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     or for trees of the hop, as `step_table` numbers them.  A dashed line is where the last byte has come, which is
     later than any link is busy where links have latency; the title has that time.  Parameters as for `step_table`.
     """
+    from matplotlib import colormaps
     from matplotlib.collections import PolyCollection
 
     figure = empty_figure(1, 1)
@@ -90,7 +91,10 @@ def gantt_figure(plan: Plan, size: int | str, slices: int | None = None) -> Figu
     corners = [(left, row - 0.4), (right, row - 0.4), (right, row + 0.4), (left, row + 0.4)]
     bars = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
     steps = sorted(table["step"].unique())
-    fills = _step_colors(len(steps))
+    fills: list[Any] = [color(number) for number in range(len(steps))]
+    if len(steps) > MAX_DISTINCT_COLORS:
+        # From dark to light: many could not be told apart.
+        fills = [tuple(ink) for ink in colormaps["viridis"](np.linspace(0, 0.95, len(steps)))]
     inks = [fills[place] for place in np.searchsorted(steps, table["step"])]
     dense = len(table) >= MAX_BARS
     drawn = PolyCollection(list(bars), facecolors=inks, edgecolors="white", linewidths=0 if dense else 0.2, gid="bars")
@@ -177,15 +181,6 @@ def _draw_utilization(axes: Axes, table: pd.DataFrame, places: npt.NDArray[np.in
             # Links are sorted by bandwidth, so those of one are side by side: one outline for all of them.
             edges = np.append(places[members], places[members][-1] + 1) - 0.5
             axes.stairs(shares, edges, fill=True, color=ink, label=label, lw=0)
-
-
-def _step_colors(count: int) -> list[Any]:
-    """Colors of steps in order: easy to tell apart if they are few, from dark to light if they are many."""
-    if count <= MAX_DISTINCT_COLORS:
-        return [color(number) for number in range(count)]
-    from matplotlib import colormaps
-
-    return [tuple(ink) for ink in colormaps["viridis"](np.linspace(0, 0.95, count))]
 
 
 def _explain_steps(figure: Figure, plan: Plan, steps: Sequence[int], fills: Sequence[Any]) -> None:

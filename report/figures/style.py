@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from html import escape
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -125,7 +125,10 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: 
         raise UnsupportedError(
             f"the path {shown(os.fspath(path))} does not end in .png, .svg or .pdf; name one of them"
         )
-    if not isinstance(figure, _figure_type()):
+    check_extra("figures", "plot")
+    from matplotlib.figure import Figure
+
+    if not isinstance(figure, Figure):
         raise UnsupportedError(f"the figure is {shown(figure)}; expected one of matplotlib's")
     dots = as_float(dots_per_inch)
     if dots is None or not COARSEST <= dots <= FINEST:
@@ -154,13 +157,6 @@ def image_of(figure: Figure, description: str) -> str:
     return f'<img alt="{escape(description)}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
 
 
-def _figure_type() -> type[Figure]:
-    check_extra("figures", "plot")
-    from matplotlib.figure import Figure
-
-    return Figure
-
-
 @cache
 def _shown_figure() -> type[Figure]:
     """Define figures that notebooks show, as matplotlib is imported late."""
@@ -173,18 +169,12 @@ def _shown_figure() -> type[Figure]:
     return ShownFigure
 
 
-Content = Literal["text", "number", "positive"]
-"""What a column holds; numbers are finite."""
-
-EXPECTED: dict[Content, str] = {
-    "text": "text",
-    "number": "a finite number",
-    "positive": "a finite number above 0",
-}
+EXPECTED = {"text": "text", "number": "a finite number", "positive": "a finite number above 0"}
+"""What columns hold."""
 
 
-def check_table(table: object, columns: Mapping[str, Content]) -> pd.DataFrame:
-    """Check a table for drawing; `UnsupportedError` if it is unsuitable."""
+def check_table(table: object, columns: Mapping[str, str]) -> pd.DataFrame:
+    """Check that the columns of a table hold what `EXPECTED` lists; `UnsupportedError` if they do not."""
     import pandas as pd
 
     named = ", ".join(columns)
@@ -192,15 +182,17 @@ def check_table(table: object, columns: Mapping[str, Content]) -> pd.DataFrame:
         raise UnsupportedError(f"the table is {shown(table)}; expected a DataFrame with the columns {named}")
     names = table.columns.tolist()
     for column in columns:
-        if column not in names:
-            raise UnsupportedError(f"the table has no column {column!r}; expected the columns {named}")
-        if names.count(column) > 1:
-            raise UnsupportedError(f"the table has {names.count(column)} columns {column!r}; expected one: drop others")
+        if names.count(column) != 1:
+            raise UnsupportedError(
+                f"the table has {names.count(column) or 'no'} columns {column!r}; expected one of each of {named}"
+            )
     if not len(table):
         raise UnsupportedError("the table has no rows; expected rows to draw")
     for column, content in columns.items():
         for row, value in enumerate(table[column].tolist()):
-            if not _fits(value, content):
+            number = as_float(value)
+            fits = number is not None and (content == "number" or number > 0)
+            if not (isinstance(value, str) if content == "text" else fits):
                 raise UnsupportedError(
                     f"row {row} of column {column!r} is {shown(value)}; expected {EXPECTED[content]}"
                 )
@@ -216,10 +208,3 @@ def as_float(value: object) -> float | None:
     except (OverflowError, ValueError):
         return None
     return number if math.isfinite(number) else None
-
-
-def _fits(value: Any, content: Content) -> bool:
-    if content == "text":
-        return isinstance(value, str)
-    number = as_float(value)
-    return number is not None and (content == "number" or number > 0)

@@ -119,7 +119,10 @@ class Case(NamedTuple):
 
     def answers(self) -> Iterator[Answer]:
         """Yield what is known as soon as it is: the intact network, the changed one, its bound, and a plan."""
-        yield {"network": {**_network_figures(self.network), "assumed": list(self.assumed)}}
+        network = self.network
+        classes = [{"name": entry.name, "bandwidth": float(entry.bandwidth)} for entry in link_classes(network)]
+        figures = {"name": network.name, "counts": _counts(network), "classes": classes, "scene": scene(network)}
+        yield {"network": {**figures, "assumed": list(self.assumed)}}
         changed = self.changed
         yield {"changed": {"name": changed.name, "counts": _counts(changed), "scene": scene(changed)}}
         limit = bound(changed, self._collective, **self._data())
@@ -138,16 +141,11 @@ class Case(NamedTuple):
         """Plan what the scenario asks for, or return the last plans again."""
         key = self.scenario, self.network.digest
         if key not in _plans:
-            _plans[key] = self._planned()
+            options = self._data() | ({"size": self.scenario.size} if self._sized else {})
+            _plans[key] = plan(self.changed, self._collective, planner=self.scenario.planner, **options)
         while len(_plans) > KEPT_PLANS:
             del _plans[next(iter(_plans))]
         return _plans[key]
-
-    def _planned(self) -> Plan:
-        scenario, options = self.scenario, self._data()
-        if self._sized:
-            options["size"] = scenario.size
-        return plan(self.changed, self._collective, planner=scenario.planner, **options)
 
     def file(self, form: str) -> Iterator[Answer]:
         """Yield the content of a file, as ``collopt import`` and ``collopt plan`` write it."""
@@ -204,13 +202,6 @@ class Case(NamedTuple):
             costs = as_costs(None, plan.topology).label
             figures |= {"microseconds": time, "time": time_text(time), "costs": costs}
         return figures
-
-
-def _network_figures(network: Topology) -> Answer:
-    classes = [
-        {"name": link_class.name, "bandwidth": float(link_class.bandwidth)} for link_class in link_classes(network)
-    ]
-    return {"name": network.name, "counts": _counts(network), "classes": classes, "scene": scene(network)}
 
 
 def _counts(network: Topology) -> str:

@@ -1,4 +1,4 @@
-"""Certificate of a bound in words: the argument of its witness, the sum over its links, and the bound."""
+"""`write_report`: an HTML page about plans of one collective on one network, with the certificate of their bounds."""
 
 import base64
 import gzip
@@ -26,7 +26,6 @@ from .outlook import baselines, class_chart, class_rows, failure_chart, rates_ch
 from .scene import MAX_MOVES, scene, shares_of
 
 Pair = tuple[str, str]
-Pairs = tuple[Pair, ...]
 
 
 class Term(NamedTuple):
@@ -50,7 +49,7 @@ class Certificate(NamedTuple):
     counted: str  # What the links' sum is called
     terms: tuple[Term, ...]  # Links that are added up, those with most bandwidth first
     weighted: bool  # Whether the terms have dual values other than 1 by their kind
-    links: Pairs  # The same links by name
+    links: tuple[Pair, ...]  # The same links by name
     divisions: tuple[str, ...]  # From the sums to the bound, as equations
 
     @property
@@ -149,7 +148,9 @@ def report_page(
     charts = [rates_chart(named, known_plans), *([failure_chart(plan)] if failures else []), class_chart(plan)]
     context = {
         "title": title or f"{plan.collective} on {plan.topology.name}",
-        "subtitle": _subtitle(named),
+        "subtitle": f"{plan.topology.num_ranks} ranks, {len(plan.topology.switch_nodes)} switches, "
+        f"{plan.topology.num_links} links; "
+        f"{f'planned by {plan.planner}' if len(named) == 1 else f'{len(named)} plans'}; verified",
         "entries": [plan_entry(name, drawn, amounts, MAX_LINKS // len(named)) for name, drawn in named.items()],
         "sizes": [text for text, _ in amounts],
         "first_size": len(amounts) // 2,
@@ -187,21 +188,16 @@ def _named(plans: Any) -> dict[str, Plan]:
         raise UnsupportedError(f"there are {len(listed)} plans; expected 1 to {MAX_PLANS}")
     for plan in listed:
         as_kind(plan, Plan, "the plan", hint=", such as collopt.plan returns")
-        _check_same(listed[0], plan)
+        if _purpose(plan) != _purpose(listed[0]):
+            raise UnsupportedError(
+                f"one plan is for {listed[0].collective} on {listed[0].topology}, another for {plan.collective} on "
+                f"{plan.topology}, or for other links or shards; write a report for each"
+            )
     return named or dict(zip(_names(listed), listed, strict=True))
 
 
-def _check_same(first: Plan, other: Plan) -> None:
-    if other.topology.digest != first.topology.digest:
-        raise UnsupportedError(
-            f"one plan is for {first.topology}, another for {other.topology} with other links; expected plans of "
-            "one topology: write a report for each"
-        )
-    if (other.collective, other.bound.weights) != (first.collective, first.bound.weights):
-        raise UnsupportedError(
-            f"one plan is for {first.collective}, another for {other.collective} or for other shards; expected plans "
-            "of one collective: write a report for each"
-        )
+def _purpose(plan: Plan) -> tuple[object, ...]:
+    return plan.topology.digest, plan.collective, plan.bound.weights
 
 
 def _names(plans: Sequence[Plan]) -> list[str]:
@@ -228,14 +224,6 @@ def _sizes(sizes: Iterable[int | str] | None) -> list[tuple[str, int]]:
     return [(text, size) for size, text in sizes_by_bytes.items()]
 
 
-def _subtitle(named: Mapping[str, Plan]) -> str:
-    plan = next(iter(named.values()))
-    who = f"planned by {plan.planner}" if len(named) == 1 else f"{len(named)} plans"
-    topology = plan.topology
-    counts = f"{topology.num_ranks} ranks, {len(topology.switch_nodes)} switches, {topology.num_links} links"
-    return f"{counts}; {who}; verified"
-
-
 def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Render the template; text from plans is escaped."""
     from jinja2 import Environment, StrictUndefined
@@ -246,19 +234,15 @@ def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         for names in (("report.css", "viewer.css"), ("viewer.js", "charts.js", "report.js"), ("report.html.j2",))
     )
     # A script that got in with a name would not run: only the one with this digest does.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
-        f"default-src 'none'; script-src {_digest(script)}; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(page)
-    return str(template.render(context, policy=policy, css=css, script=script, data=base64.b64encode(packed).decode()))
-
-
-def _digest(script: str) -> str:
-    """Return the hash of a script for the content security policy."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+    figures = {"policy": policy, "css": css, "script": script, "data": base64.b64encode(packed).decode()}
+    return str(environment.from_string(page).render(context, **figures))
 
 
 LINK_COLUMNS = (

@@ -1,26 +1,12 @@
 """Scenes: what the viewer of pages draws of a network, a bound or a plan, as plain values for JSON.
 
-A scene is a mapping; lists of one table have one entry per row, and numbers refer to rows from 0:
-
-- ``title``; ``arrangement``: grid, circle, rows or rings, as `layout.Places` has it.
-- ``nodes``: lists ``name``; ``label``, the name without its box; ``box``; ``switch``, 0 or 1; ``row``, 0 for ranks;
-  ``x``, ``y``, which grows upwards; ``inside``, whether the cut of the bound contains the node, 0 or 1.  Ranks come
-  first, in order.
-- ``links``: lists ``tail``, ``head``; ``bendX``, ``bendY``, the control point of a curve, null for straight lines;
-  ``bandwidth`` in GB/s; ``latency`` in µs; ``kind``, a row of ``kinds``, the names of classes of links; ``share``, what
-  part of the sum of the bound's witness is this link's, 0 where it counts none; ``load``, bytes as a share of all data,
-  and ``use``, the share of the time for which it is busy: empty lists without a plan.
-- ``nodes`` and ``links`` may have lists ``note``: further classes of style that a page gives them.
-- ``counted``: what a link with a share is called, empty without a bound; ``leftOut``: a sentence on links that are not
-  in the scene, empty if all are.
-- ``parts``: trees, steps or senders of a plan, null without one: ``title``, ``word``, ``rankWord``, ``explained``,
-  ``leftOut``; lists ``label``, ``links`` and ``ranks``: of each part, its links and which hop or step each is, from 1.
-- ``runs``: one per size, of a simulation: ``size``; ``done``, µs until the last byte arrived; ``note``; ``unit``, the
-  µs that times are multiples of; and, unless there are too many, lists of moves by start: ``link``, ``step``, ``part``
-  (-1 where it is not kept), ``start``, ``length``, ``count``: so many pieces of equal length, one after the other.
+A scene is a mapping; lists of one table have one entry per row, and numbers refer to rows from 0.  ``inside`` marks
+nodes in the cut of the bound; ``bendX`` and ``bendY`` are control points of curves, null for straight lines; ``share``
+is a link's part of the sum of the bound's witness.  Runs have moves by start: ``count`` pieces of equal ``length``, in
+``unit`` µs, one after the other.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import islice, pairwise, product
@@ -72,17 +58,13 @@ class Parts(NamedTuple):
 
 
 def parts(plan: Plan) -> Parts:
-    """Divide a plan's schedule into parts for display."""
-    return VIEWS[plan.schedule.view](plan)
-
-
-def _step_parts(plan: Plan) -> Parts:
-    """Show each row of loads: the steps, or everything at once."""
-    rows = len(np.atleast_2d(plan.link_loads))
-    return _limited(Parts("Steps, one at a time", "Step", "step", STEPS, [], ""), _steps(plan), rows, "steps")
-
-
-def _tree_parts(plan: Plan) -> Parts:
+    """Divide a plan's schedule into parts for display: its trees, the rows of its loads, or what ranks send."""
+    if plan.schedule.view == "steps":
+        rows = len(np.atleast_2d(plan.link_loads))
+        return _limited(Parts("Steps, one at a time", "Step", "step", STEPS, [], ""), _steps(plan), rows, "steps")
+    if plan.schedule.view == "senders":
+        about = Parts("Senders, one at a time", "Sender", "step", STEPS, [], "")
+        return _limited(about, _senders(plan), plan.topology.num_ranks, "senders")
     schedule = plan.trees
     forests = schedule.forests
     counted = zip(forests, schedule.hops_before, strict=True)
@@ -91,14 +73,6 @@ def _tree_parts(plan: Plan) -> Parts:
     explained = " ".join([HOPS, *(text for applies, text in notes if applies)])
     total = sum(forest.num_trees for forest in forests)
     return _limited(Parts("Trees, one at a time", "Tree", "hop", explained, [], ""), trees, total, "trees")
-
-
-def _sender_parts(plan: Plan) -> Parts:
-    about = Parts("Senders, one at a time", "Sender", "step", STEPS, [], "")
-    return _limited(about, _senders(plan), plan.topology.num_ranks, "senders")
-
-
-VIEWS: dict[str, Callable[[Plan], Parts]] = {"trees": _tree_parts, "steps": _step_parts, "senders": _sender_parts}
 
 
 def _limited(about: Parts, every_part: Iterator[Part], total: int, word: str) -> Parts:

@@ -104,7 +104,9 @@ def _serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
     Thread(target=_end_with_server, daemon=True).start()
     with on_compiling(partial(pipe.send, {"progress": COMPILING})):
-        _warm_up()
+        network = dgx_a100(boxes=2)  # loads what most plans need
+        for collective in WARM_UP:
+            list(Case(Scenario((), collective.name), network).answers())
     with suppress(EOFError, BrokenPipeError):
         while True:
             _answer(pipe, *pipe.recv())
@@ -115,13 +117,6 @@ def _end_with_server() -> None:
     if server := multiprocessing.parent_process():
         server.join()
         os._exit(1)
-
-
-def _warm_up() -> None:
-    """Load what most plans need."""
-    network = dgx_a100(boxes=2)
-    for collective in WARM_UP:
-        list(Case(Scenario((), collective.name), network).answers())
 
 
 def _answer(pipe: Connection, question: Question, case: Case) -> None:

@@ -121,6 +121,8 @@ def _files(paths: Iterable[str | os.PathLike[str]], runtime: str) -> list[Path]:
     files: list[Path] = []
     searched: list[str] = []
     for name in paths:
+        if name == "":
+            raise FileFormatError("the path is empty; expected the name of a file or folder")
         path = as_path(name)
         searched.append(str(path))
         in_folder = "\0" not in str(path) and path.is_dir()

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import ProgramError, UnsupportedError
-from ...planners.literature.fixed_pattern import Hops, LinkLoads
+from ...planners.literature.routes import Hops, LinkLoads
 from ...planners.trees.problem import TreeProblem
 from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray

@@ -1,14 +1,14 @@
 """Exact bottleneck cut by Newton's method: the largest ratio of supply inside a cut to its egress capacity.
 
-ForestColl section 4 and Theorem 1.  Keep ``p / q``, the ratio of some real cut; for each sink compute the maximum flow
-when links of capacity ``c`` carry ``c p`` and rank ``u`` injects ``w_u q``; a deficit yields a cut of larger ratio.
-No sink is visited twice.  Proof: docs/explanation/algorithms.md.
+ForestColl section 4 and Theorem 1: a deficit of the maximum flow into a sink, with links of ``c p`` and ranks that
+inject ``w_u q``, yields a cut of a ratio above ``p / q``.  No sink is visited twice.  Proof:
+docs/explanation/algorithms.md.
 """
 
 import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -84,9 +84,8 @@ def fixed_count_scale(
 ) -> Fraction:
     """Smallest U such that links of capacity ``floor(U c)`` carry `count` trees per unit of weight (Algorithm 5).
 
-    The paper bisects floats; here every step is a fraction.  U is feasible from ``k / x*`` plus ``1 / min c`` on
-    (Theorem 13) and infeasible below ``k / x*``; between them the answer is ``j / c`` for an integer j and some
-    capacity c (Appendix E.4), so the interval is halved until few candidates are left, which a binary search settles.
+    Every step is a fraction.  U lies between ``k / x*`` and ``1 / min c`` more (Theorem 13), and is ``j / c`` for an
+    integer j and some capacity c (Appendix E.4).
     """
     best = bottleneck_cut(num_nodes, tails, heads, capacities, weights)
     sizes = np.unique(capacities).tolist()
@@ -132,13 +131,6 @@ def _least_scale(sizes: list[int], low: Fraction, high: Fraction, feasible: Call
     return candidates[first]
 
 
-@kernel
-def _gcd(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return a
-
-
 @kernel_with(steps_of_sinks)
 def _newton_sweep(
     network: FlowNetwork, weights: IntArray, begin: int, end: int, supply: int, capacity: int, source_side: BoolArray
@@ -151,7 +143,7 @@ def _newton_sweep(
             supply, capacity = cut_ratio(network, weights, ~source_side)
             if capacity == 0:
                 return supply, 0, source_side
-            common = _gcd(supply, capacity)
+            common = gcd(supply, capacity)
             supply, capacity = supply // common, capacity // common
     return supply, capacity, source_side
 

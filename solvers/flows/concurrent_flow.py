@@ -1,8 +1,8 @@
-"""Exact bounds on the rate of an all-to-all from approximate flows and dual values, such as an interior point's.
+"""Maximum concurrent flow by optimistic multiplicative weights, and exact bounds on its rate from approximate answers.
 
-A flow is rounded down to integral units; the deficit of a node, a few units, is sent along a tree of fewest hops, which
-restores conservation with exact loads.  Dual values are rounded to integral lengths, and shortest distances under any
-lengths bound the rate.  So both bounds are valid whatever the accuracy of the input; they only get weaker with it.
+A flow of all demands with load(e) <= z c(e) has rate 1 / z; any dual lengths bound the rate by the sum of l(e) c(e)
+over that of demand times distance.  Everything claimed is computed in integers.  Sources:
+docs/explanation/algorithms.md.
 """
 
 from dataclasses import dataclass, field
@@ -406,7 +406,10 @@ def concurrent_flow(
             f"the gap is {gap} and max_rounds is {max_rounds}; expected a gap between 0 and 1, and at least one round"
         )
     check_capacities(sum(capacities.tolist()))
-    orbits = _orbits(num_nodes, tails, heads, capacities, demands, automorphisms)
+    if automorphisms is None:
+        orbits = trivial_link_orbits(len(tails), demands)
+    else:
+        orbits = link_orbits(tails, heads, capacities, demands, automorphisms)
     game = MultiplicativeWeights(scaled_instance(num_nodes, tails, heads, capacities, demands, orbits), max_rounds)
     with progress.status() as report:
         best = game.phase()
@@ -439,22 +442,3 @@ def source_flows(
                 sources[one], once, links, capacities, lengths, sharpness, orders[one], units[one]
             )
     return flows
-
-
-def _orbits(
-    num_nodes: int,
-    tails: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    demands: IntArray,
-    automorphisms: IntArray | None,
-) -> LinkOrbits:
-    """Find the orbits of ranks and links, trivial ones without automorphisms."""
-    if automorphisms is None:
-        return trivial_link_orbits(len(tails), demands)
-    if automorphisms.ndim != 2 or automorphisms.shape[1] != num_nodes:
-        raise SolverError(f"automorphisms have shape {automorphisms.shape}; expected rows of {num_nodes} nodes")
-    try:
-        return link_orbits(tails, heads, capacities, demands, automorphisms)
-    except UnsupportedError as error:
-        raise SolverError(str(error)) from None

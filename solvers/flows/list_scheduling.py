@@ -1,8 +1,8 @@
 """List scheduling of chunks on the links of their paths, with forward-backward improvement (Li and Willis, 1992).
 
-Store and forward: a chunk crosses the next link of its path in a later step.  A link of capacity c carries at most
-floor(batch c / narrowest capacity) chunks in each step.  Each link carries the most urgent chunks that have arrived;
-schedules of the reversed paths give the next priorities; see docs/explanation/algorithms.md.
+Store and forward: a chunk crosses the next link of its path in a later step, at most floor(batch c / narrowest
+capacity) of them at once.  Schedules of the reversed paths give the next priorities; see
+docs/explanation/algorithms.md.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""Integer maximum flow by Dinic's algorithm (1970).
+"""Integer maximum flow by Dinic's algorithm (1970), and push-relabel preflows from many nodes into one sink.
 
-All max-flow routines share one residual network.  Arcs come in pairs ``a`` and ``a ^ 1``, each the reverse of the
-other; two opposite links of a topology share one pair, which halves the arcs to scan and changes no cut.  The arcs out
-of a node form a linked list (forward star).
+Arcs come in pairs ``a`` and ``a ^ 1``, each the reverse of the other, which two opposite links share; the arcs out of a
+node form a linked list.  Sources: Goldberg and Tarjan, 1988; Cherkassky and Goldberg, 1997; see
+docs/explanation/algorithms.md.
 """
 
 from typing import NamedTuple

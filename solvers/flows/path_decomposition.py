@@ -1,8 +1,7 @@
-"""Path decomposition of single-source flows (Ahuja, Magnanti and Orlin, "Network Flows", 1993, theorem 3.5).
+"""Path decomposition of single-source flows (Ahuja, Magnanti and Orlin, 1993, theorem 3.5), and lifting to all sources.
 
-Cancel cycles; remove surpluses, first over the longest paths; label nodes with fewest hops and widths; extract paths
-backwards, from the farthest rank on.  There are at most as many paths as links with flow and ranks together; the fewest
-are NP-hard to find.
+Cancel cycles; remove surpluses, first over the longest paths; extract paths backwards, from the farthest rank
+on.  Lifting gives each pair (source, link) of an orbit an equal share.  Proof: docs/formulations/all_to_all.md.
 """
 
 from collections.abc import Sequence
@@ -252,13 +251,15 @@ def lift_flows(
         shares += _averages(flow, labels[source] - before)
     scale = lcm(*(share.denominator for share in shares))
     integers = [share.numerator * (scale // share.denominator) for share in shares]
-    if max(integers) > MAX_INT64:
-        raise _overflow(scale)
-    # The last entry is for the label -1, of ranks that send nothing.
-    lifted = np.array([*integers, 0], dtype=np.int64)[labels]
-    if lifted.sum(axis=0, dtype=np.float64).max() > MAX_INT64 / 2:
-        raise _overflow(scale)
-    return LiftedFlows(lifted, scale)
+    if max(integers) <= MAX_INT64:
+        # The last entry is for the label -1, of ranks that send nothing.
+        lifted = np.array([*integers, 0], dtype=np.int64)[labels]
+        if lifted.sum(axis=0, dtype=np.float64).max() <= MAX_INT64 / 2:
+            return LiftedFlows(lifted, scale)
+    raise CapacityOverflowError(
+        f"equal parts of the flows are whole numbers only {shown(scale)} times as large, which overflows int64; "
+        "state the flows in larger units"
+    )
 
 
 def _averages(flow: npt.NDArray[np.int64] | npt.NDArray[np.object_], orbits: IntArray) -> list[Fraction]:
@@ -290,10 +291,3 @@ def _label(
                     queue[last] = node * links + image
                     last += 1
         count += 1
-
-
-def _overflow(scale: int) -> CapacityOverflowError:
-    return CapacityOverflowError(
-        f"equal parts of the flows are whole numbers only {shown(scale)} times as large, which overflows int64; "
-        "state the flows in larger units"
-    )

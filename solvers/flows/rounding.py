@@ -1,8 +1,7 @@
-"""Integral transportation plans with given row and column sums, near a fractional target.
+"""Rounding to integers: transportation plans, single-source flows, and path flows in chunks.
 
-Iterative proportional fitting, rounded down; an exact maximum flow places the missing units.  A transportation polytope
-with integral sums has integral vertices, so an integral plan exists whenever a fractional one does.  `rounded_flow`
-does the same for single-source flows.
+Transportation polytopes and flows with integral sums have integral vertices.  Chunks of paths move by local search with
+exponential link costs (Aspnes, Azar, Fiat, Plotkin and Waarts, 1997), a heuristic; see docs/explanation/algorithms.md.
 """
 
 import math

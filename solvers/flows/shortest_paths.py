@@ -1,8 +1,7 @@
 """Link loads of an all-to-all over shortest paths, equal or weighted softly, and the throughput bounds that follow.
 
-Every rank sends equally to every other along shortest paths only, split equally among the links that lead to a node
-from the previous distance.  This is a flow of linear program (3) of the direct-connect paper, so the throughput of its
-most loaded link is feasible; and no flow uses less capacity than shortest paths do.
+Shortest paths are split equally among the links that lead to a node from the previous distance: a flow of linear
+program (3) of the direct-connect paper, while no flow uses less capacity than they do.
 """
 
 from fractions import Fraction

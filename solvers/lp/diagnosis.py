@@ -4,15 +4,13 @@ HiGHS's presolve and its interior point can declare a feasible program infeasibl
 proof; see `conflict` and `escape`.
 """
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ...errors import UnsupportedError
 from ...support.arrays import BoolArray, FloatArray
-from ...support.linear_program import Labels, LinearProgram
-from .options import HighsOptions
+from ...support.linear_program import LinearProgram
 from .program import named
 from .solution import Termination
 
@@ -23,20 +21,11 @@ ROUNDING = 1e-9
 CLEAR = 1e-12
 
 
-class Attempt(Protocol):
-    """A program that HiGHS has tried to solve."""
-
-    program: LinearProgram
-    options: HighsOptions
-    highs: Any
-
-
-def proof(attempt: Attempt, termination: Termination, *, by_simplex: bool) -> FloatArray | None:
+def proof(program: LinearProgram, highs: Any, termination: Termination, *, by_simplex: bool) -> FloatArray | None:
     """Return a checked ray that proves infeasibility (per row) or unboundedness (per column), or None.
 
     Only an existing ray is read unless HiGHS is set to simplex: interior point may not terminate (in HiGHS 1.15.1).
     """
-    program, highs = attempt.program, attempt.highs
     if termination is Termination.INFEASIBLE:
         empty = empty_conflicts(program)
         if empty.any():
@@ -128,11 +117,8 @@ def _cleared(numbers: FloatArray, sizes: FloatArray) -> FloatArray:
     return np.where(np.abs(numbers) > ROUNDING * sizes, numbers, 0.0)
 
 
-# HiGHS's small_matrix_value and large_matrix_value: coefficients beyond them it drops or refuses.
-SMALLEST, LARGEST = 1e-9, 1e15
-
-# HiGHS's infinite_cost and infinite_bound.
-INFINITE = 1e20
+SMALLEST, LARGEST, INFINITE = 1e-9, 1e15, 1e20
+"""HiGHS drops or refuses coefficients beyond the first two, and takes what exceeds the last for infinite."""
 
 
 def check_numbers(program: LinearProgram) -> None:
@@ -141,52 +127,49 @@ def check_numbers(program: LinearProgram) -> None:
     faulty = np.flatnonzero(~((sizes == 0) | ((sizes >= SMALLEST) & (sizes < LARGEST))))
     if len(faulty):
         row = named(program.constraints, program.matrix.indices[faulty[:1]])
-        value = float(program.matrix.data[faulty[0]])
         raise UnsupportedError(
-            f"a coefficient of {row} in {program.name} is {value:g}; expected sizes of {SMALLEST:g} to {LARGEST:g}: "
-            "choose another unit"
-        )
-    if len(endless := np.flatnonzero(~(np.abs(program.costs) < INFINITE))):
-        raise UnsupportedError(
-            f"the objective of {program.name} has {named(program.variables, endless[:1])} with coefficient "
-            f"{float(program.costs[endless[0]]):g}; expected sizes below {INFINITE:g}"
+            f"a coefficient of {row} in {program.name} is {float(program.matrix.data[faulty[0]]):g}; expected sizes of "
+            f"{SMALLEST:g} to {LARGEST:g}: choose another unit"
         )
     if not abs(program.offset) < INFINITE:
         raise UnsupportedError(
             f"the objective of {program.name} has the constant {program.offset:g}; expected a number"
         )
-    _check_bounds(program, program.constraints, program.row_bounds)
-    _check_bounds(program, program.variables, program.column_bounds)
-
-
-def _check_bounds(program: LinearProgram, blocks: Mapping[str, Labels], bounds: tuple[FloatArray, FloatArray]) -> None:
-    for side, numbers, none in zip(("lower", "upper"), bounds, (-np.inf, np.inf), strict=True):
+    for what, blocks, numbers, none in (
+        ("cost", program.variables, program.costs, 0.0),
+        ("lower bound", program.constraints, program.row_bounds[0], -np.inf),
+        ("upper bound", program.constraints, program.row_bounds[1], np.inf),
+        ("lower bound", program.variables, program.column_bounds[0], -np.inf),
+        ("upper bound", program.variables, program.column_bounds[1], np.inf),
+    ):
         if len(faulty := np.flatnonzero(~((np.abs(numbers) < INFINITE) | (numbers == none)))):
             raise UnsupportedError(
-                f"the {side} bound of {named(blocks, faulty[:1])} in {program.name} is {float(numbers[faulty[0]]):g}; "
+                f"the {what} of {named(blocks, faulty[:1])} in {program.name} is {float(numbers[faulty[0]]):g}; "
                 f"expected a number of a size below {INFINITE:g}, or {none:g} for none"
             )
 
 
-def message(attempt: Attempt, termination: Termination, ray: FloatArray | None) -> str:
+def message(
+    program: LinearProgram, highs: Any, limit: float | None, termination: Termination, ray: FloatArray | None
+) -> str:
     """Describe in one sentence how a solve ended, as the ray proves, and how to fix it."""
-    name = attempt.program.name
+    name = program.name
     if termination is Termination.INFEASIBLE:
-        return f"{name} is infeasible: {_conflict(attempt.program, ray)}"
+        return f"{name} is infeasible: {_conflict(program, ray)}"
     if termination is Termination.UNBOUNDED:
-        columns = "" if ray is None else named(attempt.program.variables, np.flatnonzero(ray))
+        columns = "" if ray is None else named(program.variables, np.flatnonzero(ray))
         cause = f" along {columns}; bound one" if columns else "; bound the variables in it"
         return f"{name} is unbounded: its objective improves without end{cause}"
     if termination is Termination.TIME_LIMIT:
-        limit = f"time_limit={attempt.options.time_limit:g}"
-        remedy = "raise it" if attempt.program.integral.any() else "raise it or choose another algorithm"
-        return f"{name} was not solved within {limit} seconds; {remedy}"
+        remedy = "raise it" if program.integral.any() else "raise it or choose another algorithm"
+        return f"{name} was not solved within time_limit={limit:g} seconds; {remedy}"
     if termination is Termination.INTERRUPTED:
         return f"{name} was not solved, since the callback in HighsOptions.progress stopped it"
     if termination is Termination.OPTIMAL:
         return f"{name} is solved to optimality"
-    stopped = attempt.highs.modelStatusToString(attempt.highs.getModelStatus())
-    if attempt.highs.getModelStatus().name in ("kInfeasible", "kUnbounded"):
+    status = highs.getModelStatus()
+    stopped = highs.modelStatusToString(status)
+    if status.name in ("kInfeasible", "kUnbounded"):
         return (
             f"{name} has no proved answer: HiGHS calls it {stopped.lower()} without a ray that proves it; look for "
             "numbers of very different sizes and choose other units"

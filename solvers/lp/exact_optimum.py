@@ -1,13 +1,13 @@
 """Exact rational optimum of a linear program from an optimal basis.
 
-HiGHS determines which bounds are active at the optimum; two rational linear systems give the primal and dual solution.
-A floating-point LU factorization gives the digits of such a solution a few at a time, each time from an exact residual
-(Wan, "An algorithm to solve integer linear systems exactly using numerical methods", 2006).  Rational reconstruction
-yields fractions as soon as there are enough digits, and the result is checked in the equations.
+The basis gives two rational linear systems.  A floating-point LU factorization gives the digits of a solution a few at
+a time, each time from an exact residual (Wan, 2006), rational reconstruction the fractions, which are checked in the
+equations.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -40,8 +40,11 @@ class RationalSystem:
     """A square matrix, factorized once."""
 
     def __init__(self, matrix: Any) -> None:
-        self._matrix = matrix.tocsc()
-        self._factors = _factorized(self._matrix)
+        from scipy.sparse.linalg import splu
+
+        self._matrix, self._factors = matrix.tocsc(), None
+        with suppress(RuntimeError):
+            self._factors = splu(self._matrix)
 
     def solve(self, sides: ExactArray) -> ExactArray | None:
         """Solve ``matrix @ x = sides``; None if the matrix is singular or too ill-conditioned."""
@@ -129,16 +132,6 @@ class _Lifting:
         numerators = (self.digits * denominator + unit // 2) // unit
         if (self.matrix.times(numerators) == self.targets * denominator).all():
             return numerators, denominator
-        return None
-
-
-def _factorized(matrix: Any) -> Any:
-    """Factorize in floats, or return None if that fails."""
-    from scipy.sparse.linalg import splu
-
-    try:
-        return splu(matrix)
-    except RuntimeError:
         return None
 
 
@@ -289,24 +282,20 @@ def exact_answer(program: LinearProgram, basis: Basis | None) -> ExactAnswer:
         )
     with progress.status() as say:
         say("exact answer")
-        return _of_basis(program, basis)
-
-
-def _of_basis(program: LinearProgram, basis: Basis) -> ExactAnswer:
-    rational = ExactProgram(program)
-    point, duals = basic_solution(rational, basis)
-    if point is None or duals is None:
-        raise NoAnswerError(f"the basis of {program.name} is singular, or too much for exact arithmetic")
-    loose = f"the basis of {program.name} is optimal only within tolerances"
-    try:
-        primal_bound, bound = rational.primal_bound(point), rational.bound(duals)
-    except CertificateError as error:
-        raise NoAnswerError(f"{loose}: {error}") from error
-    if primal_bound != bound:
-        raise NoAnswerError(
-            f"{loose}: its primal values reach {float(primal_bound)!r}, but its dual values prove {float(bound)!r}"
-        )
-    return ExactAnswer(primal_bound, rational, point, duals)
+        rational = ExactProgram(program)
+        point, duals = basic_solution(rational, basis)
+        if point is None or duals is None:
+            raise NoAnswerError(f"the basis of {program.name} is singular, or too much for exact arithmetic")
+        loose = f"the basis of {program.name} is optimal only within tolerances"
+        try:
+            primal_bound, bound = rational.primal_bound(point), rational.bound(duals)
+        except CertificateError as error:
+            raise NoAnswerError(f"{loose}: {error}") from error
+        if primal_bound != bound:
+            raise NoAnswerError(
+                f"{loose}: its primal values reach {float(primal_bound)!r}, but its dual values prove {float(bound)!r}"
+            )
+        return ExactAnswer(primal_bound, rational, point, duals)
 
 
 def basic_solution(rational: ExactProgram, basis: Basis) -> tuple[ExactArray | None, ExactArray | None]:

@@ -14,6 +14,7 @@ from ...support.linear_program import Labels, LinearProgram
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+NAMES_LISTED, NAMES_SHOWN = 8, 3
 LOWER, BASIC, UPPER = 0, 1, 2  # HiGHS's codes of these basis states; its further ones are for columns without bounds
 
 
@@ -53,9 +54,6 @@ def _moved(states: IntArray, old: Mapping[str, Labels], new: Mapping[str, Labels
     return moved
 
 
-NAMES_LISTED = 8
-
-
 class Named(Mapping[str, Any]):
     """Numbers by name of their block, arranged on access."""
 
@@ -90,15 +88,6 @@ class Evidence(NamedTuple):
     reduced_costs: FloatArray  # per column
     basis: Basis | None  # of a linear program that was solved by simplex or with crossover
 
-    def __repr__(self) -> str:
-        """Show sizes instead of the arrays."""
-        rows, columns = self.program.matrix.shape
-        basis = "no basis" if self.basis is None else "a basis"
-        return f"<Evidence of {self.program.name}: {columns} columns, {rows} rows, {basis}>"
-
-
-NAMES_SHOWN = 3
-
 
 class Model(Protocol):
     """A model that `solve` accepts: of a formulation, or `Blocks`."""
@@ -116,46 +105,3 @@ def named(blocks: Mapping[str, Labels], numbers: IntArray) -> str:
             names.append(repr(block.label(int(places[0]))))
     ending = len(numbers) - len(names)
     return ", ".join(names) + (f" and {ending} more" if ending > 0 else "")
-
-
-MAX_ENTRIES = 10_000  # above that it is quicker to hand over the whole matrix than one coefficient at a time
-
-
-class Changes(NamedTuple):
-    """Differences within the rows and columns that both programs have; further ones come after these."""
-
-    costs: IntArray  # columns whose costs differ
-    column_bounds: IntArray  # columns
-    integrality: IntArray  # columns
-    row_bounds: IntArray  # rows
-    entries: tuple[IntArray, IntArray, FloatArray]  # rows, columns and new values of coefficients that differ
-
-
-def changes_between(old: LinearProgram, new: LinearProgram) -> Changes | None:
-    """Compare two states of a model."""
-    if not (_grown(old.variables, new.variables) and _grown(old.constraints, new.constraints)):
-        return None
-    rows, columns = old.matrix.shape
-    difference = (new.matrix[:rows, :columns] - old.matrix).tocoo()
-    mismatch = difference.data != 0
-    if np.count_nonzero(mismatch) > MAX_ENTRIES:
-        return None
-    places = difference.row[mismatch].astype(np.int64), difference.col[mismatch].astype(np.int64)
-    values = np.asarray(new.matrix.tocsr()[places] if len(places[0]) else [], dtype=np.float64).ravel()
-    flipped = old.maximize != new.maximize
-    return Changes(
-        np.flatnonzero(old.costs != (-1.0 if flipped else 1.0) * new.costs[:columns]),
-        _differing(old.column_bounds, new.column_bounds, columns),
-        np.flatnonzero(old.integral != new.integral[:columns]),
-        _differing(old.row_bounds, new.row_bounds, rows),
-        (*places, values),
-    )
-
-
-def _grown(old: Mapping[str, Labels], new: Mapping[str, Labels]) -> bool:
-    """Whether all blocks are where they were, so that new ones can only have come after them."""
-    return all(name in new and np.array_equal(block.positions, new[name].positions) for name, block in old.items())
-
-
-def _differing(old: tuple[FloatArray, FloatArray], new: tuple[FloatArray, FloatArray], count: int) -> IntArray:
-    return np.flatnonzero((old[0] != new[0][:count]) | (old[1] != new[1][:count]))

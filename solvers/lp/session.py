@@ -1,15 +1,13 @@
 """Solver sessions: the interface to HiGHS.
 
-A model is anything that returns a `LinearProgram`: the formulations, which compile their Pyomo programs themselves, and
-`collopt.formulations.Blocks`.  Internally every program is minimized and signs are flipped once, because HiGHS 1.15.1
-returns flipped duals for a maximization by interior point without crossover or by PDLP.
+Every program is minimized and signs are flipped once, because HiGHS 1.15.1 returns flipped duals for a maximization by
+interior point without crossover or by PDLP.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...support.arrays import FloatArray, IntArray
@@ -17,7 +15,7 @@ from ...support.linear_program import LinearProgram
 from ...support.validation import shown
 from .diagnosis import check_numbers, crossed, empty_conflicts, message, proof
 from .options import HighsOptions, Watch
-from .program import Basis, Changes, Evidence, Model, changes_between
+from .program import Basis, Evidence, Model
 from .solution import WITHOUT_OPTIMUM, DualStatus, PrimalStatus, Solution, Status, Termination
 
 Start = Solution | Mapping[str, Any]
@@ -29,11 +27,8 @@ TERMINATIONS = {
     "kUnbounded": Termination.UNBOUNDED,
     "kUnboundedOrInfeasible": Termination.INFEASIBLE_OR_UNBOUNDED,
     "kTimeLimit": Termination.TIME_LIMIT,
-    "kIterationLimit": Termination.OTHER_LIMIT,
-    "kSolutionLimit": Termination.OTHER_LIMIT,
-    "kMemoryLimit": Termination.OTHER_LIMIT,
-    "kInterrupt": Termination.INTERRUPTED,
-    "kHighsInterrupt": Termination.INTERRUPTED,
+    **dict.fromkeys(("kIterationLimit", "kSolutionLimit", "kMemoryLimit"), Termination.OTHER_LIMIT),
+    **dict.fromkeys(("kInterrupt", "kHighsInterrupt"), Termination.INTERRUPTED),
 }
 
 
@@ -57,10 +52,9 @@ def solve(model: Model, options: HighsOptions | None = None, *, start: Start | N
 
 
 class Session:
-    """A model that stays in HiGHS between solves, for sweeps and for models that grow.
+    """A model that is solved again and again, for sweeps and for models that grow.
 
-    Every solve reads the model again and hands over what changed: costs, bounds, coefficients, and blocks that came
-    after the others.  Simplex goes on from where the last solve ended.
+    Every solve reads the model again.  Simplex goes on from the basis of the last solve, whose blocks it finds by name.
 
     Parameters
     ----------
@@ -94,7 +88,6 @@ class Session:
                 f"options are {shown(options)}; expected a HighsOptions, such as HighsOptions(time_limit=60), or None"
             )
         self._model, self._options = model, options or HighsOptions()
-        self._handle: _Handle | None = None
         self._last: Solution | None = None
 
     def __repr__(self) -> str:
@@ -116,80 +109,60 @@ class Session:
         if not len(program.costs):
             raise UnsupportedError(f"{program.name} has no variables; add some before solving it")
         check_numbers(program)
-        # An error on the way must not leave a handle in an unknown state.
-        handle, self._handle = self._handle, None
-        changes = changes_between(handle.program, program) if handle else None
-        if handle is None or changes is None:
-            handle, start = _Handle(program, self._options), start or self._last
-        else:
-            handle.change(changes, program)
-            start = start or (self._last if program.integral.any() else None)
-        if start is not None:
-            handle.start(start)
-        self._last, self._handle = handle.solution(), handle
+        run = _Run(program, self._options)
+        if (first := start or self._last) is not None:
+            run.start(first)
+        self._last = run.solution()
         return self._last
 
 
-class _Handle:
-    """A HiGHS object and the program that it holds."""
+class _Run:
+    """One solve: a HiGHS object and the program that it holds."""
 
     def __init__(self, program: LinearProgram, options: HighsOptions) -> None:
-        highspy = highspy_module()
+        import highspy
+
         self.program, self.options = program, options
-        # Whether the next run is warm-started.
-        self.warm = False
+        self.integral, self.warm = bool(program.integral.any()), False
         # Signs of a maximization are flipped here, and back in `_answer`.
         self.sign = -1.0 if program.maximize else 1.0
         if "threads" in options.settings():
             # HiGHS refuses to change the number of threads of a scheduler that is running.
             highspy.Highs.resetGlobalScheduler(True)
-        self.highs = silent_highs()
-        self._accepted(self.highs.passModel(highs_model(program, self.sign)))
-
-    def change(self, changes: Changes, program: LinearProgram) -> None:
-        """Update the program in HiGHS and keep its basis."""
-        rows, columns = self.program.matrix.shape
-        self.program, self.sign = program, -1.0 if program.maximize else 1.0
-        highs = self.highs
-        if len(which := changes.costs):
-            highs.changeColsCost(len(which), which.astype(np.int32), self.sign * program.costs[which])
-        if len(which := changes.column_bounds):
-            lower, upper = program.column_bounds
-            self._accepted(highs.changeColsBounds(len(which), which.astype(np.int32), lower[which], upper[which]))
-        if len(which := changes.row_bounds):
-            lower, upper = program.row_bounds
-            self._accepted(highs.changeRowsBounds(len(which), which.astype(np.int32), lower[which], upper[which]))
-        for row, column, value in zip(*changes.entries, strict=True):
-            highs.changeCoeff(int(row), int(column), float(value))
-        highs.changeObjectiveOffset(self.sign * program.offset)
-        self._append(rows, columns)
-        which = np.union1d(changes.integrality, np.flatnonzero(program.integral[columns:]) + columns)
-        for column in which:
-            highs.changeColIntegrality(int(column), kinds()[int(program.integral[column])])
+        self.highs = _silent_highs()
+        if self.highs.passModel(_highs_model(program, self.sign)) == highspy.HighsStatus.kError:
+            raise UnsupportedError(f"HiGHS refuses {program.name}; look at its log, see HighsOptions(log=True)")
 
     def start(self, start: Start) -> None:
         """Pass a basis or values to HiGHS."""
         program, self.warm = self.program, True
         if isinstance(start, Solution):
             evidence = start.evidence
-            if evidence.basis is not None and not program.integral.any():
-                self.highs.setBasis(highs_basis(*evidence.basis.moved(evidence.program, program)))
-            elif program.integral.any() and start.status.primal is PrimalStatus.FEASIBLE:
+            if evidence.basis is not None and not self.integral:
+                self.highs.setBasis(_highs_basis(*evidence.basis.moved(evidence.program, program)))
+            elif self.integral and start.status.primal is PrimalStatus.FEASIBLE:
                 self.start({name: start.values[name] for name in start.values if name in program.variables})
             return
-        if not program.integral.any():
+        if not self.integral:
             raise UnsupportedError(
                 f"{program.name} has no whole variables and starts from a basis, not from values; give a Solution"
             )
-        columns, values = start_values(program, start)
-        self.highs.setSolution(len(columns), columns.astype(np.int32), values)
+        columns, numbers = [np.empty(0, dtype=np.int32)], [np.empty(0)]
+        for name, values in start.items():
+            if name not in program.variables:
+                names = ", ".join(program.variables)
+                raise UnsupportedError(
+                    f"the start names variable {name!r}, which {program.name} has not; it has {names}"
+                )
+            block = program.variables[name]
+            columns.append(block.positions.ravel().astype(np.int32))
+            numbers.append(np.ravel(block.to_array(values)))
+        self.highs.setSolution(sum(map(len, columns)), np.concatenate(columns), np.concatenate(numbers))
 
     def solution(self) -> Solution:
         """Run HiGHS and read the solution."""
-        # The limit counts from when HiGHS's object was made.
-        limit = self.highs.getRunTime() + (np.inf if (start := self.options.time_limit) is None else start)
-        settings = self.options.settings() | {"time_limit": limit}
-        if self.program.integral.any():
+        settings = self.options.settings()
+        if self.integral:
             # HiGHS 1.10 would solve the relaxation by any other.
             settings["solver"] = "choose"
         elif empty_conflicts(self.program).any():
@@ -202,8 +175,7 @@ class _Handle:
             # The warm start may be at fault: solve from scratch.
             self.highs.clearSolver()
             termination = self._run()
-        self.warm = True
-        if self.program.integral.any():
+        if self.integral:
             if termination is Termination.INFEASIBLE_OR_UNBOUNDED:
                 termination = self._run_by_simplex()
             return self._answer(termination, None)
@@ -213,12 +185,12 @@ class _Handle:
         """Accept infeasible and unbounded only with a proving ray; otherwise solve again by simplex."""
         if termination not in WITHOUT_OPTIMUM or crossed(self.program):
             return termination, None
-        ray = proof(self, termination, by_simplex=False)
+        ray = proof(self.program, self.highs, termination, by_simplex=False)
         if ray is None:
             termination = self._run_by_simplex()
             if termination not in WITHOUT_OPTIMUM:
                 return termination, None
-            ray = proof(self, termination, by_simplex=True)
+            ray = proof(self.program, self.highs, termination, by_simplex=True)
         return (Termination.UNKNOWN if ray is None else termination), ray
 
     def _run_by_simplex(self) -> Termination:
@@ -228,23 +200,8 @@ class _Handle:
         self.highs.setOptionValue("solver", "simplex")
         return self._run()
 
-    def _append(self, rows: int, columns: int) -> None:
-        program = self.program
-        new_columns, new_rows = program.matrix[:rows, columns:].tocsc(), program.matrix.tocsr()[rows:]
-        if count := new_columns.shape[1]:
-            bounds = [side[columns:] for side in program.column_bounds]
-            costs = self.sign * program.costs[columns:]
-            self._accepted(self.highs.addCols(count, costs, *bounds, *entries(new_columns)))
-        if count := new_rows.shape[0]:
-            bounds = [side[rows:] for side in program.row_bounds]
-            self._accepted(self.highs.addRows(count, *bounds, *entries(new_rows)))
-
-    def _accepted(self, status: Any) -> None:
-        if status == highspy_module().HighsStatus.kError:
-            raise UnsupportedError(f"HiGHS refuses {self.program.name}; look at its log, see HighsOptions(log=True)")
-
     def _run(self) -> Termination:
-        Watch(self.highs, self.options.progress, self.sign, integral=bool(self.program.integral.any())).run()
+        Watch(self.highs, self.options.progress, self.sign, integral=self.integral).run()
         return self._claimed()
 
     def _claimed(self) -> Termination:
@@ -266,26 +223,21 @@ class _Handle:
             self.sign * np.array(side, dtype=np.float64) + 0.0 for side in (status.row_dual, status.col_dual)
         )
         basis = self.highs.getBasis()
-        integral = bool(program.integral.any())
+        bound = info.mip_dual_bound if self.integral else info.objective_function_value
         return Solution(
             Status(termination, primal, dual),
-            message(self, termination, ray),
-            Evidence(program, values, duals, reduced, Basis(basis) if basis.valid and not integral else None),
+            message(program, self.highs, self.options.time_limit, termination, ray),
+            Evidence(program, values, duals, reduced, Basis(basis) if basis.valid and not self.integral else None),
             self.sign * info.objective_function_value + 0.0,
-            self.sign * (info.mip_dual_bound if integral else info.objective_function_value) + 0.0,
+            self.sign * bound + 0.0,
         )
 
 
-def highspy_module() -> Any:
-    """Import HiGHS, whose type information is incomplete."""
+def _silent_highs() -> Any:
+    """Make a HiGHS object that prints nothing: from 1.16 on, its first callback logs a header unless it is silent."""
     import highspy
 
-    return highspy
-
-
-def silent_highs() -> Any:
-    """Make a HiGHS object that prints nothing: from 1.16 on, its first callback logs a header unless it is silent."""
-    base = highspy_module().Highs
+    base: Any = highspy.Highs
 
     def silently(highs: Any) -> None:
         highs.setOptionValue("output_flag", False)
@@ -294,33 +246,10 @@ def silent_highs() -> Any:
     return type("SilentHighs", (base,), {"enableCallbacks": silently})()
 
 
-def entries(part: Any) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[np.int32], FloatArray]:
-    """Return the entries of compressed rows or columns in the form of HiGHS."""
-    return part.nnz, part.indptr[:-1].astype(np.int32), part.indices.astype(np.int32), part.data
-
-
-def kinds() -> tuple[Any, Any]:
-    """Return HiGHS's types of columns: continuous and integer."""
-    types = highspy_module().HighsVarType
-    return types.kContinuous, types.kInteger
-
-
-def start_values(program: LinearProgram, values: Mapping[str, Any]) -> tuple[IntArray, FloatArray]:
-    """Return the columns that `values` gives, and their values."""
-    columns, numbers = [], []
-    for name, start in values.items():
-        if name not in program.variables:
-            names = ", ".join(program.variables)
-            raise UnsupportedError(f"the start names variable {name!r}, which {program.name} has not; it has {names}")
-        block = program.variables[name]
-        columns.append(block.positions.ravel())
-        numbers.append(np.ravel(block.to_array(start)))
-    return np.concatenate([np.empty(0, dtype=np.int64), *columns]), np.concatenate([np.empty(0), *numbers])
-
-
-def highs_basis(columns: IntArray, rows: IntArray) -> Any:
+def _highs_basis(columns: IntArray, rows: IntArray) -> Any:
     """Convert states of columns and rows, coded as in `collopt.solvers.lp.program`, to a HiGHS basis."""
-    highspy = highspy_module()
+    import highspy
+
     states = [highspy.HighsBasisStatus(number) for number in range(5)]
     basis = highspy.HighsBasis()
     basis.col_status, basis.row_status = [states[at] for at in columns], [states[at] for at in rows]
@@ -329,12 +258,12 @@ def highs_basis(columns: IntArray, rows: IntArray) -> Any:
     return basis
 
 
-def highs_model(program: LinearProgram, sign: float) -> Any:
+def _highs_model(program: LinearProgram, sign: float) -> Any:
     """Convert a program to a HiGHS model, with costs and offset multiplied by `sign`."""
-    highspy = highspy_module()
-    rows, columns = program.matrix.shape
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = columns, rows
+    import highspy
+
+    model, types = highspy.HighsLp(), highspy.HighsVarType
+    model.num_row_, model.num_col_ = program.matrix.shape
     model.col_cost_, model.offset_ = sign * program.costs, sign * program.offset
     model.col_lower_, model.col_upper_ = program.column_bounds
     model.row_lower_, model.row_upper_ = program.row_bounds
@@ -343,5 +272,5 @@ def highs_model(program: LinearProgram, sign: float) -> Any:
     model.a_matrix_.index_ = program.matrix.indices
     model.a_matrix_.value_ = program.matrix.data
     if program.integral.any():
-        model.integrality_ = [kinds()[int(integral)] for integral in program.integral]
+        model.integrality_ = [types.kInteger if integral else types.kContinuous for integral in program.integral]
     return model

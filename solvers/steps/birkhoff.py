@@ -1,9 +1,7 @@
 """Birkhoff decomposition: square integer matrices as weighted sums of permutation matrices (FAST, section 4.4).
 
-`plain_matchings` embeds the matrix into one of equal row and column sums and repairs one perfect matching;
-`wide_matchings` takes bottleneck matchings, for few steps; see docs/explanation/algorithms.md.  Functions on augmenting
-paths work on arrays of the caller: `match` holds each row's column or -1, `owner` each column's row, `parent` the row
-before each column.
+Functions on augmenting paths work on arrays of the caller: `match` holds each row's column or -1, `owner` each column's
+row, `parent` the row before each column.
 """
 
 import numpy as np

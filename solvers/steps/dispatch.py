@@ -1,10 +1,8 @@
 """Dispatch of routed tokens: counts by the GPUs that want them, and relays that send copies on, by water filling.
 
-The GPUs of one server that want a token are the bits of one byte.  All copies of tokens inside servers follow from the
-number of tokens of each byte, as tokens go in the order of their bytes.
-
-A token of server i for a set S of others has one chief among S and i: the server that sends the copies.  If that is i,
-it sends one to each of S; otherwise it sends one to the chief, which sends one to each other server of S.
+A token of server i for a set S of others has one chief among S and i: the server that sends the copies; if that is not
+i, i sends one to the chief.  The GPUs of one server that want a token are the bits of one byte, and tokens go in their
+order.
 """
 
 import numpy as np

@@ -1,13 +1,12 @@
-"""Exact costs of breadth-first broadcast on circulant digraphs, and distances on metacirculant ones, for many at once.
+"""Exact costs of breadth-first broadcast on circulant and Kautz graphs, and distances on metacirculant ones.
 
-Rotations make all nodes equivalent.  With h the distances from node 0, the arc with offset a can bring the shard from x
-nodes back if h(x - a) = h(x) - 1, and the least load of a step is U(t) = max c(S) / |S| over sets S of offsets, as in
-`load_balancing`; see docs/explanation/algorithms.md.
+The least load of a step is U(t) = max c(S) / |S| over sets S of links into a rank, as in `load_balancing`; on Kautz
+graphs only *runs* of links that are adjacent on the circle count (Theorem 19).  Proofs: docs/explanation/algorithms.md.
 """
 
 from fractions import Fraction
 from functools import cache
-from math import lcm
+from math import gcd, lcm
 from typing import NamedTuple
 
 import numpy as np
@@ -22,12 +21,12 @@ UNREACHABLE = 2**62  # where a set does not generate the group
 
 
 class CirculantCosts(NamedTuple):
-    """Costs of the best breadth-first broadcasts, one for each set of offsets."""
+    """Costs of the best breadth-first broadcasts, one for each set of offsets; `unit` is a multiple of 1 to d."""
 
     steps: IntArray  # int64 (sets,): the diameter; 0 if dominated by an earlier set, or if the graph is not connected
     loads: IntArray  # int64 (sets,): sum of U(t) over all distances, times `unit`
     hops: IntArray  # int64 (sets,): sum of the distances from one node
-    unit: int  # a common multiple of 1 to d
+    unit: int
 
 
 def circulant_costs(n: int, offsets: IntArray) -> CirculantCosts:
@@ -48,7 +47,12 @@ def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
     costs = np.zeros((3, sets), dtype=np.int64)
     hops, queue = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     inside = np.empty(1 << degree, dtype=np.int64)
-    shares = _shares(degree, unit)
+    shares = np.zeros(1 << degree, dtype=np.int64)  # of each subset of offsets: `unit` over its size
+    for subset in range(1, 1 << degree):
+        size, left = 0, subset
+        while left:
+            size, left = size + (left & 1), left >> 1
+        shares[subset] = unit // size
     max_steps = n - 1
     best_loads = np.full(n, unit * n, dtype=np.int64)  # of loads, by most steps
     for number in range(sets):
@@ -73,17 +77,6 @@ def _costs(n: int, offsets: IntArray, unit: int) -> IntArray:
         if load * degree == unit * (n - 1):
             max_steps = steps
     return costs
-
-
-@kernel
-def _shares(degree: int, unit: int) -> IntArray:
-    """Return, for each subset of offsets, `unit` over its size; 0 for the empty set."""
-    sizes = np.zeros(1 << degree, dtype=np.int64)
-    shares = np.zeros(1 << degree, dtype=np.int64)
-    for subset in range(1, 1 << degree):
-        sizes[subset] = sizes[subset >> 1] + (subset & 1)
-        shares[subset] = unit // sizes[subset]
-    return shares
 
 
 @kernel
@@ -245,10 +238,7 @@ def depth_and_reach(degree: int, size: int) -> tuple[int, int]:
 @kernel
 def kautz_period(degree: int, size: int) -> int:
     """Return the least c with (d + 1) c = 0 modulo m: nodes that far apart are alike."""
-    one, other = degree + 1, size
-    while other:
-        one, other = other, one % other
-    return size // one
+    return size // gcd(degree + 1, size)
 
 
 @kernel

@@ -1,15 +1,13 @@
-"""Masks of the links on which a shard can arrive along shortest paths, for all ranks at once.
+"""Exact minimum of the maximum link load per step of a breadth-first broadcast, and divisions of shards that have it.
 
-A shard of rank v is d(v, u) hops away from rank u.  In breadth-first order it can arrive on every link (w, u) with
-d(v, u) = d(v, w) + 1: these links are the *mask* of v at u.  Sources with the same mask are interchangeable and form a
-*group*; there are at most as many groups as sets of links.
-
-Source: the direct-connect paper, Definition 15 and linear program (1).
+The links on which a shard can arrive in breadth-first order are its *mask*; shards with one mask are a *group*.  With
+c(S) the shards whose mask is in a set S of links, the load is max c(S) / b(S): direct-connect paper, Definition 15,
+Theorem 19.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +25,7 @@ MULTIPLIER = 0x9E3779B97F4A7C1  # an odd number of many bits: 2^60 over the gold
 
 
 class Intake(NamedTuple):
-    """The links into each rank, and all sources by distance."""
+    """The links into each rank, and all sources by distance; a shard of v is ``hops[u, v]`` hops away from u."""
 
     # int64 (ranks + 1,): the links into rank u are at ``first[u]`` to ``first[u + 1] - 1`` of the next three arrays
     first: IntArray
@@ -43,13 +41,18 @@ class Intake(NamedTuple):
 
     @property
     def num_ranks(self) -> int:
-        """All of which are sources."""
+        """All ranks are sources."""
         return len(self.hops)
 
     @property
     def diameter(self) -> int:
         """Most hops between two ranks."""
         return int(self.starts.shape[1]) - 2
+
+    @property
+    def in_degree(self) -> int:
+        """Most links into a rank."""
+        return int(np.diff(self.first).max())
 
 
 class Groups(NamedTuple):
@@ -71,11 +74,6 @@ def intake(num_ranks: int, tails: IntArray, heads: IntArray, widths: IntArray) -
     check_capacities(2 * num_ranks * sum(ordered[1].tolist()))
     hops, sources = _distances(num_ranks, first, ordered[0])
     return Intake(first, *ordered, order, hops, sources, _starts(hops, int(hops.max())), divisor)
-
-
-def max_in_degree(network: Intake) -> int:
-    """Return the largest in-degree."""
-    return int(np.diff(network.first).max())
 
 
 @kernel_with(lambda num_ranks, _, tails: num_ranks * len(tails))
@@ -312,12 +310,11 @@ def _add_arc(network: FlowNetwork, arc: int, tail: int, head: int, capacity: int
     return arc + 2
 
 
-MAX_LINKS_FOR_SUBSETS = 10
-LARGEST_TABLE = 20  # in-degree beyond which a table of all sets is too large
+MAX_LINKS_FOR_SUBSETS, LARGEST_TABLE = 10, 20  # in-degrees up to which enumeration is quick, and possible
 
 
 class BusiestSet(NamedTuple):
-    """The bottleneck set of links into one rank, which determines the time of a step."""
+    """The bottleneck set of links into one rank, which determines the time of a step; its load is c(S) / b(S)."""
 
     rank: int  # that the links lead to
     shards: int  # shards that only these links can carry: c(S)
@@ -330,52 +327,27 @@ class BusiestSet(NamedTuple):
         return Fraction(self.shards, self.width)
 
 
-def busiest_sets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the bottleneck set of each distance by the method that suits the network."""
-    is_narrow = max_in_degree(network) <= MAX_LINKS_FOR_SUBSETS
-    return (loads_by_subsets if is_narrow else loads_by_newton)(network, ranks)
-
-
-def loads_by_subsets(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the bottleneck sets by enumeration; parameters as for `busiest_sets`."""
-    if (degree := max_in_degree(network)) > LARGEST_TABLE:
+def busiest_sets(
+    network: Intake, ranks: IntArray | None = None, *, method: Literal["auto", "subsets", "newton"] = "auto"
+) -> tuple[BusiestSet, ...]:
+    """Find the bottleneck set of each distance, by enumeration, by maximum flows, or as suits the network."""
+    degree = network.in_degree
+    if method == "subsets" and degree > LARGEST_TABLE:
         raise UnsupportedError(
             f"{degree} links lead into a rank; expected at most {LARGEST_TABLE} to look at all sets of them"
         )
-    return _as_sets(network, *_by_subsets(network, _as_rank_array(network, ranks)))
-
-
-def loads_by_newton(network: Intake, ranks: IntArray | None = None) -> tuple[BusiestSet, ...]:
-    """Find the bottleneck sets by maximum flows; parameters as for `busiest_sets`."""
-    return _as_sets(network, *_by_newton(network, _as_rank_array(network, ranks)))
-
-
-METHODS: dict[str, Callable[[Intake], tuple[BusiestSet, ...]]] = {
-    "auto": busiest_sets,
-    "subsets": loads_by_subsets,
-    "newton": loads_by_newton,
-}
-"""By name."""
-
-
-def _as_rank_array(network: Intake, ranks: IntArray | None) -> IntArray:
-    return np.arange(network.num_ranks) if ranks is None else np.asarray(ranks, dtype=np.int64)
-
-
-def _as_sets(network: Intake, best: IntArray, members: BoolArray) -> tuple[BusiestSet, ...]:
+    is_narrow = method == "subsets" or (method == "auto" and degree <= MAX_LINKS_FOR_SUBSETS)
+    numbers = np.arange(network.num_ranks) if ranks is None else np.asarray(ranks, dtype=np.int64)
     sets = []
+    best, members = (_by_subsets if is_narrow else _by_newton)(network, numbers)
     for (rank, shards, width), inside in zip(best.tolist(), members, strict=True):
         if shards:
-            begin, end = network.first[rank : rank + 2]
-            sets.append(BusiestSet(rank, shards, width, network.links[begin:end][inside[: end - begin]]))
+            links = network.links[network.first[rank] : network.first[rank + 1]]
+            sets.append(BusiestSet(rank, shards, width, links[inside[: len(links)]]))
     return tuple(sets)
 
 
-@kernel_with(
-    lambda network, ranks: (
-        len(ranks) * (2 * len(network.tails) + (network.diameter << int(np.diff(network.first).max())))
-    )
-)
+@kernel_with(lambda network, ranks: len(ranks) * (2 * len(network.tails) + (network.diameter << network.in_degree)))
 def _by_subsets(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
     """Return, for each distance, rank, c(S) and b(S) of the bottleneck set S, and its members."""
     best, members = _nothing_yet(network)
@@ -454,8 +426,12 @@ def _by_newton(network: Intake, ranks: IntArray) -> tuple[IntArray, BoolArray]:
 def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
     """Find lower bounds of the step times, which are attained if all bandwidths are equal."""
     check_capacities(2 * chunks * network.num_ranks * int(network.widths.sum()))
-    times = (time_to_bring(network.widths[_places(network, busiest)], chunks * busiest.shards) for busiest in sets)
-    return tuple(Fraction(*time) for time in times)
+    times = []
+    for busiest in sets:
+        into = slice(*network.first[busiest.rank : busiest.rank + 2])
+        widths = network.widths[into][np.isin(network.links[into], busiest.links)]
+        times.append(Fraction(*time_to_bring(widths, chunks * busiest.shards)))
+    return tuple(times)
 
 
 def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
@@ -475,13 +451,6 @@ def chunk_capacities(network: Intake, times: Sequence[Fraction]) -> IntArray:
     for row, time in zip(capacities, times, strict=True):
         row[:] = network.widths * time.numerator // time.denominator
     return capacities
-
-
-def _places(network: Intake, busiest: BusiestSet) -> IntArray:
-    """Return the indices of the links of a set in the arrays of the network."""
-    begin, end = network.first[busiest.rank : busiest.rank + 2]
-    places: IntArray = begin + np.flatnonzero(np.isin(network.links[begin:end], busiest.links))
-    return places
 
 
 @kernel

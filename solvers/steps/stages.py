@@ -1,10 +1,8 @@
-"""FAST schedule in one compiled call: balance tiles, decompose, split matchings into stages, sort.
+"""FAST schedule: balance tiles, decompose, split matchings into stages, sort; one compiled call if servers are equal.
 
-A single call keeps online planning within microseconds.  Tile balancing decides the bytes that each GPU sends to its
-peer in another server (FAST, section 4.1).  The tile of servers i and j has m x m cells, cell (a, b) from GPU a of i to
-GPU b of j.  GPU p of i sends GPU p of j one stream, the m-th part of the tile: a sequence of segments, each a range of
-bytes of one cell.  GPU p orders its bytes by b = p, p + 1, ..., p - 1 modulo m and gives away the end; surpluses fill
-the deficits of other streams in order.
+Tile balancing decides the bytes that each GPU sends to its peer in another server (FAST, section 4.1): a sequence of
+segments, each a range of bytes of one cell of the tile.  Servers of unequal NICs are balanced by lanes of equal rate,
+whole or in parts.
 """
 
 from math import gcd

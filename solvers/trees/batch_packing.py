@@ -1,10 +1,8 @@
 """Packing of spanning out-trees by batches of untested trees, each certified by one maximum flow per rank.
 
-`exchanged_trees` packs the trees of a batch by exchange of parents: grown untested, then moved off links that are too
-full.  By Theorem 8 of ForestColl, what is left carries the trees still wanted exactly if every rank can receive all of
-them at once, which one push-relabel sweep tells.  A batch that fails is taken back and quartered; after one that fits
-the next is twice as large.  Where even one root fails, some roots are packed with a test of every link
-(`tree_packing`).  Proof: docs/explanation/algorithms.md.
+By Theorem 8 of ForestColl, what a batch leaves carries the trees still wanted exactly if every rank can receive all of
+them at once, which one push-relabel sweep tells.  A batch that fails is quartered; where even one root fails, some
+roots are packed with a test of every link (`tree_packing`).  Proof: docs/explanation/algorithms.md.
 """
 
 from typing import NamedTuple

@@ -1,9 +1,8 @@
 """Tree packing along a laminar family of tight sets: every level is packed by itself, and the packings are composed.
 
-Each tree enters a tight set exactly once (`tight_sets`), so the children of a set are packed like single ranks, child c
-being the root of as many trees as start in it or enter it from outside.  Composed top-down: from child A to child B a
-tree takes a link with units left, and continues in B as a tree rooted at its head, with as many copies as all parts
-have.
+Each tree enters a tight set exactly once (`tight_sets`), so the children of a set are packed like single
+ranks.  Composed top-down: from child A to child B a tree takes a link with units left, and continues in B as a tree
+rooted at its head.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Lower trees with the same loads: exchanges of subtrees, and other roots on bidirectional links.
 
-If the links of a tree work in both directions, its root is free.  Moving it reverses the hops between the old root and
-the new one; the height is smallest, the radius, where the farthest rank is nearest.  Vertices are ranks, and after them
-switches, which are no roots and count for no hop.
+A tree whose links work in both directions may move its root to where its height is the radius.  Vertices are ranks, and
+after them switches, which are no roots and count for no hop.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -144,58 +143,33 @@ class _Forest(NamedTuple):
 
 
 def lower_trees(packing: Packing, tails: IntArray) -> Packing:
-    """Exchange links between trees until no exchange lowers the potential."""
+    """Exchange links between trees until no exchange lowers the potential; split trees if that lowers the tallest."""
     trees, ranks = packing.links.shape
     if ranks < 3:
         return packing
-    limit = max(2, MAX_ENTRIES // ranks)
-    tallest = np.arange(trees)
+    # Of large forests only the tallest trees take part.
+    limit, tallest = max(2, MAX_ENTRIES // ranks), np.arange(trees)
     if trees > limit:
         tallest = np.argsort(-_heights(packing.roots, packing.links, tails), kind="stable")[:limit]
-    capacity = min(MAX_GROWTH * len(tallest), limit + len(tallest))
-    forest = _allocate(packing, tallest, tails, capacity)
-    _measure_all(forest, len(tallest))
-    roots, weights, links = _local_search(forest, len(tallest))
-    others_left = np.delete(np.arange(trees), tallest)
-    return Packing(
-        np.concatenate([packing.roots[others_left], roots]),
-        np.concatenate([packing.weights[others_left], weights]),
-        np.concatenate([packing.links[others_left], links.astype(packing.links.dtype)]),
-    )
-
-
-def _local_search(forest: _Forest, count: int) -> tuple[IntArray, IntArray, SmallArray]:
-    """Exchange links, then also split trees as long as that lowers the tallest; return roots, weights and links."""
+    count, capacity = len(tallest), min(MAX_GROWTH * len(tallest), limit + len(tallest))
+    columns, tables = np.zeros((2, capacity), dtype=np.int64), np.zeros((2, capacity, ranks), dtype=np.int32)
+    forest = _Forest(columns[0], columns[1], tables[0], tables[1], np.zeros((capacity, ranks)), tails)
+    parts: tuple[Any, ...] = forest[:3]
+    for column, values in zip(parts, packing, strict=True):
+        column[:count] = values[tallest]
+    _measure_all(forest, count)
     with progress.status() as report:
-        report(f"height {_height(forest, count)} hops")
-        count = _exchange(forest, count, forest.links.shape[1], EXCHANGES_PER_ROUND)
-        while True:
-            height = _height(forest, count)
+        report(f"height {int(forest.depths[:count].max())} hops")
+        count = _exchange(forest, count, ranks, EXCHANGES_PER_ROUND)
+        height, lowest, kept = ranks, int(forest.depths[:count].max()), parts
+        while lowest < height:
+            height = lowest
             report(f"height {height} hops")
-            kept = forest.roots[:count].copy(), forest.weights[:count].copy(), forest.links[:count].copy()
+            kept = tuple(column[:count].copy() for column in parts)
             count = _exchange(forest, count, height - 1 - height // TALL, EXCHANGES_PER_ROUND)
-            if _height(forest, count) >= height:
-                return kept
-
-
-def _height(forest: _Forest, count: int) -> int:
-    return int(forest.depths[:count].max())
-
-
-def _allocate(packing: Packing, tallest: IntArray, tails: IntArray, capacity: int) -> _Forest:
-    ranks = packing.links.shape[1]
-    forest = _Forest(
-        np.zeros(capacity, dtype=np.int64),
-        np.zeros(capacity, dtype=np.int64),
-        np.zeros((capacity, ranks), dtype=np.int32),
-        np.zeros((capacity, ranks), dtype=np.int32),
-        np.zeros((capacity, ranks), dtype=np.float64),
-        tails,
-    )
-    forest.roots[: len(tallest)] = packing.roots[tallest]
-    forest.weights[: len(tallest)] = packing.weights[tallest]
-    forest.links[: len(tallest)] = packing.links[tallest]
-    return forest
+            lowest = int(forest.depths[:count].max())
+    untouched = np.delete(np.arange(trees), tallest)
+    return Packing(*(np.concatenate([column[untouched], own]) for column, own in zip(packing, kept, strict=True)))
 
 
 @kernel

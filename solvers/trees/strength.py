@@ -1,14 +1,8 @@
 """Strength of a network of bidirectional links, and an orientation of its links for as large a tree packing.
 
 The strength is the minimum of ``(d(S_1) + .. + d(S_p)) / (2 (p - 1))`` over disjoint node sets, p >= 2, that each hold
-a rank and together hold all; d(S) is the capacity of links with one end in S (Cunningham, 1985; Barahona, 1992).
-Newton's method and Dilworth truncation find it; the sets of a round are contracted for the next.  Minimum cuts around
-one rank have node weights for the ranks inside: a rank with surplus demand has a negative one, which draws it into the
-cut.
-
-The orientation is the division of every link and the number of trees rooted at each rank, such that every rank can
-receive all trees (Edmonds, 1973) and every switch is balanced; it exists up to the strength.  *Demands of ranks* divide
-a number of trees among the ranks, at least ``level - c(S)`` in every set S.  Proofs: docs/explanation/algorithms.md.
+a rank and together hold all (Cunningham, 1985); Newton's method and Dilworth truncation find it.  The orientation lets
+every rank receive all trees (Edmonds, 1973).  Proofs: docs/explanation/algorithms.md.
 """
 
 from fractions import Fraction

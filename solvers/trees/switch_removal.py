@@ -1,16 +1,9 @@
 """Removal of all switches from a network, level by level of its laminar family of tight sets.
 
-In the *level problem* of a set its ranks and child sets are terminals, everything outside is one node that supplies but
-is no sink, and the switches directly inside are removed.  No links are paired within one terminal or the outside, so
-tight sets stay tight.  A terminal's plan is then distributed over its links (its *ports*).
-
-An integral transportation plan between its neighbors replaces a whole switch; one sweep of maximum flows certifies all
-plans together, which is all that Theorem 6 of ForestColl requires.  Cuts below their demand forbid the pairs that
-wasted capacity.
-
-Switches without a feasible plan are split exactly (section 5.3, Appendix E.2, Algorithm 3).  One sweep over the sinks
-finds the largest amount for a pair (u, w), (w, t), instead of the 2 N flows of equation (1): a deficit of d lowers it
-by d.  Limiting cuts stay tight and are pooled to reject later pairs.  Proof: docs/explanation/algorithms.md.
+In the *level problem* of a set its ranks and child sets are terminals, and everything outside is one node that only
+supplies. An integral transportation plan between its neighbors replaces a switch; one sweep of maximum flows certifies
+all plans (Theorem 6 of ForestColl).  Without a plan it is split exactly (Algorithm 3).  Proof:
+docs/explanation/algorithms.md.
 """
 
 from collections.abc import Callable
@@ -22,7 +15,7 @@ from ...errors import SolverError
 from ...support import progress
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...support.kernels import kernel, kernel_with
-from ..flows.max_flow import FlowNetwork, SinkSweep, flow_network, paired_network, sweep_sinks, unmet_demand, workspace
+from ..flows.max_flow import FlowNetwork, flow_network, paired_network, sweep_sinks, unmet_demand, workspace
 from ..flows.rounding import integral_transport
 from .routed_graph import RoutedGraph
 from .tight_sets import LaminarFamily
@@ -32,22 +25,24 @@ REGULARIZATION = 1e-3  # weight of the proportional plan in the target, so that 
 
 
 def split_pairs(
-    num_nodes: int,
-    tails: IntArray,
-    heads: IntArray,
-    capacities: IntArray,
-    supplies: IntArray,
-    *,
-    num_sinks: int,
-    switch: int,
+    links: tuple[int, IntArray, IntArray, IntArray], supplies: IntArray, *, num_sinks: int, switch: int
 ) -> tuple[IntArray, int]:
     """Isolate one switch exactly; return int64 (pairs, 3) rows (into, out, units) and its remaining capacity."""
-    sweep = sweep_sinks(num_nodes, tails, heads, capacities, supplies, num_sinks)
+    sweep = sweep_sinks(*links, supplies, num_sinks)
     tight = np.unique(sweep.sink_sides[sweep.deficit == 0], axis=0)
-    network = _with_pair_arcs(paired_network(num_nodes, tails, heads, capacities), switch)
-    pairs = _isolate(network, switch, num_sinks, supplies, tight)
-    arcs = np.flatnonzero(network.heads == switch)
-    return pairs, int(network.capacities[arcs].sum() + network.capacities[arcs ^ 1].sum())
+    network = _with_pair_arcs(paired_network(*links), switch)
+    # The arcs out of the switch, in the order of its list.
+    arcs = np.flatnonzero(network.heads[np.arange(len(network.heads)) ^ 1] == switch)
+    pairs = _pairs(len(arcs))
+    pool = np.zeros((len(tight) + num_sinks, len(network.first_arc)), dtype=np.bool_)
+    pool[: len(tight)] = tight
+    order, pooled, splits = np.arange(num_sinks), len(tight), []
+    for begin, end in progress.batches(len(pairs)):
+        rows, pool, pooled = _split_some(network, switch, supplies, arcs, pairs[begin:end], order, pool, pooled)
+        splits.append(rows)
+    around = np.flatnonzero(network.heads == switch)
+    left = network.capacities[around].sum() + network.capacities[around ^ 1].sum()
+    return np.concatenate(splits), int(left)
 
 
 def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
@@ -65,20 +60,6 @@ def _with_pair_arcs(network: FlowNetwork, switch: int) -> FlowNetwork:
     nothing = np.zeros(len(missing), dtype=np.int64)
     ends = np.concatenate([tails, missing // nodes]), np.concatenate([heads, missing % nodes])
     return flow_network(nodes, *ends, np.concatenate([forward, nothing]), np.concatenate([backward, nothing]))
-
-
-def _isolate(network: FlowNetwork, switch: int, num_sinks: int, supplies: IntArray, tight: BoolArray) -> IntArray:
-    """Split off all pairs of links at `switch`, changing the capacities; return (into, out, units) rows."""
-    arcs = _arcs_from(network, switch)
-    pairs = _pairs(len(arcs))
-    order = np.arange(num_sinks)
-    pool = np.zeros((len(tight) + num_sinks, len(network.first_arc)), dtype=np.bool_)
-    pool[: len(tight)] = tight
-    pooled, splits = len(tight), []
-    for begin, end in progress.batches(len(pairs)):
-        rows, pool, pooled = _split_some(network, switch, supplies, arcs, pairs[begin:end], order, pool, pooled)
-        splits.append(rows)
-    return np.concatenate(splits)
 
 
 @kernel_with(lambda network, _, __, ___, pairs, order, *____: len(pairs) * len(order) * len(network.heads))
@@ -113,21 +94,6 @@ def _split_some(
 
 
 @kernel
-def _arcs_from(network: FlowNetwork, node: int) -> IntArray:
-    degree = 0
-    arc = network.first_arc[node]
-    while arc >= 0:
-        degree += 1
-        arc = network.next_arc[arc]
-    arcs = np.empty(degree, dtype=np.int64)
-    arc = network.first_arc[node]
-    for index in range(degree):
-        arcs[index] = arc
-        arc = network.next_arc[arc]
-    return arcs
-
-
-@kernel
 def _pairs(degree: int) -> IntArray:
     """List all ordered pairs of neighbor indices, shape (degree^2, 2), in rotations to spread links over many others.
 
@@ -151,7 +117,9 @@ def _split_pair(
     """
     space = workspace(len(network.first_arc))
     into, out = network.heads[from_arc], network.heads[to_arc]
-    direct = _arc_between(network, into, out) if into != out else -1
+    direct: int = network.first_arc[into] if into != out else -1
+    while direct >= 0 and network.heads[direct] != out:
+        direct = network.next_arc[direct]
     units = min(network.capacities[from_arc ^ 1], network.capacities[to_arc])
     _move(network.capacities, from_arc, to_arc, direct, units)
     limited = False
@@ -181,14 +149,6 @@ def _forbidden(cuts: BoolArray, count: int, into: int, switch: int, out: int) ->
 
 
 @kernel
-def _arc_between(network: FlowNetwork, tail: int, head: int) -> int:
-    arc: int = network.first_arc[tail]
-    while network.heads[arc] != head:
-        arc = network.next_arc[arc]
-    return arc
-
-
-@kernel
 def _move(capacities: IntArray, from_arc: int, to_arc: int, direct: int, units: int) -> None:
     """Split `units` of the pair; a negative number undoes a split."""
     capacities[from_arc ^ 1] -= units
@@ -207,19 +167,23 @@ class SwitchPlan(NamedTuple):
 
 def remove_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
     """Choose plans for all switches of `capacities`, int64 (nodes, nodes); every sink still gets every supply."""
-    together = _plan_jointly(capacities, supplies, num_sinks)
-    return together if together is not None else _plan_one_by_one(capacities, supplies, num_sinks, _plan_one)
+    switches = _fewest_neighbors_first(capacities, len(supplies))
+    together = _planned(capacities, supplies, num_sinks, switches, JOINT_ROUNDS)
+    return _one_by_one(capacities, supplies, num_sinks, SINGLE_ROUNDS) if together is None else together
 
 
 def split_all_switches(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan]:
     """Remove all switches by exact edge splitting alone; arguments and result as in `remove_all_switches`."""
-    return _plan_one_by_one(capacities, supplies, num_sinks, _split_exactly)
+    return _one_by_one(capacities, supplies, num_sinks, 0)
 
 
-def _plan_jointly(capacities: IntArray, supplies: IntArray, num_sinks: int) -> list[SwitchPlan] | None:
-    switches = _fewest_neighbors_first(capacities, len(supplies))
+def _planned(
+    capacities: IntArray, supplies: IntArray, num_sinks: int, switches: list[int], rounds: int
+) -> list[SwitchPlan] | None:
+    """Plan some switches together, in rounds that forbid the pairs which wasted capacity; None if that fails."""
     cut_constraints: dict[int, list[BoolArray]] = {switch: [] for switch in switches}
-    for _ in range(JOINT_ROUNDS):
+    stays = ~np.isin(np.arange(len(capacities)), switches)
+    for _ in range(rounds):
         current, plans = capacities.copy(), []
         for switch in progress.iterate(switches, len(switches)):
             plan = _plan(current, supplies, num_sinks, switch, cut_constraints[switch])
@@ -227,41 +191,26 @@ def _plan_jointly(capacities: IntArray, supplies: IntArray, num_sinks: int) -> l
                 return None
             plans.append(plan)
             _apply(current, plan)
-        sweep = _sweep(current, supplies, num_sinks)
+        sweep = sweep_sinks(*_links(current), supplies, num_sinks)
         if not sweep.deficit.any():
             return plans
-        sides = _violated_cuts(sweep, len(supplies))
+        cuts = np.unique(sweep.sink_sides[sweep.deficit > 0], axis=0)
+        sides = [(cut & stays, ~cut & stays) for cut in cuts]
         separated = [_separate(plan, sides, cut_constraints[plan.switch]) for plan in plans]
         if not any(separated):
             return None
     return None
 
 
-def _plan_one_by_one(
-    capacities: IntArray, supplies: IntArray, num_sinks: int, plan: Callable[..., SwitchPlan]
-) -> list[SwitchPlan]:
+def _one_by_one(capacities: IntArray, supplies: IntArray, num_sinks: int, rounds: int) -> list[SwitchPlan]:
+    """Plan one switch after the other, and split those exactly for which that fails."""
     current, plans = capacities.copy(), []
     switches = _fewest_neighbors_first(capacities, len(supplies))
     for switch in progress.iterate(switches, len(switches)):
-        plans.append(plan(current, supplies, num_sinks, switch))
+        alone = _planned(current, supplies, num_sinks, [switch], rounds)
+        plans.append(alone[0] if alone else _split_exactly(current, supplies, num_sinks, switch))
         _apply(current, plans[-1])
     return plans
-
-
-def _plan_one(current: IntArray, supplies: IntArray, num_sinks: int, switch: int) -> SwitchPlan:
-    cut_constraints: list[BoolArray] = []
-    for _ in range(SINGLE_ROUNDS):
-        plan = _plan(current, supplies, num_sinks, switch, cut_constraints)
-        if plan is None:
-            break
-        after = current.copy()
-        _apply(after, plan)
-        sweep = _sweep(after, supplies, num_sinks)
-        if not sweep.deficit.any():
-            return plan
-        if not _separate(plan, _violated_cuts(sweep, len(current)), cut_constraints):
-            break
-    return _split_exactly(current, supplies, num_sinks, switch)
 
 
 def _fewest_neighbors_first(capacities: IntArray, first_switch: int) -> list[int]:
@@ -328,15 +277,9 @@ def _apply(current: IntArray, plan: SwitchPlan) -> None:
     current[plan.neighbors, plan.neighbors] = 0
 
 
-def _sweep(current: IntArray, supplies: IntArray, num_sinks: int) -> SinkSweep:
+def _links(current: IntArray) -> tuple[int, IntArray, IntArray, IntArray]:
     tails, heads = np.nonzero(current)
-    return sweep_sinks(len(current), tails, heads, current[tails, heads], supplies, num_sinks)
-
-
-def _violated_cuts(sweep: SinkSweep, offset: int) -> list[tuple[BoolArray, BoolArray]]:
-    """Return sink and source side of each violated cut; nodes from `offset` on, removed before, are on neither."""
-    sided = np.arange(sweep.sink_sides.shape[1]) < offset
-    return [(cut & sided, ~cut & sided) for cut in np.unique(sweep.sink_sides[sweep.deficit > 0], axis=0)]
+    return len(current), tails, heads, current[tails, heads]
 
 
 def _separate(plan: SwitchPlan, sides: list[tuple[BoolArray, BoolArray]], cut_constraints: list[BoolArray]) -> bool:
@@ -357,10 +300,7 @@ def _separate(plan: SwitchPlan, sides: list[tuple[BoolArray, BoolArray]], cut_co
 
 
 def _split_exactly(current: IntArray, supplies: IntArray, num_sinks: int, switch: int) -> SwitchPlan:
-    tails, heads = np.nonzero(current)
-    rows, left = split_pairs(
-        len(current), tails, heads, current[tails, heads], supplies, num_sinks=num_sinks, switch=switch
-    )
+    rows, left = split_pairs(_links(current), supplies, num_sinks=num_sinks, switch=switch)
     if left:
         raise SolverError(
             f"edge splitting could not isolate switch number {switch}: is its ingress equal to its egress?"

@@ -1,12 +1,8 @@
 """Laminar family of tight sets, along which tree packing decomposes, and trimming that makes near-tight sets tight.
 
-A set X is *tight* if the capacity entering it equals the supplies outside; each tree from outside then enters it once,
-so the quotient, with X contracted, and the inside are independent (`forest_packing`).  The smallest tight set around a
-rank holds the nodes that reach it in the residual network of a maximum flow.  Proof: docs/explanation/algorithms.md.
-
-Trimming removes capacity that enters a box beyond the supplies outside equally from opposite links, and one sweep over
-the sinks certifies all boxes; boxes that cross a violated cut get it back.  Candidates are *local bottlenecks*, the
-sets around a rank with the largest ratio of outside supplies to ingress, or else groups of ranks at one switch.
+A set is *tight* if the capacity entering it equals the supplies outside; each tree from outside then enters it
+once.  Trimming removes excess that enters a box equally from opposite links, and one sweep over the sinks certifies all
+boxes; those that cross a violated cut get it back.  Proof: docs/explanation/algorithms.md.
 """
 
 from collections.abc import Sequence
@@ -21,7 +17,6 @@ from ..flows.bottleneck import cut_ratio
 from ..flows.max_flow import (
     CAPACITY_LIMIT,
     FlowNetwork,
-    SinkSweep,
     paired_network,
     steps_of_sinks,
     sweep_sinks,
@@ -196,7 +191,9 @@ def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
         trimmed = [members for members in sets if _trim(graph, members, supplies)]
         if not trimmed:
             break
-        sweep = _sweep(graph, supplies)
+        alive = graph.alive()
+        links = graph.tails[alive], graph.heads[alive], graph.units[alive]
+        sweep = sweep_sinks(graph.num_nodes, *links, supplies, len(supplies))
         if not sweep.deficit.any():
             return trimmed
         graph.units[:] = original
@@ -204,13 +201,6 @@ def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
         sets = [members for members in sets if not _crosses(members, violated)]
     graph.units[:] = original
     return []
-
-
-def _sweep(graph: RoutedGraph, supplies: IntArray) -> SinkSweep:
-    alive = graph.alive()
-    return sweep_sinks(
-        graph.num_nodes, graph.tails[alive], graph.heads[alive], graph.units[alive], supplies, len(supplies)
-    )
 
 
 def _crosses(members: BoolArray, violated: BoolArray) -> bool:
@@ -226,7 +216,10 @@ def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
     if (sum(map(int, units)) + 1) * int(weights.sum()) >= CAPACITY_LIMIT:
         return []
     network = paired_network(graph.num_nodes, graph.tails[alive], graph.heads[alive], units)
-    cuts = _all_local_cuts(network, weights)
+    covered, blocks = np.zeros(len(supplies), dtype=np.bool_), []
+    for begin, end in progress.batches(len(supplies)):
+        blocks.append(_local_cuts(network, weights, begin, end, covered))
+    cuts = np.concatenate(blocks)
     sizes = cuts[:, : len(supplies)].sum(axis=1)
     used = np.zeros(graph.num_nodes, dtype=np.bool_)
     disjoint = []
@@ -235,14 +228,6 @@ def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
             disjoint.append(cut & ~used)
             used |= cut
     return disjoint
-
-
-def _all_local_cuts(network: FlowNetwork, supplies: IntArray) -> BoolArray:
-    """Find, per uncovered rank, the set around it with the largest ratio of outside supply to ingress."""
-    covered, blocks = np.zeros(len(supplies), dtype=np.bool_), []
-    for begin, end in progress.batches(len(supplies)):
-        blocks.append(_local_cuts(network, supplies, begin, end, covered))
-    return np.concatenate(blocks)
 
 
 def _leaf_groups(graph: RoutedGraph, num_ranks: int) -> list[BoolArray]:

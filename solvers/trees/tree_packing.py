@@ -1,8 +1,7 @@
 """Packing of spanning out-trees by maximum flows: a given number per root, within the capacities of the links.
 
-ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  Trees grow in batches of m copies from one root.  With
-``g`` the capacity left and ``r_i`` the trees that root i still needs, one flow per rank y, of ``r_i`` from every other
-rank, is kept and repaired; a failed repair rejects all links of its cut.  Proof: docs/explanation/algorithms.md.
+ForestColl section 5.4, Appendix E.3 (Algorithm 4, Theorem 10).  With ``g`` the capacity left and ``r_i`` the trees that
+root i still needs, one flow per rank is kept and repaired; a failed repair rejects all links of its cut.
 """
 
 from typing import NamedTuple
@@ -225,7 +224,7 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
     # Reroute what the link can no longer carry.
     excess[sink] = -CAPACITY_LIMIT
     _reroute(state, flow, excess, marks)
-    deficit: int = _total_excess(excess)
+    deficit: int = np.maximum(excess, 0).sum()
     # What cannot be rerouted limits the copies; the cut limits all links across it.
     if deficit > 0:
         for other in range(len(spare)):
@@ -234,7 +233,7 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
                 spare[other] = allowed if spare[other] < 0 else min(spare[other], allowed)
         state.left[link] += deficit
         _reroute(state, flow, excess, marks)
-        if _total_excess(excess) > 0:
+        if (excess > 0).any():
             return -1
     # The copies that join need the link no more.
     excess[sink] = CAPACITY_LIMIT
@@ -247,14 +246,6 @@ def _try_join(state: _State, root: int, link: int, copies: int, spare: IntArray)
     state.changes[state.num_changes[0] % len(state.changes)] = link
     state.num_changes[0] += 1
     return allowed
-
-
-@kernel
-def _total_excess(excess: IntArray) -> int:
-    total = 0
-    for amount in excess:
-        total += max(amount, 0)
-    return total
 
 
 @kernel

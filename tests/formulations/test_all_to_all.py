@@ -79,37 +79,6 @@ def test_symmetric_networks_are_limited_by_distance(topology: Topology, distance
     assert rate(topology) == Fraction(len(topology.out_links(topology.nodes[0])), distances)
 
 
-def test_switches_keep_nothing() -> None:
-    """N ranks around a switch share their uplinks with N - 1 others; across boxes the narrow switch limits."""
-    star = Topology.from_links([(node, "s", 30) for node in "abcd"], compute="abcd", switches="s", bidirectional=True)
-    assert rate(star) == 10
-    links = [("a", "s", 8), ("b", "s", 8), ("c", "t", 8), ("d", "t", 8), ("s", "t", 2)]
-    assert rate(Topology.from_links(links, compute="abcd", switches="st", bidirectional=True)) == Fraction(1, 2)
-
-
-def test_traffic_is_served_in_proportion() -> None:
-    """One pair alone gets everything; what a rank keeps does not count, nor does the unit of the traffic."""
-    network = ring(4, bandwidth=10)
-    alone = np.zeros((4, 4))
-    alone[0, 2] = 7e9
-    alone[3, 3] = 1e12
-    model = all_to_all.build(network, traffic=alone)
-    assert model.largest == 7_000_000_000
-    assert model.sources.tolist() == [0]
-    assert solve(model).exact.objective == 20
-    uneven_rate = rate(network, uneven(network))
-    assert rate(network, [[Fraction(amount, 3) for amount in row] for row in uneven(network)]) == uneven_rate
-
-
-@networks
-@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "uneven"])
-def test_a_second_spelling_agrees(topology: Topology, weighted: bool) -> None:
-    """CVXPY with another solver, a commodity per pair, the same rate."""
-    traffic = np.array(uneven(topology), dtype=float) if weighted else None
-    scale = 1.0 if traffic is None else (traffic * (1 - np.eye(len(traffic)))).max()
-    assert float(rate(topology, traffic)) == pytest.approx(scale * best_rate(topology, traffic), rel=1e-5)
-
-
 @settings(max_examples=examples(30))
 @given(topology=st.one_of(eulerian_topologies(max_ranks=5, max_switches=2), switch_free_topologies(max_ranks=5)))
 def test_a_second_spelling_agrees_on_random_networks(topology: Topology) -> None:
@@ -159,21 +128,6 @@ def test_constraints_and_objectives_of_users() -> None:
     assert solve(model).objective == close(3)
     with pytest.raises(UnsupportedError, match="constraint 'quiet' exists already"):
         model.constrain("quiet", [(model.variables.rate, 1)], upper=5)
-
-
-def test_a_rank_out_of_reach_has_rate_zero() -> None:
-    """No path is a rate of 0, not an error."""
-    assert rate(Topology.from_links([("a", "b", 1)], compute=["a", "b"])) == 0
-
-
-@pytest.mark.slow
-def test_interior_point_solves_ten_thousands_of_columns() -> None:
-    """An 8 x 8 torus: 64 flows of 256 links; f is 4 links over the distances to 63 others."""
-    network = torus(8, 8, bandwidth=1)
-    model = all_to_all.build(network)
-    assert model.variables.flow.size == 64 * 256
-    solution = solve(model, HighsOptions(algorithm=Algorithm.IPM_WITHOUT_CROSSOVER))
-    assert solution.objective == pytest.approx(4 / 256, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -272,14 +226,6 @@ def test_prices_of_link_orbits_are_those_of_links(name: str) -> None:
     delivered = -np.array(exact.duals["delivery"])[:, :ranks]
     assert (delivered <= small.orbits.counts[:, None] * distances[small.sources, :ranks]).all()
     assert (shares[small.sources] * delivered).sum() == 1
-
-
-def test_users_constrain_flows_of_one_source_for_all_of_its_kind() -> None:
-    """The uplink of the only source, kept half free, is that of every rank."""
-    star = Topology.from_links([(node, "s", 30) for node in "abcd"], compute="abcd", switches="s", bidirectional=True)
-    model = all_to_all.build(star, symmetries=symmetries(star))
-    model.constrain("quiet", [(model.variables.flow[0, star.links.index(star.link("a", "s"))], 1)], upper=15)
-    assert solve(model).exact.objective == 5
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import BoundError, TopologyError, UnsupportedError
+from collopt.errors import TopologyError, UnsupportedError
 from collopt.formulations import bfb
-from collopt.formulations.inputs import hop_distances
 from collopt.solvers.lp.session import solve
 from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring, torus
 from oracles.bfb_cvxpy import least_times
@@ -206,27 +205,6 @@ def test_a_latency_counts_on_a_link_that_brings_nothing() -> None:
         bfb.build_timed(topology, 1, 1000, links=[("d", "b")])
 
 
-def test_ranks_are_independent_of_each_other() -> None:
-    """The program of one rank has the same optimum as its part in the program of all."""
-    topology = NETWORKS[-1]
-    together = solve(bfb.build(topology, 2)).values["busiest"]
-    assert {rank: solve(bfb.build(topology, 2, ranks=[rank])).objective for rank in topology.compute_nodes} == {
-        rank: close(time) for rank, time in together.items()
-    }
-
-
-def test_changed_numbers_count_from_the_next_solve_on() -> None:
-    """Bandwidths, latencies and the size are parameters."""
-    model = bfb.build_timed(ring(4, bandwidth=10, latency=1), 1, 1000, ranks="gpu0")
-    assert solve(model).objective == close(1.1)
-    model.program.bandwidth["gpu1", "gpu0"] = 5
-    assert solve(model).objective == close(1.2)
-    model.program.latency["gpu3", "gpu0"] = 2
-    assert solve(model).objective == close(2.1)
-    model.program.size = 10
-    assert solve(model).objective == close(3)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -251,12 +229,6 @@ def test_refuses_what_makes_no_sense(make: Callable[[], bfb.BfbModel], message: 
         make()
 
 
-def test_refuses_a_rank_out_of_reach() -> None:
-    """There is no broadcast to it."""
-    with pytest.raises(BoundError, match="rank 'b' cannot reach rank 'a'; add links"):
-        bfb.build(Topology.from_links([("a", "b", 1)], compute="ab"), 1)
-
-
 def test_exact_answers_are_those_of_the_bandwidths_as_written() -> None:
     """Neither quotients nor products of bandwidths, latencies and sizes are rounded before they are coefficients."""
     fabric = Topology.from_links([("a", "b", "33.3", "0.7")], compute="ab", bidirectional=True)
@@ -267,18 +239,3 @@ def test_exact_answers_are_those_of_the_bandwidths_as_written() -> None:
     assert model.program.bandwidth["a", "b"].value == 33.4
     timed = bfb.build_timed(fabric, 1, 12345, ranks=["b"])
     assert solve(timed).exact.objective == Fraction("0.7") + Fraction("12.345") / Fraction("33.3")
-
-
-def test_refuses_what_is_no_topology_or_no_list_of_ranks() -> None:
-    """By all three builders; the message has the value."""
-    builders: list[Callable[..., bfb.BfbModel]] = [bfb.build, bfb.build_chunked, bfb.build_timed]
-    for builder in builders:
-        with pytest.raises(UnsupportedError, match="the topology is None; expected a Topology"):
-            builder(*(None, 1, 1)[: 2 if builder is bfb.build else 3])
-    with pytest.raises(UnsupportedError, match="the ranks are 5; expected names of ranks"):
-        bfb.build(ring(4), 1, ranks=5)  # type: ignore[arg-type]
-
-
-def test_hop_distances_of_a_one_way_ring() -> None:
-    """The fewest links from each rank to every rank."""
-    assert hop_distances(ring(4, bidirectional=False))[0].tolist() == [0, 1, 2, 3]

@@ -85,27 +85,6 @@ def test_all_algorithms_agree_on_a_maximisation(algorithm: Algorithm) -> None:
     check_optimality(blocks, solution, 1e-3 if algorithm is Algorithm.PDLP else 1e-6)
 
 
-@algorithms
-def test_prices_are_those_of_the_stated_sense(algorithm: Algorithm) -> None:
-    """Maximising f and minimising -f: same answer, opposite prices, under every algorithm."""
-    solutions = []
-    for sense, factor in (("maximize", 1), ("minimize", -1)):
-        blocks = Blocks("goods")
-        amount = blocks.variables("amount", 2, upper=[3, 10])
-        blocks.constraint("supply", (), [(0, amount, 1)], upper=4)
-        blocks.constraint("floor", 1, [(0, amount[1], 1)], lower=0.5)
-        getattr(blocks, sense)([(amount, [2 * factor, factor])])
-        solutions.append(solve(blocks, HighsOptions(algorithm=algorithm)))
-        check_optimality(blocks, solutions[-1], 1e-3)
-    most, least = solutions
-    assert most.objective == pytest.approx(7, rel=1e-4)
-    assert least.objective == pytest.approx(-7, rel=1e-4)
-    assert float(most.duals["supply"]) == pytest.approx(1, rel=1e-4)
-    assert float(least.duals["supply"]) == pytest.approx(-1, rel=1e-4)
-    assert most.reduced_costs["amount"] == pytest.approx(np.array([1, 0]), abs=1e-4)
-    assert least.reduced_costs["amount"] == pytest.approx(np.array([-1, 0]), abs=1e-4)
-
-
 @settings(max_examples=examples(25))
 @given(seed=st.integers(0, 10**6), maximize=st.booleans(), algorithm=st.sampled_from(list(Algorithm)[:3]))
 def test_random_programs_agree_with_scipy(seed: int, maximize: bool, algorithm: Algorithm) -> None:
@@ -166,26 +145,6 @@ def test_a_model_grows_and_changes_its_mind_between_solves() -> None:
     assert solve(blocks).objective == pytest.approx(0)
 
 
-def test_blocks_can_be_whole() -> None:
-    """Each block by itself: half of what the other may have, it may not."""
-    blocks = Blocks()
-    parts = blocks.variables("parts", ())
-    count = blocks.variables("count", 2, upper=3, integral=True)
-    blocks.constraint("room", (), [(0, count, 2), (0, parts, 2)], upper=5)
-    blocks.maximize([(count, 3), (parts, 2)])
-    assert blocks.linear_program().integral.tolist() == [False, True, True]
-    solution = solve(blocks)
-    assert solution.objective == pytest.approx(7)
-    assert solution.values["parts"] == pytest.approx(0.5)
-
-
-def test_columns_cannot_be_changed_by_accident() -> None:
-    """What `variables` returns is also what the model keeps."""
-    x = Blocks().variables("x", 3)
-    with pytest.raises(ValueError, match="read-only"):
-        x[0] = 7
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -232,30 +191,6 @@ def test_refuses_terms_that_make_no_sense(term: Any, message: str) -> None:
     with pytest.raises(UnsupportedError, match="constraint 'c' exists already"):
         blocks.constraint("c", 2, [(0, 0, 1)])
     assert blocks.linear_program().matrix.shape == (2, 3)
-
-
-def test_refuses_an_objective_over_columns_that_do_not_exist() -> None:
-    """The objective is checked as a constraint is."""
-    blocks = Blocks()
-    blocks.variables("x", 3)
-    with pytest.raises(UnsupportedError, match="a column of constraint 'objective' is 5"):
-        blocks.maximize([(5, 1)])
-
-
-def test_refuses_terms_and_sizes_that_are_none() -> None:
-    """Each message has the value, and nothing is left behind."""
-    blocks = Blocks()
-    with pytest.raises(UnsupportedError, match="the terms of constraint 'c' are None"):
-        blocks.constraint("c", (), None)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match="the terms of the objective are None"):
-        blocks.maximize(None)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match="a term of the objective is 3"):
-        blocks.maximize([3])  # type: ignore[list-item]
-    with pytest.raises(UnsupportedError, match="expected at most 100000000 entries"):
-        blocks.variables("y", 10**18)
-    with pytest.raises(UnsupportedError, match="expected numbers within the range of floats"):
-        blocks.variables("y", 1, lower=10**400)
-    assert not blocks.linear_program().variables
 
 
 def test_constraints_take_terms_of_later_variables() -> None:

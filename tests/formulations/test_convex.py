@@ -64,16 +64,3 @@ def test_refuses_what_cvxpy_could_not_solve() -> None:
         program.minimize(cvxpy.log(program.variables["rate"]))
     with pytest.raises(UnsupportedError, match="no scalar expression"):
         program.minimize(cvxpy.hstack(list(program.variables["share"].values())))
-
-
-def test_refuses_objectives_that_are_none() -> None:
-    """Nothing, a mapping of expressions, and the variable of somebody else; one in a new constraint is known."""
-    program = cvxpy_constraints.restate(throughput.build(ring(4, bandwidth=30)))
-    for wrong in (None, float("nan"), "rate", program.variables["share"]):
-        with pytest.raises(UnsupportedError, match=r"the objective is .*expected an expression of CVXPY"):
-            program.maximize(wrong)
-    least = cvxpy.Variable(name="least")
-    with pytest.raises(UnsupportedError, match="variable 'least', which is neither the model's nor in its constraints"):
-        program.maximize(least)
-    program.constraints.append(least <= program.variables["rate"])
-    assert program.maximize(least).solve(solver="CLARABEL") == pytest.approx(20, rel=1e-5)

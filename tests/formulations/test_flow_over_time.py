@@ -82,16 +82,6 @@ def test_data_flows_the_other_way_where_it_is_reduced() -> None:
     assert (least_time(forwards), least_time(backwards)) == (pytest.approx(3), pytest.approx(7))
 
 
-def test_a_link_can_be_kept_free() -> None:
-    """Only half of the data takes the short way."""
-    model = flow_over_time.build(ring(4, bandwidth=10, latency=1), "gpu0", "gpu1", 10_000)
-    assert least_time(model) == pytest.approx(2)
-    model.constrain(
-        "half", [(model.variables.flow[[link.head == "gpu1" for link in model.topology.links]][0], 2)], upper=1
-    )
-    assert least_time(model) > 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -107,9 +97,3 @@ def test_refuses_other_ends_and_amounts(arguments: tuple[Any, ...], message: str
     """With a message that says what was expected."""
     with pytest.raises(UnsupportedError, match=message):
         flow_over_time.build(ring(4), *arguments)
-
-
-def test_refuses_an_unknown_direction() -> None:
-    """There are two."""
-    with pytest.raises(UnsupportedError, match="direction is 'up'; expected 'broadcast' or 'reduce'"):
-        flow_over_time.build(ring(4), "gpu0", "gpu1", 1, direction="up")  # type: ignore[arg-type]

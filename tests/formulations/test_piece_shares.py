@@ -51,14 +51,6 @@ def test_no_other_pieces_in_whole_chunks_are_better() -> None:
     assert float(min(times) / best) < 1.02
 
 
-def test_hops_in_a_row_need_as_many_steps() -> None:
-    """Three hops take three steps; what they carry follows each other."""
-    kinds = [HopKind([1]), HopKind([1], 0), HopKind([1], 1)]
-    assert solve(piece_shares.build(kinds, [1], 3)).objective == 3
-    with pytest.raises(UnsupportedError, match="hops follow each other 3 times"):
-        piece_shares.build(kinds, [1], 2)
-
-
 @pytest.mark.parametrize(
     ("kinds", "bandwidths", "message"),
     [

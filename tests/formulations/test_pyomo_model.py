@@ -16,18 +16,6 @@ from collopt.solvers import solve
 from collopt.topologies import ring
 
 
-def test_numbers_are_arranged_by_index_whatever_their_kind() -> None:
-    """Floats stay floats, fractions stay fractions, and a single number has no index."""
-    indexed = Component(np.array([3, 1]), (("a", "b"), ("b", "a")), ("x[a,b]", "x[b,a]"))
-    single = Component(np.array(2), (None,), ("x",))
-    assert indexed.arrange(np.array([0.5, 1.0])) == {("a", "b"): 0.5, ("b", "a"): 1.0}
-    exact = indexed.arrange(np.array([Fraction(1, 3), Fraction(2)], dtype=object))
-    assert exact == {("a", "b"): Fraction(1, 3), ("b", "a"): 2}
-    assert isinstance(exact["a", "b"], Fraction)
-    assert single.arrange(np.float64(4)) == 4.0
-    assert single.arrange(Fraction(1, 3)) == Fraction(1, 3)  # type: ignore[arg-type]
-
-
 def test_start_values_are_read_by_index() -> None:
     """What `arrange` makes is understood again; what is missing is named."""
     indexed = Component(np.array([3, 1]), ("a", "b"), ("x[a]", "x[b]"))
@@ -46,32 +34,6 @@ def test_exact_values_and_prices_have_the_models_names() -> None:
     assert answer.objective == answer.values["rate"] == Fraction(1, 3)
     assert set(answer.values["share"]) == {(link.tail, link.head) for link in topology.links}
     assert sum(answer.duals["link_bandwidth"].values()) == 1
-
-
-def test_expressions_hold_fractions_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
-    """Bandwidths are fractions, and Pyomo would warn of a type that it does not know."""
-    topology = ring(4, bandwidth="100/3")
-    model = throughput.build(topology)
-    model.constrain("half", model.variables.share["gpu0", "gpu1"] <= topology.links[0].bandwidth / 2)
-    assert solve(model).exact.objective == Fraction(50, 3)
-    with pytest.raises(UnsupportedError, match="not strict"):
-        model.constrain("strict", model.variables.rate < Fraction(1, 3))
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", "")
-
-
-def test_models_are_shown_in_one_line() -> None:
-    """Their kind and their name, and what they consist of: blocks of several have their size."""
-    model = throughput.build(ring(4))
-    assert repr(model) == (
-        "<ThroughputModel throughput of ring-4: variables rate, share (8), flow (32); constraints link_bandwidth (8), "
-        "flow_in_share (32), flow_balance (12), flow_arrival (4)>"
-    )
-    model.constrain("slow", model.variables.rate <= 1)
-    assert repr(model).endswith("flow_arrival (4), slow>")
-    assert repr(all_to_all.build(ring(4))) == (
-        "<AllToAllModel all-to-all of ring-4: variables rate, flow (32); constraints link_bandwidth (8), delivery (16)>"
-    )
 
 
 def test_constraints_come_alone_in_a_row_by_index_or_by_rule() -> None:
@@ -122,14 +84,6 @@ def test_of_several_constraints_the_one_at_fault_is_named() -> None:
     assert list(answer.duals["alone"]) == ["a"]
 
 
-def test_a_refused_objective_leaves_the_old_one() -> None:
-    """A comparison is no objective."""
-    model = throughput.build(ring(4, bandwidth=30))
-    with pytest.raises(UnsupportedError, match="expected an expression, not a comparison"):
-        model.maximize(model.variables.rate <= 1)
-    assert solve(model).objective == pytest.approx(20)
-
-
 def test_refuses_constraints_whose_variables_cancel_out() -> None:
     """They hold always or never; of a fixed variable a constraint is one."""
     model = throughput.build(ring(4))
@@ -140,19 +94,6 @@ def test_refuses_constraints_whose_variables_cancel_out() -> None:
     rate.fix(0.5)
     model.constrain("want", rate <= 1)
     assert solve(model).objective == pytest.approx(0.5)
-
-
-def test_refuses_numbers_that_are_none(caplog: pytest.LogCaptureFixture) -> None:
-    """A variable fixed at nothing, or with a bound of nothing, in one line."""
-    model = throughput.build(ring(4))
-    model.variables.rate.fix(float("nan"))
-    caplog.clear()
-    with pytest.raises(UnsupportedError, match=r"^throughput of ring-4 has 'rate' fixed at nan; expected a number$"):
-        solve(model)
-    model.variables.rate.unfix()
-    model.variables.rate.setlb(float("nan"))
-    with pytest.raises(UnsupportedError, match=r"^a variable has a bound that is no number.*$"):
-        solve(model)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,6 @@ from collopt.topologies import Topology, leaf_spine, ring
 from sample_sizes import examples
 from strategies import switch_free_topologies
 
-Pair = tuple[str, str]
-
 NETWORKS = {
     "ring": ring(4, bandwidth=10),
     "slow link": ring(5, bandwidth=7).derate("gpu0", "gpu1", "1/2", bidirectional=False),
@@ -74,28 +72,6 @@ def test_trees_fit_on_random_networks(topology: Topology, k: int) -> None:
     assert_trees_fit(result, topology.compute_nodes)
 
 
-def test_nothing_is_lost_where_everything_is_a_multiple() -> None:
-    """On a ring of four all of the solution comes in twelfths, say."""
-    values = solve(allreduce.build(ring(4, bandwidth=1))).exact.values
-    numbers = [
-        *values["root_rate"].values(), *values["broadcast_share"].values(), *values["reduce_share"].values()
-    ]  # fmt: skip
-    k = 1
-    for number in numbers:
-        k *= (number * k).denominator
-    result = rounded(values, k)
-    assert result.loss == 0
-    assert result.rate == Fraction(4, 3)
-
-
-def test_paths_are_rounded_down_one_by_one() -> None:
-    """Through two switches in a row: every node passes on what it gets, and nothing exceeds what was there."""
-    flow = {("a", "s"): 1.0, ("s", "t"): 0.75, ("s", "b"): 0.25, ("t", "b"): 0.375, ("t", "c"): 0.375}
-    left = round_flow(flow, "a", ["b", "c"], 4)
-    assert left == {("a", "s"): Fraction(3, 4), ("s", "b"): Fraction(1, 4), ("s", "t"): Fraction(1, 2),
-                    ("t", "b"): Fraction(1, 4), ("t", "c"): Fraction(1, 4)}  # fmt: skip
-
-
 @settings(max_examples=examples(60))
 @given(data=st.data(), k=st.integers(1, 50))
 def test_rounded_flows_are_balanced_and_never_larger(data: st.DataObject, k: int) -> None:
@@ -118,15 +94,6 @@ def test_loss_of_a_flow_is_less_than_one_multiple_per_link() -> None:
     left = round_flow(flow, "o", {"x", "y"}, 10)
     arrived = sum(amount for (_, head), amount in left.items() if head in "xy")
     assert Fraction(5, 3) + Fraction(1, 7) - Fraction(len(flow), 10) < arrived
-
-
-@pytest.mark.parametrize("k", [0, -3, True, 2.0])
-def test_refuses_multiples_that_are_none(k: Any) -> None:
-    """The message has the value."""
-    with pytest.raises(UnsupportedError, match=f"k is {k!r}; expected a whole number"):
-        round_rates({}, {}, {}, k)
-    with pytest.raises(UnsupportedError, match="expected a whole number"):
-        round_flow({}, "a", [], k)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1, None, "many"])

@@ -64,12 +64,6 @@ def test_rounded_shares_add_up_and_are_close(
     assert all(abs(count - chunks * shares[offer]) < 1 + slack for offer, count in counts.items())
 
 
-def test_what_is_almost_whole_is_rounded_to_it() -> None:
-    """Noise of a solver moves no chunk."""
-    shares = {("a", "b", "d"): 0.5 - 1e-9, ("a", "c", "d"): 0.5 + 2e-9, ("a", "e", "d"): -1e-10}
-    assert list(round_shares(shares, 4).values()) == [2, 2, 0]
-
-
 @pytest.mark.parametrize("chunks", [1, 2, 3, 7])
 @pytest.mark.parametrize(("topology", "degree"), FAMILIES, ids=lambda value: getattr(value, "name", ""))
 def test_rounded_schedules_keep_the_bound_of_theorem_20(topology: Topology, degree: int, chunks: int) -> None:
@@ -120,34 +114,3 @@ def test_refuses_shares_that_are_none(shares: dict[tuple[str, str, str], float],
     """Each message names the source and the rank, or the share."""
     with pytest.raises(UnsupportedError, match=message):
         round_shares(shares, chunks)
-
-
-def test_refuses_sizes_that_are_none() -> None:
-    """Of the network, and of chunks."""
-    with pytest.raises(UnsupportedError, match="diameter is 0; expected a whole number from 1"):
-        excess_bound(2, 0, 1, 4)
-    with pytest.raises(UnsupportedError, match="chunks is -1; expected a whole number from 1"):
-        excess_bound(2, 1, -1, 4)
-
-
-def test_the_excess_bound_has_a_closed_form() -> None:
-    """For small diameters it is the sum, and for large ones it takes no time."""
-    for degree in (1, 2, 5):
-        for diameter in (1, 2, 7):
-            terms = sum(degree**step for step in range(diameter))
-            assert excess_bound(degree, diameter, 3, 4) == Fraction(degree * terms, 12)
-    assert excess_bound(2, 2**20, 1, 2).numerator.bit_length() == 2**20
-
-
-def test_refuses_offers_and_counts_that_are_none() -> None:
-    """Each message has what is wrong."""
-    with pytest.raises(UnsupportedError, match=r"shares have the key \('a', 'b'\)"):
-        round_shares({("a", "b"): 1}, 3)  # type: ignore[dict-item]
-    offer = ("gpu0", "gpu0", "gpu1")
-    for count in (-1, 1.5, True):
-        with pytest.raises(UnsupportedError, match=f"is {count}; expected at least 0 chunks"):
-            as_sends({offer: count}, 1, ring(4))  # type: ignore[dict-item]
-    with pytest.raises(UnsupportedError, match="'far' is not a rank"):
-        as_sends({("far", "gpu0", "gpu1"): 1}, 1, ring(4))
-    with pytest.raises(UnsupportedError, match="distance is 0"):
-        as_sends({offer: 1}, 0, ring(4))

@@ -31,38 +31,6 @@ def test_weights_divide_the_fabric() -> None:
     assert solution.values["large.rate"] == pytest.approx(3 * alone / 4)
 
 
-def test_parts_on_disjoint_links_do_not_disturb_each_other() -> None:
-    """Groups of ranks with no link in common reach their own bounds."""
-    links = [(f"gpu{a}", f"gpu{b}", 10) for a, b in ((0, 1), (1, 0), (2, 3), (3, 2), (1, 2), (2, 1))]
-    fabric = collopt.Topology.from_links(links, compute=[f"gpu{rank}" for rank in range(4)])
-    parts = {
-        "left": throughput.build(fabric.restrict(["gpu0", "gpu1"])),
-        "right": throughput.build(fabric.restrict(["gpu2", "gpu3"])),
-    }
-    solution = collopt.solve(sharing.build(fabric, parts))
-    assert solution.objective == pytest.approx(10)
-
-
-def test_shared_bandwidth_can_be_changed_between_solves() -> None:
-    """`program.bandwidth` is data, not structure."""
-    topology = ring(4, bandwidth=30)
-    model = sharing.build(topology, {"only": throughput.build(topology)})
-    first = collopt.solve(model).objective
-    for link in topology.links:
-        model.program.bandwidth[link.tail, link.head] = 15
-    assert collopt.solve(model).objective == pytest.approx(first / 2)
-
-
-def test_objective_can_be_the_sum_of_the_rates() -> None:
-    """The least rate is only the default objective."""
-    topology = ring(4, bandwidth=30)
-    parts = {"gather": throughput.build(topology), "spread": throughput.build(topology, weights=[1, 0, 0, 0])}
-    model = sharing.build(topology, parts)
-    model.maximize(parts["gather"].variables.rate + parts["spread"].variables.rate)
-    # A broadcast takes a quarter of what an allgather takes per unit of rate.
-    assert collopt.solve(model).objective == pytest.approx(60)
-
-
 @pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
 def test_an_allreduce_shares_with_an_allgather(topology: collopt.Topology) -> None:
     """What is left when the allgather keeps half of its rate is no less than half of the best allreduce."""
@@ -102,20 +70,3 @@ def test_refuses_what_is_no_part() -> None:
         sharing.build(topology, {"x": part})
     with pytest.raises(UnsupportedError, match="'x' is a part of sharing of ring-4"):
         collopt.solve(part)
-
-
-@pytest.mark.parametrize("name", ["name", "add_component", "_data", "least", "objective"])
-def test_refuses_names_that_pyomo_models_use(name: str) -> None:
-    """Before any part is attached, so that the others stay free."""
-    topology = ring(4, bandwidth=30)
-    part = throughput.build(topology)
-    with pytest.raises(UnsupportedError, match=f"the name of a part is '{name}'"):
-        sharing.build(topology, {"training": part, name: throughput.build(topology)})
-    assert collopt.solve(part).objective == pytest.approx(20)
-
-
-def test_refuses_weights_of_zero() -> None:
-    """A part that counts nothing would leave the others without a limit of their own."""
-    topology = ring(4)
-    with pytest.raises(UnsupportedError, match="weight of 'x' is not usable: it is 0; expected a positive number"):
-        sharing.build(topology, {"x": throughput.build(topology)}, weights={"x": 0})

@@ -62,19 +62,6 @@ def test_a_rate_counts_shards_by_weight() -> None:
     assert solve(model).objective == 4
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("star",), "expected a Topology"),
-        ((STAR, "all_to_all"), "trees do not implement the collective 'all_to_all'"),
-    ],
-)
-def test_what_trees_cannot_do_is_refused(arguments: Any, message: str) -> None:
-    """With an error of ours."""
-    with pytest.raises(UnsupportedError, match=message):
-        steiner.build(*arguments)
-
-
 @pytest.mark.parametrize("weights", [(1, 2), (1, 2, -1), (1, 2, 0.5), (0, 0, 0)])
 def test_weights_are_whole_numbers_of_ranks(weights: Any) -> None:
     """One each, not all of them 0."""

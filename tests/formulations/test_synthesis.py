@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import BoundError, UnsupportedError
+from collopt.errors import UnsupportedError
 from collopt.formulations import synthesis
 from collopt.schedules import StepSchedule, verified_loads
 from collopt.solvers.lp.session import solve
 from collopt.solvers.lp.solution import PrimalStatus, Termination
-from collopt.topologies import Topology, complete, dgx_a100, hypercube, ring
+from collopt.topologies import Topology, dgx_a100, hypercube, ring
 from oracles.bfb_subsets import diameter_of
 from oracles.synthesis_cvxpy import least_time
 from sample_sizes import examples
@@ -30,21 +30,6 @@ def best(topology: Topology, steps: int, chunks: int) -> tuple[StepSchedule, Fra
     verified_loads(schedule, topology)
     assert schedule.inverse_rate(topology) == round(solution.objective) * model.tick
     return schedule, schedule.inverse_rate(topology)
-
-
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_a_complete_graph_takes_one_step(size: int) -> None:
-    """Everyone tells everyone: one shard on each link."""
-    schedule, time = best(complete(size, bandwidth=25), 1, 1)
-    assert (schedule.num_steps, time) == (1, Fraction(1, 25))
-
-
-@pytest.mark.parametrize("size", [3, 4, 6])
-def test_a_one_way_ring_takes_a_step_for_each_hop(size: int) -> None:
-    """N - 1 steps, and one shard on each link in each."""
-    schedule, time = best(ring(size, bidirectional=False), size - 1, 1)
-    assert (schedule.num_steps, time) == (size - 1, size - 1)
-    assert schedule.link_loads(ring(size, bidirectional=False)).tolist() == [[1] * size] * (size - 1)
 
 
 def test_a_two_way_ring_needs_halves_to_be_even() -> None:
@@ -111,14 +96,6 @@ def test_a_link_can_be_kept_free_in_a_step() -> None:
     assert solution.status.primal is PrimalStatus.NONE
 
 
-def test_a_slower_link_counts_from_the_next_solve_on() -> None:
-    """Ticks are parameters."""
-    model = synthesis.build(complete(3), steps=1, chunks=1)
-    assert solve(model).objective == pytest.approx(1)
-    model.program.ticks["gpu0", "gpu1"] = 5
-    assert solve(model).objective == pytest.approx(5)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -140,9 +117,3 @@ def test_refuses_what_makes_no_sense(make: Callable[[], Any], message: str) -> N
     """Each message names the value."""
     with pytest.raises(UnsupportedError, match=message):
         make()
-
-
-def test_refuses_a_rank_out_of_reach() -> None:
-    """There is no allgather."""
-    with pytest.raises(BoundError, match="rank 'b' cannot reach rank 'a'"):
-        synthesis.build(Topology.from_links([("a", "b", 1)], compute="ab"), steps=1, chunks=1)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import collopt
-from collopt.planners.literature.double_binary_tree import plan_double_binary_tree
-from collopt.planners.literature.multitree import plan_multitree
+from collopt.planners.literature.grown_trees import plan_multitree
+from collopt.planners.literature.nccl_trees import plan_double_binary_tree
 from collopt.planners.literature.rank_offsets import plan_recursive_doubling
 from collopt.schedules import StepSchedule
 from collopt.topologies import (

@@ -57,26 +57,6 @@ def test_plans_in_steps_stand_beside_plans_of_trees() -> None:
     assert trees["max_height"] == 4
 
 
-def test_two_boxes_of_a100_as_known() -> None:
-    """The bound, ring and Blink; the figures are those of the plans."""
-    topology = dgx_a100(boxes=2)
-    frame = compare(topology, "allgather", planners=["forestcoll", "ring", "blink"], sizes=["1M", 2**30])
-    found = rows(frame)
-    assert [found[name]["algbw_exact"] for name in found] == [Fraction(1040, 3), Fraction(640, 3), 240]
-    assert [found[name]["gap"] for name in found] == [0, pytest.approx(5 / 13), pytest.approx(4 / 13)]
-    for name, row in found.items():
-        plan = row["plan"]
-        plan.verify()
-        assert plan.planner == name
-        assert (row["num_trees"], row["max_height"]) == (plan.schedule.num_trees, plan.heights.highest)
-        assert (row["us_1M"], row[f"us_{2**30}"]) == (plan.simulate("1M"), plan.simulate("1G"))
-        assert row["bound_exact"] == Fraction(1040, 3)
-    bounds = rows(frame, "bound")
-    assert bounds["forestcoll"]["algbw_exact"] == bounds["linear-program"]["algbw_exact"] == Fraction(1040, 3)
-    assert pd.isna(bounds["forestcoll"]["gap"])
-    assert bounds["forestcoll"]["plan"] is None
-
-
 def test_gaps_are_to_the_lowest_bound() -> None:
     """The strength bounds this allreduce lower than any cut that ForestColl's bound looks at, or as low."""
     triangle = Topology.from_links([("a", "b", 2), ("a", "c", 2), ("b", "c", 3)], compute="abc", bidirectional=True)

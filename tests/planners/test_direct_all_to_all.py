@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from collopt.errors import NoAnswerError
 from collopt.planners import all_to_all_rate_bounds
-from collopt.planners.all_to_all import direct_connect_rate
+from collopt.planners.all_to_all import flows as direct_connect_rate
 from collopt.solvers.flows.concurrent_flow import concurrent_flow
 from collopt.topologies import (
     DirectGraph,
@@ -206,7 +206,7 @@ def test_the_way_follows_size_and_gap(gap: str, least: float, monkeypatch: pytes
     lower, upper = all_to_all_rate_bounds(graph, gap, exact_columns=10)
     assert upper * (1 - Fraction(gap)) <= lower <= exact <= upper
     assert 1 - lower / upper > least
-    monkeypatch.setattr(direct_connect_rate, "MAX_COLUMNS", 10)
+    monkeypatch.setattr(direct_connect_rate, "MAX_CERTIFIED_COLUMNS", 10)
     assert all_to_all_rate_bounds(graph, "0.02", exact_columns=10) != (exact, exact)
 
 

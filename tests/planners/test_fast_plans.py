@@ -214,7 +214,7 @@ def test_other_networks_are_refused_with_what_is_missing(case: str) -> None:
 def test_boxes_behind_one_switch_are_refused_where_data_would_turn_there() -> None:
     """On a fat tree a host hands data to another one over the leaf that both send it on by; auto plans without."""
     traffic = np.eye(16, k=5, dtype=np.int64) + 1
-    with pytest.raises(UnsupportedError, match=r"to others of its box passes a switch that it passes again on its way"):
+    with pytest.raises(UnsupportedError, match="to others of its box passes the same switch again"):
         collopt.plan(fat_tree(4), "all_to_allv", traffic=traffic, planner="fast")
     assert collopt.plan(fat_tree(4), "all_to_allv", traffic=traffic, size="1M").planner != "fast"
 
@@ -222,9 +222,7 @@ def test_boxes_behind_one_switch_are_refused_where_data_would_turn_there() -> No
 def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what plans for them."""
     monkeypatch.setattr("collopt.planners.literature.fast.MAX_PAIRS", 15)
-    with pytest.raises(
-        UnsupportedError, match=r"16 pairs of ranks of .* at most 15: collopt\.schedule_all_to_allv plans"
-    ):
+    with pytest.raises(UnsupportedError, match=r"16 pairs of ranks of .*; expected at most 15"):
         collopt.plan(boxes([2, 2]), "all_to_all", planner="fast")
 
 

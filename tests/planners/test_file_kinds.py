@@ -9,7 +9,7 @@ import pytest
 
 import collopt
 from collopt.planners import find_topologies
-from collopt.support.files import KINDS, PLAN_KIND, kind_of, wrong_kind
+from collopt.support.files import kind_of
 from collopt.topologies import ring, write_topology
 
 
@@ -73,17 +73,3 @@ def test_what_collopt_writes_is_recognized(tmp_path: Path) -> None:
         "found": "a table of collopt find",
     }
     assert set(traces.values()) == {"a Chakra execution trace"}
-
-
-def test_the_message_names_the_file_its_kind_and_the_command(tmp_path: Path) -> None:
-    """One line; nothing where the reader's own words say more."""
-    path = tmp_path / "mine.xml"
-    path.write_text('<algo name="mine">')
-    assert wrong_kind(path, PLAN_KIND, [PLAN_KIND]) == (
-        f"{path} is MSCCL XML, not a collopt plan; collopt lint {path} --runtime NAME checks it, "
-        "collopt plan -o FILE writes a plan to verify"
-    )
-    assert wrong_kind(path, "what MSCCL loads", ["MSCCL XML"]) is None
-    for other in (tmp_path, tmp_path / "nowhere"):
-        assert wrong_kind(other, PLAN_KIND, []) is None
-    assert all(kind.command(path).count("{") == 0 for _, kind in KINDS)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from collopt.errors import UnsupportedError
-from collopt.planners.literature.fixed_pattern import Hops, LinkLoads, find_boxes
+from collopt.planners.literature.routes import Hops, LinkLoads, find_boxes
 from collopt.planners.trees.problem import tree_problem
 from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, mi250, mi300x, ring, torus
 from sample_sizes import examples

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,8 +16,6 @@ import collopt
 from collopt.errors import BoundError, CertificateError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, load_plan, plan_of_schedule
 from collopt.planners.what_if.compare import check_feasible
-from collopt.report import curve_table
-from collopt.runtime import simulate
 from collopt.schedules import COLLECTIVES, FlowSchedule
 from collopt.topologies import Topology, complete, ring
 from own_collectives import GATHER, HALO, SCATTER, SHIFT, registered
@@ -93,13 +89,6 @@ def test_closed_forms_of_a_ring_and_of_a_star(collective: str, root: int) -> Non
     assert by_cuts(star, root, gathers=collective == "gather") == Fraction(3, 10)
 
 
-def test_neighbors_exchange_over_their_own_links() -> None:
-    """A fifth of each message is as fast the other way round a ring of five, over four links."""
-    assert planned(ring(5, bandwidth=25), "shift").inverse_rate == Fraction(4, 5) / 25
-    assert planned(ring(5, bandwidth=25, bidirectional=False), "shift").inverse_rate == Fraction(1, 25)
-    assert planned(complete(3, bandwidth=10), "halo", planner="shortest-paths").inverse_rate == Fraction(2, 10)
-
-
 def test_a_plan_is_found_again_in_its_file(tmp_path: Path) -> None:
     """With the record; where nobody registered it, and with another one's traffic, the file is refused."""
     path = tmp_path / "plan.json"
@@ -147,28 +136,6 @@ def test_planners_and_bounds_of_pairs_are_compared() -> None:
     assert table["planner"].tolist() == ["multicommodity", "fast", "multicommodity", "shortest-paths"]
     assert table["algbw_exact"].dropna().astype(str).tolist() == ["50/3", "50/3", "25/2"]
     assert {made.schedule.problem(SCATTER)["root"] for made in table["plan"].dropna()} == {3}
-
-
-def test_bus_bandwidth_is_that_of_the_root_of_the_plan() -> None:
-    """Of its bound, its simulation and its row of a table too, where traffic depends on the root."""
-
-    def more_from_root(ranks: int, root: int) -> object:
-        traffic = np.roll(np.eye(ranks, dtype=int), 1, axis=1)
-        traffic[root] += 5 * root
-        traffic[root, root] = 0
-        return traffic
-
-    with registered(replace(SCATTER, name="uneven", traffic=more_from_root)):
-        for root in range(4):
-            made = planned(ring(4, bandwidth=25), "uneven", root=root)
-            busiest = max(made.schedule.traffic.sum(axis=way).max() for way in (0, 1))  # type: ignore[union-attr]
-            assert made.busbw == busiest / made.inverse_rate
-            assert made.bound.busbw == busiest / made.bound.inverse_rate
-            run = simulate(made, "1M")
-            assert run.busbw == pytest.approx(run.algbw * float(made.busbw / made.algbw))
-            row = curve_table([made], ["1M"]).iloc[0]
-            assert row["busbw_gbps"] == pytest.approx(row["algbw_gbps"] * float(made.busbw / made.algbw))
-        assert planned(ring(4, bandwidth=25), "uneven", root=1).busbw == 50
 
 
 def test_planners_of_pairs_plan_registered_collectives() -> None:

@@ -14,8 +14,8 @@ import collopt
 from collopt.errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
 from collopt.planners import DispatchCounts, count_dispatch, logical_topology, schedule_dispatch, steiner_bound
 from collopt.planners.all_to_all import fast
-from collopt.planners.all_to_all.direct_connect_rate import all_to_all_rate_bounds
 from collopt.planners.all_to_all.fast import schedule_all_to_allv
+from collopt.planners.all_to_all.flows import all_to_all_rate_bounds
 from collopt.planners.all_to_all.multicommodity import bound_pairs, plan_pairs
 from collopt.planners.by_size.families import families
 from collopt.planners.trees import allreduce_lp

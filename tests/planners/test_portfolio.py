@@ -14,14 +14,13 @@ from collopt.planners import PLANNERS, Planner
 from collopt.planners.portfolio import least_rate
 from collopt.runtime import simulate
 from collopt.schedules import as_bytes
-from collopt.schedules.timing.run import Predictor
+from collopt.schedules.timed_run import Predictor
 from collopt.topologies import RuntimeCosts, dgx1_v100, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
 from strategies import eulerian_topologies
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")
 SINGLE_PLANNERS = sorted(set(PLANNERS) - {"auto", "milp"})
 """All that take part, and those whose plans others make; the clock ends `milp`."""
-EFFORTS: tuple[str | float, ...] = ("low", 0.2, "default")
 IRREGULAR = collopt.Topology.from_links([("a", "b", 2), ("b", "c", 1), ("c", "a", 4)], compute="abc")
 
 
@@ -169,19 +168,6 @@ def test_efforts_are_names_or_seconds_above_0(effort: Any) -> None:
     """Anything else is refused by its name."""
     with pytest.raises(UnsupportedError, match=r"^effort is "):
         collopt.plan(ring(3), "allgather", effort=effort)
-
-
-def test_more_effort_runs_more_planners_and_is_no_slower() -> None:
-    """What is left out has a reason, and an effort in seconds lies between those with names."""
-    network = mi250(boxes=2)
-    plans = [collopt.plan(network, "allgather", size="64M", costs=COSTS, effort=effort) for effort in EFFORTS]
-    counts = [plan.provenance["portfolio"].count(",") for plan in plans]
-    assert counts == sorted(counts)
-    assert counts[0] < counts[-1]
-    times = [plan.provenance["predicted_us"] for plan in plans]
-    assert times == sorted(times, reverse=True)
-    assert "beyond the effort: " in plans[0].provenance["left_out"]
-    assert all(plan.planner in plan.provenance["portfolio"] for plan in plans)
 
 
 def test_symmetric_trees_stand_in_for_exact_ones_beyond_the_effort() -> None:

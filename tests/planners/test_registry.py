@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import subprocess
@@ -14,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from collopt import bound, compare, plan, scan_trees_per_root, sensitivity
+from collopt import compare, plan
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, register_planner
-from collopt.planners.trees.lp_bounds import lp_bound
 from collopt.topologies import Topology, ring
 
 
@@ -38,27 +36,6 @@ def test_a_planner_plans_what_it_lists() -> None:
     assert (made.planner, made.schedule.trees_per_root) == ("forestcoll", 2)
     direct = PLANNERS["forestcoll"](ring(3), "allgather", trees_per_root=2)
     assert direct.inverse_rate == made.inverse_rate
-
-
-@pytest.mark.parametrize(
-    ("collective", "options"),
-    [
-        ("allgather", {}),
-        ("reduce_scatter", {"weights": [1, 2, 3]}),
-        ("broadcast", {"root": 1}),
-        ("reduce", {"root": "gpu2"}),
-        ("allgather", {"trees_per_root": 1}),
-        ("allreduce", {"trees_per_root": 1}),
-        ("allreduce", {}),
-    ],
-)
-def test_without_a_planner_forestcoll_plans(collective: str, options: dict[str, Any]) -> None:
-    """It is optimal, or has the number of trees asked for; of an allreduce, on a ring, it is optimal too."""
-    assert inspect.signature(plan).parameters["planner"].default == "auto"
-    made = plan(ring(3), collective, **options)
-    assert made.planner == "forestcoll"
-    assert made.options == {name: value for name, value in options.items() if name == "trees_per_root"}
-    assert made.inverse_rate == plan(ring(3), collective, planner="forestcoll", **options).inverse_rate
 
 
 def test_without_a_planner_allreduce_takes_the_strength_where_that_is_better() -> None:
@@ -99,24 +76,6 @@ def test_without_a_planner_a_number_of_trees_is_put_to_every_planner_that_takes_
     made = plan(topology, "allreduce", trees_per_root=4)
     assert (made.planner, made.algbw, made.options) == ("allreduce-lp", 50, {"trees_per_root": 4})
     assert plan(topology, "allreduce", trees_per_root=1).algbw == Fraction(75, 2)
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("all_gather", "allgather"),
-        ("AllGather", "allgather"),
-        ("reduce-scatter", "reduce_scatter"),
-        ("all_reduce", "allreduce"),
-        ("ncclAllReduce", "allreduce"),
-        ("bcast", "broadcast"),
-    ],
-)
-@pytest.mark.parametrize("ask", [plan, bound, compare, sensitivity, lp_bound, scan_trees_per_root])
-def test_other_spellings_of_a_collective_are_recognized(ask: Callable[..., object], written: str, meant: str) -> None:
-    """By whoever is asked."""
-    with pytest.raises(UnsupportedError, match=rf"collective '{written}'; expected .*: did you mean '{meant}'\?$"):
-        ask(ring(3), written)
 
 
 def test_a_registered_planner_is_asked() -> None:

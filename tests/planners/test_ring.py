@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import collopt
 from collopt.errors import UnsupportedError
-from collopt.planners.literature.fixed_pattern import Hops, LinkLoads, find_boxes
 from collopt.planners.literature.ring import find_rings, plan_ring, sharing_time
 from collopt.planners.literature.ring_walk import RingContext
+from collopt.planners.literature.routes import Hops, LinkLoads, find_boxes
 from collopt.planners.trees.problem import tree_problem
 from collopt.topologies import (
     Topology,

@@ -83,28 +83,6 @@ def test_the_slowest_link_of_a_one_way_ring_comes_first() -> None:
         assert (frame["dual"].iloc[1:] == 0).all()
 
 
-def test_uneven_shards_count() -> None:
-    """The unit of the prices is that of the algorithm bandwidth."""
-    topology = ring(3, bandwidth=10, bidirectional=False)
-    weights = [1, 0, "0.5"]
-    frame = collopt.sensitivity(topology, "reduce_scatter", weights=weights)
-    assert frame["worth"].sum() == collopt.bound(topology, "reduce_scatter", weights=weights).algbw
-
-
-ODD = Topology.from_links(
-    [("g0", "g1", "74847813/1000000"), ("g1", "g2", "8753033/250000"), ("g2", "g0", "24127701/250000")],
-    compute=["g0", "g1", "g2"],
-)
-
-
-@pytest.mark.parametrize("collective", ["allgather", "allreduce"])
-def test_widened_bandwidths_that_no_float_stands_for_give_exact_gains(collective: str) -> None:
-    """The slowest link of a one-way ring is all that counts, so it gains what it is worth."""
-    row = collopt.sensitivity(ODD, collective, step="1/100000").iloc[0]
-    assert (row["tail"], row["gain"]) == ("g1", row["worth"])
-    assert row["worth"] == collopt.bound(ODD, "allgather").algbw * (1 if collective == "allgather" else Fraction(2, 3))
-
-
 def test_gains_of_uneven_switches_are_those_of_the_program() -> None:
     """Cuts bound rates where a switch takes in more than it gives out too."""
     links = [("a", "s", 30), ("b", "s", 20), ("c", "s", 20), ("s", "a", 10), ("s", "b", 25), ("s", "c", 15)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import collopt
-from collopt.planners.literature.torus_shapes import find_torus
+from collopt.planners.literature.tori import find_torus
 from collopt.runtime import lower, run_program
 from collopt.schedules import StepAllreduce, StepExchange, StepSchedule
 from collopt.topologies import (
@@ -174,6 +174,13 @@ def test_steps_on_one_switch_take_the_least_bytes(planner: str, options: dict[st
             continue
         assert (plan.num_steps, plan.options) == (steps * times, options)
         assert plan.inverse_rate == Fraction(31, 25) * times
+
+
+@pytest.mark.parametrize(("ranks", "aggregation", "steps"), [(5, 1, 4), (12, 1, 11), (9, 2, 8), (12, 4, 5), (19, 8, 6)])
+def test_pat_takes_the_documented_steps_on_any_number_of_ranks(ranks: int, aggregation: int, steps: int) -> None:
+    """N - 1 without aggregation, else log2 A + 2^⌈log2 N⌉ / A - 1, as docs/reference/planners.md says."""
+    plan = collopt.plan(complete(ranks), "allgather", planner="pat", aggregation=aggregation)
+    assert plan.num_steps == steps
 
 
 @pytest.mark.parametrize("planner", ["bruck", "pat"])

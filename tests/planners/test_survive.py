@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import collopt
-from collopt.errors import BoundError, ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
+from collopt.errors import ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
 from collopt.planners import PlanFolder, survive
 from collopt.topologies import Topology, dgx_a100, dgx_h100, failure_cases, hypercube, mi250, ring, torus
 from collopt.topologies.symmetry.failure_orbits import Symmetries
@@ -303,28 +303,3 @@ def test_plans_that_differ_from_the_index_are_refused(
     options, [case] = index["options"], index["cases"]
     with pytest.raises(FileFormatError, match=message):
         survive(network, case["collective"], **options, **request)
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"planner": "no"}, UnsupportedError),
-        ({"baselines": ["no"]}, UnsupportedError),
-        ({"jobs": 0}, UnsupportedError),
-        ({"executor": 3}, UnsupportedError),
-        ({"failures": ["disk"]}, TopologyError),
-        ({"derate": ["2"]}, TopologyError),
-        *(({name: "link"}, TopologyError) for name in ("failures", "derate", "pairs", "baselines")),
-        ({"root": 3}, UnsupportedError),
-    ],
-)
-def test_bad_requests_are_refused(options: dict[str, Any], error: type[ColloptError]) -> None:
-    """Before the work."""
-    with pytest.raises(error):
-        survive(ring(4), "allgather", **options)
-
-
-def test_networks_that_do_not_connect_all_ranks_are_refused() -> None:
-    """There is nothing to compare with."""
-    with pytest.raises(BoundError):
-        survive(Topology.from_links([("a", "b", 1)], compute="ab"), "allgather")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 import collopt
-from collopt.errors import CertificateError, NoAnswerError, UnsupportedError
+from collopt.errors import CertificateError, NoAnswerError, TopologyError, UnsupportedError
 from collopt.planners.literature.synthesis import synthesis_frontier, synthesise
 from collopt.topologies import Topology, complete, ring
 
@@ -19,20 +21,12 @@ DIAMOND = Topology.from_links(
 """8 ranks with 2 links each in and out, diameter 3."""
 
 
-def test_the_diamond_is_optimal_in_both_with_two_chunks() -> None:
+def test_the_diamond_is_optimal_in_both_with_two_chunks_and_not_with_one() -> None:
     """As table 9 of the direct-connect paper has it: 3 steps and T_B = 7/8, which a breadth-first broadcast misses."""
-    found = synthesise(DIAMOND, chunks=2)
+    found, whole = synthesise(DIAMOND, chunks=2), synthesise(DIAMOND)
     assert found.schedule.num_steps == 3
-    assert found.inverse_rate * Fraction(2, 8) == Fraction(7, 8)
-    assert found.proved
-    assert found.gap == 0
-
-
-def test_the_diamond_needs_two_chunks() -> None:
-    """With whole shards four steps are no better than five loads."""
-    found = synthesise(DIAMOND)
-    assert found.proved
-    assert found.inverse_rate * Fraction(2, 8) == 1
+    assert (found.proved, whole.proved, found.gap) == (True, True, 0)
+    assert (found.inverse_rate * Fraction(2, 8), whole.inverse_rate * Fraction(2, 8)) == (Fraction(7, 8), 1)
 
 
 def de_bruijn_with_cycle(degree: int, length: int, cycle: list[int]) -> Topology:
@@ -120,32 +114,32 @@ def test_nothing_is_called_proved_that_is_left_open(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_synthesis_claims_only_what_holds() -> None:
-    """Another rate, another network, another bound."""
+    """Another rate, limit, network or bound is refused."""
     found = synthesise(ring(4), chunks=2)
     found.verify()
-    with pytest.raises(CertificateError, match=r"takes 3/2 ns per byte of shard; 1 is claimed"):
-        replace(found, inverse_rate=Fraction(1)).verify()
-    with pytest.raises(CertificateError, match=r"takes 3/2 ns per byte of shard, which beats its limit 2"):
-        replace(found, limit=Fraction(2)).verify()
-    with pytest.raises(CertificateError, match="the bound is for allgather on"):
-        replace(found, topology=ring(4, bandwidth=2)).verify()
-    with pytest.raises(CertificateError, match="the bound is for broadcast on"):
-        replace(found, bound=collopt.bound(ring(4), "broadcast", root=0)).verify()
+    for changes, message in (
+        ({"inverse_rate": Fraction(1)}, "takes 3/2 ns per byte of shard; 1 is claimed"),
+        ({"limit": Fraction(2)}, "takes 3/2 ns per byte of shard; 3/2 is claimed, and a limit of 2"),
+        ({"topology": ring(4, bandwidth=2)}, "the bound is for allgather on"),
+        ({"bound": collopt.bound(ring(4), "broadcast", root=0)}, "the bound is for broadcast on"),
+    ):
+        with pytest.raises(CertificateError, match=message):
+            replace(found, **changes).verify()  # type: ignore[arg-type]
 
 
-def test_refuses_what_makes_no_sense() -> None:
-    """Empty lists, too few steps."""
-    with pytest.raises(UnsupportedError, match="chunks is empty; name at least one number"):
-        synthesis_frontier(ring(4), chunks=[])
-    with pytest.raises(UnsupportedError, match="steps is empty; name at least one number"):
-        synthesis_frontier(ring(4), steps=[])
-    with pytest.raises(UnsupportedError, match="steps is 1; expected at least 2, the diameter"):
-        synthesise(ring(4), steps=1)
-
-
-def test_refuses_what_is_no_topology_or_no_list() -> None:
+@pytest.mark.parametrize(
+    ("ask", "options", "name"),
+    [
+        (synthesis_frontier, {"chunks": []}, "chunks is empty"),
+        (synthesis_frontier, {"steps": []}, "steps is empty"),
+        (synthesis_frontier, {"steps": 5}, "steps is 5"),
+        (synthesise, {"steps": 1}, "steps is 1; expected at least 2, the diameter"),
+        (synthesise, {"topology": None}, "the topology is None"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(
+    ask: Callable[..., object], options: dict[str, Any], name: str
+) -> None:
     """Each message has the value."""
-    with pytest.raises(UnsupportedError, match="the topology is None"):
-        synthesise(None)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match="steps is 5; expected a list of whole numbers"):
-        synthesis_frontier(ring(4), steps=5)  # type: ignore[arg-type]
+    with pytest.raises((TopologyError, UnsupportedError), match=name):
+        ask(**{"topology": ring(4)} | options)

@@ -42,16 +42,13 @@ def refusal(plan: object, traffic: object) -> str:
         ([[0, 1], [2]], "square"),
         (None, "shape ()"),
         ("text", "shape ()"),
-        (np.zeros((4, 4)), "type float64; expected integers, which count bytes and fit 64 bits, as traffic.astype"),
+        (np.zeros((4, 4)), "0.0, of type float64; expected integers"),
         (np.zeros((4, 4), dtype=object), "type object"),
         (np.zeros((4, 4), dtype=bool), "type bool"),
         (np.zeros((4, 4), dtype=complex), "type complex128"),
         (np.zeros((4, 4), dtype="M8[s]"), "type datetime64[s]"),
         (np.full((4, 4), 2**59), "adds up to 9223372036854775808"),
-        (
-            [[2**70] * 4] * 4,
-            "bits, unlike 1180591620717411303424 from rank 0 to 0",
-        ),
+        ([[2**70] * 4] * 4, "from rank 0 to 0 is 1180591620717411303424"),
     ],
 )
 def test_other_matrices_are_refused(plan: object, traffic: object, problem: str) -> None:
@@ -76,27 +73,20 @@ def test_other_matrices_are_refused(plan: object, traffic: object, problem: str)
         (-1, object, "-1"),
         (2**64, object, "18446744073709551616"),
         pytest.param(10**5000, object, "an integer of more than 4300 digits", id="huge"),
+        (-5, np.int64, "-5"),
+        (-5, np.int8, "-5"),
+        (-(2**63), np.int64, str(-(2**63))),
+        (2**62, np.uint64, str(2**62)),
+        (2**63, np.uint64, str(2**63)),
     ],
 )
 def test_entries_that_are_no_numbers_of_bytes_are_named(
     plan: object, entry: object, dtype: npt.DTypeLike, written: str
 ) -> None:
-    """With their type, where they are, and what, in arrays and in frames."""
+    """With their type, where they are, and what, in arrays and in frames; also integers out of range."""
     traffic = with_entry(entry, dtype)
     for given in (traffic, pd.DataFrame(traffic)):
-        assert f"of type {traffic.dtype}" in refusal(plan, given)
-        assert refusal(plan, given).endswith(f"unlike {written} from rank 1 to 2")
-
-
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize(
-    ("entry", "dtype"), [(-5, np.int64), (-5, np.int8), (-(2**63), np.int64), (2**62, np.uint64), (2**63, np.uint64)]
-)
-def test_integers_out_of_range_are_named(plan: object, entry: int, dtype: npt.DTypeLike) -> None:
-    """Where they are, and how many bytes."""
-    traffic = with_entry(entry, dtype)
-    for given in (traffic, pd.DataFrame(traffic)):
-        assert f"from rank 1 to 2 is {entry} bytes; expected at least 0" in refusal(plan, given)
+        assert f"from rank 1 to 2 is {written}, of type" in refusal(plan, given)
 
 
 def test_missing_entries_of_frames_are_named() -> None:
@@ -104,7 +94,7 @@ def test_missing_entries_of_frames_are_named() -> None:
     assert "masked" in refusal(schedule_all_to_allv, np.ma.masked_equal(with_entry(3, int), 3))
     for dtype, written in (("Int64", "<NA>"), (float, "nan")):
         frame = pd.DataFrame([[0, 0, 0, None], *[[0, 0, 0, 0]] * 3], dtype=dtype)
-        assert f"unlike {written} from rank 0 to 3" in refusal(schedule_all_to_allv, frame)
+        assert f"from rank 0 to 3 is {written}, of type" in refusal(schedule_all_to_allv, frame)
 
 
 @pytest.mark.parametrize("plan", PLANS)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
-from training_model import DirectConnectTimes, simulate_iteration
-
-from collopt.schedules import StepCost
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "direct_connect"
 
@@ -88,38 +84,3 @@ def test_training_iteration(run: Run, tmp_path: Path) -> None:
         assert summands[0] == 55.4
     assert parts["MetaCirc(16, 4, 3; {26, 33, 36, 37})"][0] < parts["2D torus"][0] < parts["shifted rings"][0]
     assert len(list(tmp_path.iterdir())) == len(parts)
-
-
-@pytest.mark.slow
-def test_training_iteration_of_another_size(run: Run, tmp_path: Path) -> None:
-    """A torus of side 4 is among the networks of sixteen nodes."""
-    printed = run("training_iteration", "--nodes", "16").splitlines()[1:]
-    assert [line[:40].strip() for line in printed[:2]] == ["shifted rings", "2D torus"]
-    assert len(list(tmp_path.iterdir())) == len(printed) > 2
-
-
-@pytest.mark.parametrize("nodes", ["15", "25", "4", "-64"])
-def test_training_iteration_needs_a_torus(nodes: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Numbers of nodes without a torus or shifted rings are refused."""
-    with pytest.raises(SystemExit):
-        runpy.run_path(str(EXAMPLES / "training_iteration.py"))["main"](["--nodes", nodes])
-    assert "expected the square of an even number" in capsys.readouterr().err
-
-
-def test_parts_of_the_rings_iteration_follow_from_the_formulas() -> None:
-    """Six layers of experts take four all-to-alls of 6 MiB each."""
-    trace = runpy.run_path(str(EXAMPLES / "training_iteration.py"))["made_up_trace"]()
-    times = DirectConnectTimes(
-        StepCost(63, Fraction(63, 64)), Fraction(4, 514), 64, 4, alpha=Fraction(10), node_bandwidth=Fraction("12.5")
-    )
-    iteration = simulate_iteration(trace, times)
-    assert iteration.all_to_all_us == 6 * 4 * Fraction(6 * 2**20 * 514, 64 * 12500)
-    assert iteration.compute_us == sum(row["forward_us"] + row["backward_us"] for row in trace)
-
-
-@pytest.mark.parametrize(("name", "size"), [("runtimes_by_size", 15), ("best_by_size", 4), ("kautz_bandwidth", 16)])
-def test_ranges_without_anything_are_refused(name: str, size: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """An empty range is an error and no empty figure."""
-    with pytest.raises(SystemExit):
-        runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"](["--up-to", str(size)])
-    assert "expected" in capsys.readouterr().err

@@ -17,7 +17,7 @@ import collopt
 from collopt.report.pages.answers import Scenario
 from collopt.report.pages.server import Explorer
 from collopt.support.formatting import rate_text
-from collopt.topologies import Scaling, dgx_a100, ring, write_topology
+from collopt.topologies import dgx_a100, ring, write_topology
 
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed here"),
@@ -146,27 +146,6 @@ def test_a_link_is_broken_and_restored_by_mouse(browser: Browser, explorer: Expl
     assert page.console == []
 
 
-def test_a_bandwidth_is_dragged_in_one_step(browser: Browser, explorer: Explorer) -> None:
-    """A slider changes all links of a class, and one undo takes the drag back."""
-    page = visit(browser, explorer)
-    click(page, "#classes button:nth-of-type(2)")
-    assert page.run("document.getElementById('picked-title').textContent") == "gpu-nic"
-    page.run("document.getElementById('factor').scrollIntoView({ block: 'center' })")
-    left, width, y = page.run(
-        "(() => { const at = document.getElementById('factor').getBoundingClientRect(); "
-        "return [at.x, at.width, at.y + at.height / 2]; })()"
-    )
-    start = left + 8 + (width - 16) * (100 - 5) / 195
-    press(page, start, y, left + 8 + (width - 16) * (50 - 5) / 195)
-    wait_until_shown(page)
-    assert page.run("state.scale.get('gpu-nic')") == "1/2"
-    assert figure(page, "Bound") == bound_text(Scenario(FIRST.network, scale=(Scaling.read("gpu-nic x 1/2"),)))
-    assert figure(page, "Bound", 2).startswith("−")
-    click(page, "#undo")
-    wait_until_shown(page)
-    assert page.run("state.scale.size") == 0
-
-
 def test_everything_is_done_by_keyboard(browser: Browser, explorer: Explorer) -> None:
     """A NIC is found, derated, broken and restored by keys."""
     page = visit(browser, explorer)
@@ -194,21 +173,6 @@ def test_everything_is_done_by_keyboard(browser: Browser, explorer: Explorer) ->
     key(page, "z", modifiers=10)
     page.wait_for(f"state.without.includes({target!r})")
     assert page.console == []
-
-
-def test_everything_has_a_name_for_screen_readers(browser: Browser, explorer: Explorer) -> None:
-    """Fields, buttons and pictures have names."""
-    page = visit(browser, explorer, f"{FIRST.to_query()}&{urlencode({'against': FIRST.to_query()})}")
-    page.run("pick('box0/nic0')")
-    tree = browser.ask("Accessibility.getFullAXTree", page.session)["nodes"]
-    roles = {"button", "textbox", "combobox", "slider", "spinbutton", "application", "table", "progressbar"}
-    named = [
-        (node["role"]["value"], node.get("name", {}).get("value", ""))
-        for node in tree
-        if not node.get("ignored") and node.get("role", {}).get("value") in roles
-    ]
-    assert {role for role, _ in named} >= roles - {"progressbar", "textbox"}
-    assert [role for role, name in named if not name.strip()] == []
 
 
 def test_two_states_are_compared_side_by_side(browser: Browser, explorer: Explorer) -> None:
@@ -259,14 +223,3 @@ def test_a_long_plan_shows_progress_and_can_be_stopped(browser: Browser, explore
     page.run("request('collective', 'allgather')")
     wait_until_shown(page)
     assert page.run("document.getElementById('verdict').textContent").startswith("Optimal")
-
-
-def test_a_run_is_played(browser: Browser, explorer: Explorer) -> None:
-    """Data moves along links at a time of choice."""
-    page = visit(browser, explorer, "network=ring+--nodes+4&collective=allgather")
-    click(page, "#play")
-    page.wait_for("document.querySelectorAll('#pane-b .move:not([display])').length > 0")
-    click(page, "#play")
-    assert page.run("document.getElementById('play').textContent") == "▶ Play"
-    assert "of" in page.run("document.getElementById('clock').textContent")
-    assert page.console == []

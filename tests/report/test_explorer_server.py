@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import shlex
 import socket
 from collections.abc import Iterator
@@ -79,16 +78,6 @@ def test_the_entrance_for_browsers_opens_once(explorer: Explorer) -> None:
     assert explorer.entrance.rpartition("/")[2] != key
 
 
-def test_it_listens_on_the_loopback_interface_only_and_tokens_differ(explorer: Explorer) -> None:
-    """The server listens on 127.0.0.1 with a token of its own, and answers to localhost too."""
-    assert explorer._socket.getsockname() == ("127.0.0.1", explorer.port)
-    other = Explorer(find, Scenario(("ring",)))
-    assert len({explorer.token, other.token}) == 2
-    assert len(other.token) >= 32
-    other._socket.close()
-    assert request(explorer, "facts", host=f"localhost:{explorer.port}").status == 200
-
-
 def test_a_taken_port_is_one_message(explorer: Explorer, capsys: pytest.CaptureFixture[str]) -> None:
     """The command line reports a taken port in one line."""
     with pytest.raises(UnsupportedError, match=f"port {explorer.port} is taken"):
@@ -118,28 +107,6 @@ def test_a_broken_nic_changes_bound_plan_and_picture_as_in_the_library(explorer:
     assert answers["changed"]["counts"] == "16 ranks, 18 switches, 92 links"
     assert "box0/nic0" not in answers["plan"]["scene"]["nodes"]["name"]
     assert shlex.split(answers["commands"]["plan"])[:3] == ["collopt", "plan", "dgx-a100"]
-
-
-def test_the_shown_command_plans_the_same(explorer: Explorer, capsys: pytest.CaptureFixture[str]) -> None:
-    """The shown command has the same bound, plan and time."""
-    scenario = Scenario(
-        ("ring", "--nodes", "6", "--set", "bandwidth=10", "--set", "latency=2"), "broadcast", root="gpu3", size="1M",
-        planner="forestcoll", scale=(Scaling.read("gpu1 x 3/2"),), without=("gpu0--gpu5",),
-    )  # fmt: skip
-    answers = request(explorer, f"answers?{scenario.to_query()}").answers
-    told = call(capsys, *shlex.split(answers["commands"]["plan"])[1:], "--json").data
-    assert answers["plan"]["algbw"] == told["algbw"]
-    assert answers["bound"]["algbw"] == told["bound"]["algbw"]
-    assert answers["plan"]["microseconds"] == pytest.approx(told["estimate_us"], rel=1e-12)
-
-
-def test_a_size_is_planned_for_and_the_plan_for_endless_data_comes_before(explorer: Explorer) -> None:
-    """The plan for endless data precedes the plan for the size."""
-    reply = request(explorer, "answers?network=ring+--nodes+4+--set+latency=5&collective=allgather&size=1K")
-    plans = [line["plan"] for line in map(json.loads, reply.body.splitlines()) if "plan" in line]
-    assert [plan["interim"] for plan in plans] == [True, False]
-    assert plans[1]["microseconds"] <= plans[0]["microseconds"]
-    assert reply.answers["bound"]["microseconds"] <= plans[1]["microseconds"]
 
 
 @pytest.mark.parametrize(
@@ -209,17 +176,6 @@ def test_files_of_those_without_the_token_are_not_even_read(explorer: Explorer) 
     assert explorer.uploads["large.json"] == large
 
 
-def test_what_a_dump_leaves_open_is_asked_for_and_what_was_assumed_is_said(explorer: Explorer) -> None:
-    """Messages and assumptions are in terms of the command line."""
-    gpu = '<pci busid="0000:0{0}:00.0" class="0x030200"><gpu dev="{0}" sm="90" rank="{0}"/></pci>'
-    dump = f'<system version="1"><cpu numaid="0">{gpu.format(1)}{gpu.format(2)}</cpu></system>'.encode()
-    assert request(explorer, "upload/box.xml", "PUT", body=dump).status == 200
-    answers = request(explorer, "answers?network=box.xml").answers
-    assert answers["network"]["counts"].startswith("2 ranks")
-    assert any("PCIe" in text for text in answers["network"]["assumed"])
-    assert "--fabric" in request(explorer, "answers?network=box.xml+--boxes+2").answers["error"]
-
-
 @pytest.mark.parametrize("form", FILES)
 def test_files_are_those_that_the_command_line_writes(
     explorer: Explorer, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -238,24 +194,6 @@ def test_files_are_those_that_the_command_line_writes(
     assert mine.read_bytes() == reply.body
 
 
-def test_a_file_that_cannot_be_is_a_message(explorer: Explorer) -> None:
-    """Errors of exporters and unknown kinds are messages."""
-    query = "network=torus+--shape+3x3&collective=allgather"
-    assert "expected one of topology.json" in request(explorer, f"file/plan.exe?{query}").data["error"]
-    reply = request(explorer, f"file/plan.json?{query}&planner=nvls")
-    assert reply.status == 422
-    assert reply.data["error"]
-
-
-def test_a_run_shows_what_moves_when(explorer: Explorer) -> None:
-    """A run is that of 64M by default."""
-    answers = request(explorer, "play?network=ring+--nodes+4&collective=allgather").answers
-    (run,) = answers["play"]["scene"]["runs"]
-    assert run["size"] == "64M"
-    assert run["done"] > 0
-    assert run["link"]
-
-
 def test_what_nobody_waits_for_is_stopped(explorer: Explorer) -> None:
     """An endless question ends with its connection, and the next is answered."""
     before = explorer.workers._idle[-1]
@@ -267,17 +205,6 @@ def test_what_nobody_waits_for_is_stopped(explorer: Explorer) -> None:
     assert answers["plan"]["optimal"]
     assert before not in explorer.workers._idle
     assert not before._process.is_alive()
-
-
-def test_a_second_tab_does_not_wait_for_the_first(explorer: Explorer) -> None:
-    """Each tab has a process of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", explorer.port, timeout=60)
-    connection.request("GET", f"/{explorer.token}/answers?{SLOW}")
-    first = connection.getresponse()
-    assert b"generalized-kautz" in first.readline()
-    answers = request(explorer, "answers?network=ring+--nodes+4").answers
-    assert (answers["plan"]["optimal"], answers["network"]["name"]) == (True, "ring-4")
-    connection.close()
 
 
 def test_a_process_that_ends_is_replaced(explorer: Explorer) -> None:

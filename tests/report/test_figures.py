@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="figures need matplotlib")
 
-from evaluation_figures import runtime_figure, timeline_figure
+from evaluation_figures import runtime_figure
 
 from collopt import report
 from collopt.errors import MissingDependencyError
@@ -22,14 +22,6 @@ RUNTIMES = pd.DataFrame(
         "allreduce_us": [1300.0, 400.0, 100.0, 150.0],
         "all_to_all_us": [700.0, None, 90.0, 95.0],
     }
-)
-TIMELINE = pd.DataFrame(
-    [
-        ("compute", "forward", "a", 0.0, 10.0),
-        ("compute", "backward", "a", 10.0, 30.0),
-        ("communication", "allreduce", "a", 30.0, 45.0),
-    ],
-    columns=["stream", "kind", "name", "start_us", "end_us"],
 )
 
 
@@ -64,23 +56,7 @@ def test_pareto_figure_joins_what_nothing_beats() -> None:
     assert [text.get_text() for text in axes.texts] == ["tie\nC(8, {2, 3})", "beaten", "K^2"]
 
 
-def test_timeline_figure_has_a_bar_per_task() -> None:
-    """Bars start when their tasks do, in the row of their stream."""
-    (axes,) = timeline_figure(TIMELINE).axes
-    bars = sorted((bar.get_x(), bar.get_width(), round(bar.get_y() + bar.get_height() / 2)) for bar in axes.patches)
-    assert bars == [(0, 10, 1), (10, 20, 1), (30, 15, 0)]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["communication", "compute"]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["forward", "backward", "allreduce"]
-    assert axes.get_xlabel() == "time in µs"
-
-
 FRONT = pd.DataFrame({"name": ["a", "b"], "steps": [1, 2], "bandwidth_factor": [1.5, 1.0]})
-
-
-def test_columns_that_are_not_drawn_may_hold_anything() -> None:
-    """Other columns are ignored, even duplicates."""
-    other = pd.DataFrame([["x", None], ["y", None]], columns=["other", "other"])
-    assert report.pareto_figure(pd.concat([FRONT, other], axis=1)).axes
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
@@ -106,25 +82,6 @@ def test_missing_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'collopt\[plot\]'"):
-        report.pareto_figure(FRONT)
-
-
-def test_a_broken_matplotlib_is_no_missing_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A broken and an old matplotlib have errors of their own, with the remedy."""
-    package = tmp_path / "matplotlib"
-    package.mkdir()
-    (package / "__init__.py").write_text("raise RuntimeError('numpy\\nABI')", encoding="utf-8")
-    with monkeypatch.context() as broken:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
-            broken.delitem(sys.modules, name)
-        broken.syspath_prepend(tmp_path)
-        with pytest.raises(MissingDependencyError) as caught:
-            report.pareto_figure(FRONT)
-    assert "matplotlib cannot be imported here (RuntimeError: numpy ABI); fix with: pip" in str(caught.value)
-    monkeypatch.setattr("collopt.support.packages.version", lambda _: "3.1.2rc1")
-    with pytest.raises(
-        MissingDependencyError, match=r"need 'matplotlib>=3\.9', but matplotlib is of version 3\.1\.2rc1"
-    ):
         report.pareto_figure(FRONT)
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from browser_pages import BROWSER, Browser, Page
 
@@ -164,27 +161,6 @@ def test_the_schedule_plays_and_can_be_stopped(browser: Browser, tmp_path: Path)
     assert page.console == []
 
 
-def test_parts_are_shown_as_a_whole_where_moves_do_not_name_them(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Data moves without its part, and the page says so."""
-    monkeypatch.setattr("collopt.report.pages.page.MAX_MOVES", 10_000)
-    path = tmp_path / "report.html"
-    write_report(collopt.plan(dgx_a100(boxes=2), "allgather"), path, sizes=["64M"])
-    page = browser.open(path)
-    seek = "document.querySelector('.seek')"
-    page.run(f"{seek}.value = 300; {seek}.dispatchEvent(new Event('input'))")
-    moving = "document.querySelectorAll('.move:not([display=none])').length"
-    assert page.run(moving) > 20
-    page.run("document.getElementById('frame-next').click()")
-    assert page.run(moving) == 0
-    ways = page.run("[...document.querySelectorAll('.passed')].map((way) => way.getAttribute('stroke-dasharray'))")
-    assert set(ways) == {"1 0"}
-    note = page.run("document.querySelector('[data-note=timeline]').textContent")
-    assert "too large to follow single parts over time" in note
-    assert page.console == []
-
-
 def test_the_keyboard_plays_seeks_and_goes_through_the_network(browser: Browser, comparison: Path) -> None:
     """The focused node is read out, and Enter keeps it below the network."""
     page = browser.open(comparison)
@@ -207,101 +183,6 @@ def test_the_keyboard_plays_seeks_and_goes_through_the_network(browser: Browser,
     assert page.run("document.querySelectorAll('.marked').length") == 0
 
 
-def test_those_who_want_no_motion_see_pictures(browser: Browser, comparison: Path) -> None:
-    """With reduced motion, time goes on in steps of half a second."""
-    page = browser.open(comparison, reduced_motion="reduce")
-    page.run(
-        "window.times = new Set(); document.querySelector('.play').click();"
-        "document.getElementById('player').addEventListener('scene-time', (event) => times.add(event.detail.time))"
-    )
-    page.wait_for("times.size >= 2")
-    assert page.run("Math.min(...times) / (Math.max(...times) / times.size)") == pytest.approx(1, abs=0.01)
-
-
-def test_what_is_hovered_in_one_place_is_marked_in_all(browser: Browser, comparison: Path) -> None:
-    """A hovered link is marked in the table and in its trees."""
-    page = browser.open(comparison, 1280, 9000)
-    row = "document.querySelector('.of-plan:not([hidden]) .links tbody tr')"
-    page.point(f"(({{x, y}}) => [x + 5, y + 5])({row}.getBoundingClientRect())")
-    ends = page.run(f"{row}.cells[0].textContent + ' → ' + {row}.cells[1].textContent")
-    assert page.run("document.querySelectorAll('.link.marked').length") == 1
-    assert page.run("document.querySelectorAll('.node.marked').length") == 2
-    line = "document.querySelector('.link.marked .line')"
-    page.run(f"window.line = {line}")
-    page.point(
-        "(() => { const spot = line.getPointAtLength(line.getTotalLength() * 0.3).matrixTransform(line.getScreenCTM());"
-        " return [spot.x, spot.y]; })()",
-        click=True,
-    )
-    assert page.run(f"{row}.classList.contains('hot')")
-    seen = f"{row}.getBoundingClientRect().top >= {row}.closest('.scroll').getBoundingClientRect().top"
-    assert page.run(seen)
-    assert page.run("document.querySelector('.scene-tip strong').textContent") == ends
-    inspector = "document.getElementById('inspector')"
-    assert page.run(f"{inspector}.textContent").startswith(ends)
-    chip = f"[...{inspector}.querySelectorAll('.chip')].find((chip) => chip.textContent.startsWith('Tree'))"
-    name = page.run(f"{chip}.textContent")
-    page.run(f"{chip}.click()")
-    assert page.run(LABEL).startswith(f"{name} of 244")
-    assert page.console == []
-
-
-CORNERS = """[...document.querySelectorAll('#network-view .label')].map((label) => {
-  const box = label.getBBox(), ctm = label.getCTM(), spot = (x, y) => new DOMPoint(x, y).matrixTransform(ctm);
-  return [[0, 0], [1, 0], [1, 1], [0, 1]].map(([right, down]) => {
-    const {x, y} = spot(box.x + 1.5 + right * (box.width - 3), box.y + 1.5 + down * (box.height - 3));
-    return [x, y];
-  });
-})"""
-
-
-def apart(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    """Whether a side of one of two rectangles, (4, 2), separates them."""
-    if math.dist(one.mean(axis=0), other.mean(axis=0)) > math.dist(one[0], one[2]) + math.dist(other[0], other[2]):
-        return True
-    sides = np.concatenate([np.diff(shape[:3], axis=0) for shape in (one, other)])
-    along = [(one @ side, other @ side) for side in sides]
-    return any(mine.min() >= theirs.max() or theirs.min() >= mine.max() for mine, theirs in along)
-
-
-@pytest.mark.parametrize("width", [400, 1600])
-@pytest.mark.parametrize("boxes", [4, 16])
-def test_labels_never_overlap_and_name_every_gpu(browser: Browser, tmp_path: Path, boxes: int, width: int) -> None:
-    """All of 32 and 128 ranks have labels on a wide screen."""
-    path = tmp_path / "report.html"
-    write_report(collopt.plan(dgx_a100(boxes=boxes), "allgather"), path, sizes=["1G"])
-    page = browser.open(path, width)
-    check_quiet(page, path)
-    named = page.run("document.querySelectorAll('#network-view .label.rank').length")
-    assert named == 8 * boxes if width == 1600 else named >= 16
-    shapes = [np.array(corners) for corners in page.run(CORNERS)]
-    assert all(apart(one, other) for one, other in combinations(shapes, 2))
-
-
-def test_the_printed_page_is_light_and_has_no_controls(browser: Browser, comparison: Path) -> None:
-    """Print is light with whole tables, even on a dark screen."""
-    page = browser.open(comparison, scheme="dark")
-    page.run("document.getElementById('theme').click(); document.getElementById('theme').click()")
-    assert page.run("document.documentElement.dataset.theme") == "dark"
-    browser.ask("Emulation.setEmulatedMedia", page.session, media="print")
-    for gone in (".player", ".controls", "#theme", "nav", ".scene-buttons"):
-        assert page.run(f"getComputedStyle(document.querySelector('{gone}')).display") == "none"
-    assert page.run("getComputedStyle(document.querySelector('.card')).backgroundColor") == "rgb(255, 255, 255)"
-    whole = "[...document.querySelectorAll('.scroll')].every((part) => part.scrollHeight <= part.clientHeight + 1)"
-    assert page.run(whole)
-
-
-def test_colors_tell_plans_apart(browser: Browser, comparison: Path) -> None:
-    """Links with more load than in another plan have one end of the scale, with less the other."""
-    page = browser.open(comparison)
-    names = page.run("[...document.getElementById('metric').options].map((option) => option.textContent)")
-    assert names[:3] == ["utilization", "load, against ring", "load, against double-binary-tree"]
-    set_control(page, "metric", "selectedIndex = 1", "change")
-    assert page.run("document.querySelector('.scene-bar').textContent").startswith("carries less or more than ring")
-    assert page.run("document.querySelectorAll('.link.heat-0').length > 0")
-    assert page.run("document.querySelectorAll('.link.heat-10').length > 0")
-
-
 def test_the_table_of_links_sorts_and_filters(browser: Browser, comparison: Path) -> None:
     """Numbers sort by value and names by letters, and the heading says how."""
     page = browser.open(comparison)
@@ -319,20 +200,6 @@ def test_the_table_of_links_sorts_and_filters(browser: Browser, comparison: Path
     assert (
         page.run("document.querySelector('.of-plan:not([hidden]) .shown-rows').textContent") == f"{count} of 96 links."
     )
-
-
-def test_colors_can_be_chosen(browser: Browser, comparison: Path) -> None:
-    """The choice overrides the system, and plots follow."""
-    page = browser.open(comparison, scheme="light")
-    color = "getComputedStyle(document.querySelector('#chart-time .curve')).stroke"
-    light = page.run(color)
-    for _ in range(2):
-        page.run("document.getElementById('theme').click()")
-    assert page.run("document.documentElement.dataset.theme") == "dark"
-    assert page.run(color) != light
-    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 27)"
-    page.run("document.getElementById('theme').click()")
-    assert page.run("document.documentElement.dataset.theme === undefined")
 
 
 def test_the_page_can_be_used_without_eyes_or_mouse(browser: Browser, comparison: Path) -> None:
@@ -356,17 +223,3 @@ def test_the_page_can_be_used_without_eyes_or_mouse(browser: Browser, comparison
     assert page.run("document.activeElement.className") == "skip"
     assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     assert page.run("document.activeElement.getBoundingClientRect().left") >= 0
-
-
-@pytest.mark.parametrize("collective", ["allgather", "all_to_all"])
-def test_long_names_fit_a_narrow_screen(browser: Browser, tmp_path: Path, collective: str) -> None:
-    """Names of two hundred letters without a blank fit."""
-    names = [f"{'b' * 200}{number // 2}/{'g' * 200}{number}" for number in range(4)]
-    links = [(name, "sw", 10, 1) for name in names]
-    network = Topology.from_links(links, compute=names, switches=["sw"], bidirectional=True, name="n" * 200)
-    plan = collopt.plan(network, collective)
-    path = tmp_path / "report.html"
-    write_report({"x" * 200: plan, "y" * 200: plan}, path)
-    page = browser.open(path, 400)
-    check_quiet(page, path)
-    assert page.run("document.documentElement.scrollWidth") == 400

@@ -23,7 +23,6 @@ from collopt.report import (
     tree_table,
     utilization_figure,
 )
-from collopt.runtime import simulate
 
 TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
 
@@ -67,29 +66,6 @@ def test_trees_have_an_arrow_per_hop_away_from_the_root() -> None:
     assert len({tuple(point) for point in dots.get_offsets().round(6).tolist()}) == 16
 
 
-def test_ranks_and_hops_of_boxes_are_told_apart() -> None:
-    """Hops between boxes have a color of their own."""
-    plan = trees()
-    figure = tree_figure(plan, root=0, tree=1)
-    (axes,) = figure.axes
-    rows = tree_table(plan).query("root == 'box0/gpu0' and tree == 1")
-    between = (rows["tail"].str[:4] != rows["head"].str[:4]).sum()
-    colors = [text.arrow_patch.get_edgecolor() for text in axes.texts if text.arrow_patch is not None]
-    assert between in {colors.count(color) for color in set(colors)}
-    words = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert words == ["rank in box0", "rank in box1", "hop within a box", "hop between boxes"]
-
-
-def test_boxes_do_not_share_colors() -> None:
-    """Where there are more boxes than colors, ranks have one color: that in the legend."""
-    topology = topologies.dragonfly(2, 1, 3)
-    figure = tree_figure(collopt.plan(topology, "allgather"), root=0, tree=1)
-    (dots,) = figure.axes[0].collections
-    assert len(np.unique(dots.get_facecolors(), axis=0)) == 1
-    words = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert words[0] == "rank"
-
-
 def test_sums_run_towards_the_root() -> None:
     """An allreduce has trees in both directions, side by side."""
     inwards, outwards = tree_figure(sums(), root=4).axes
@@ -117,14 +93,6 @@ def test_switches_where_trees_branch_are_squares_with_names(loops: bool) -> None
     assert legend == ["rank", "+ switch that adds", "⇉ switch that copies", *(["copy looped back"] if loops else [])]
 
 
-def test_switches_between_boxes_are_drawn_too() -> None:
-    """The tree goes on below such switches, which have names."""
-    topology = topologies.rail(3, sharp=True)
-    figure = tree_figure(collopt.plan(topology, "allreduce"), tree=1)
-    names = {text.get_text() for axes in figure.axes for text in axes.texts}
-    assert {"rail0", "box1/nvswitch"} <= names
-
-
 def test_very_many_arrows_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """One collection has the same lines, colors and heads."""
     for plan in (sums(), trees()):
@@ -138,16 +106,6 @@ def test_very_many_arrows_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> 
             assert heads.get_offsets().tolist() == [list(end) for _, end in arrows(one)]
             inks = [text.arrow_patch.get_edgecolor() for text in one.texts if text.arrow_patch is not None]
             assert list(map(tuple, lines.get_colors())) == list(map(tuple, heads.get_facecolors())) == inks
-
-
-def test_of_many_trees_the_heaviest_four_are_drawn() -> None:
-    """The first root is shown if none is named."""
-    plan = trees()
-    figure = tree_figure(plan)
-    weights = tree_table(plan).query("root == 'box0/gpu0'").groupby("tree")["weight"].first()
-    assert len(weights) > 4
-    drawn = [int(axes.get_title().split()[2]) for axes in figure.axes]
-    assert sorted(weights[drawn], reverse=True) == sorted(weights, reverse=True)[:4]
 
 
 def test_every_link_has_a_bar_of_its_utilization() -> None:
@@ -232,40 +190,3 @@ def test_curves_rise_towards_their_bound() -> None:
     assert ticks[1024] == "1K"
     assert ticks[2**30] == "1G"
     assert axes.get_xscale() == "log"
-
-
-def test_the_time_of_a_gantt_chart_is_that_of_the_last_byte() -> None:
-    """Title and line include the latency after the last busy time."""
-    torus = topologies.torus(3, 3, bandwidth=25, latency=10)
-    plan = collopt.plan(torus, "allgather", planner="bfb")
-    (axes,) = gantt_figure(plan, "64K").axes
-    (end,) = axes.lines
-    assert end.get_xdata() == pytest.approx([plan.estimate("64K")] * 2)
-    assert axes.get_title() == "allgather of 64K bytes on torus-3x3: 20.6 µs"
-    assert axes.get_xlim()[1] > plan.estimate("64K")
-    flowing = gantt_figure(trees(), "64K", slices=3).axes[0]
-    assert flowing.get_title().endswith(" µs in 3 slices")
-    assert flowing.lines[0].get_xdata()[0] == pytest.approx(simulate(trees(), "64K", 3).microseconds)
-
-
-def test_a_chart_of_very_many_transfers_takes_fewer_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default number of slices falls to one; a number of the caller stays."""
-    hops = simulate(trees(), "1M", 1).starts.size
-    monkeypatch.setattr("collopt.report.tables.MAX_EVENTS", 3 * hops)
-    assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 3 slices")
-    monkeypatch.setattr("collopt.report.tables.MAX_EVENTS", 1)
-    assert gantt_figure(trees(), "1M").axes[0].get_title().endswith(" in 1 slice")
-    assert gantt_figure(trees(), "1M", 4).axes[0].get_title().endswith(" in 4 slices")
-
-
-def test_tables_have_whole_names() -> None:
-    """Figures leave out the middle of long ones."""
-    names = ["g" * 200 + str(number) for number in range(3)]
-    links = list(zip(names, names[1:] + names[:1], [10] * 3, strict=True))
-    network = collopt.Topology.from_links(links, compute=names, bidirectional=True, name="n" * 200)
-    plan = collopt.plan(network, "allgather")
-    assert set(link_table(plan)["tail"]) == set(step_table(plan, "1M")["tail"]) == set(names)
-    for figure in (gantt_figure(plan, "1M"), utilization_figure(plan)):
-        labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-        assert f"{'g' * 12}…{'g' * 10}0 → {'g' * 12}…{'g' * 10}1" in labels
-        assert len(figure.axes[0].get_title()) < 120

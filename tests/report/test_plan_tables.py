@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -73,15 +70,6 @@ def test_links_in_the_cut_are_those_that_the_witness_adds_up(topology: Any, coll
         assert counted.tolist() == [each == crossing for each in ends]
 
 
-def test_priced_links_are_shown_as_in_the_bound() -> None:
-    """Links with a length or price are in the cut."""
-    bound = collopt.bound(topologies.kautz(2, 2), "all_to_all")
-    assert isinstance(bound.witness, LengthDual)
-    lengths = {(entry.tail, entry.head) for entry in bound.witness.links if entry.dual}
-    table = bound_links(bound)
-    assert set(map(tuple, table.loc[table["in_cut"], ["tail", "head"]].values)) == lengths
-
-
 @pytest.mark.parametrize("kind", ["trees", "sums", "both ways"])
 def test_trees_span_all_ranks_with_all_data(kind: str) -> None:
     """Each tree has a hop for every rank but its root, in an order in which it can run; weights add up to 1."""
@@ -101,24 +89,6 @@ def test_trees_span_all_ranks_with_all_data(kind: str) -> None:
     assert (
         set(table["phase"]) == {"trees": {"broadcast"}, "sums": {"reduce"}, "both ways": {"reduce", "broadcast"}}[kind]
     )
-
-
-def test_trees_of_one_root_are_those_of_the_whole_table() -> None:
-    """A root is named by its number or name."""
-    plan = PLANS["both ways"]()
-    whole = tree_table(plan)
-    expected = whole[whole["root"] == "gpu1.1"].reset_index(drop=True)
-    for root in (4, "gpu1.1"):
-        pd.testing.assert_frame_equal(tree_table(plan, root), expected)
-
-
-def test_hops_name_the_switches_that_they_pass() -> None:
-    """Between boxes they are NICs and the fabric."""
-    table = tree_table(PLANS["trees"]())
-    links = {(link.tail, link.head) for link in topologies.dgx_a100(boxes=2).links}
-    for row in table.to_dict("records"):
-        path = [row["tail"], *row["via"].split(), row["head"]]
-        assert set(pairwise(path)) <= links
 
 
 @pytest.mark.parametrize("kind", PLANS)
@@ -148,12 +118,6 @@ def test_steps_wait_for_each_other() -> None:
     assert table["end_us"].max() <= plan.estimate("9M")
 
 
-def test_slices_are_for_trees() -> None:
-    """One slice is stored and forwarded."""
-    plan = PLANS["sums"]()
-    assert step_table(plan, "9M", 1)["end_us"].max() > step_table(plan, "9M", 32)["end_us"].max()
-
-
 def test_curves_are_those_of_the_models() -> None:
     """Times are estimates by default, else simulations, under the names of a mapping."""
     trees, steps = PLANS["both ways"](), PLANS["steps"]()
@@ -167,12 +131,3 @@ def test_curves_are_those_of_the_models() -> None:
     simulated = curve_table({"mine": trees}, ["1M"], model="simulate")
     assert simulated["planner"].tolist() == ["mine"]
     assert simulated["time_us"].tolist() == [collopt.runtime.simulate(trees, "1M").microseconds]
-
-
-def test_floats_come_from_exact_numbers() -> None:
-    """A third of 10 GB/s is the float nearest to it."""
-    network = collopt.Topology.from_links([("a", "b", Fraction(10, 3)), ("b", "a", 1, Fraction(1, 3))], compute="ab")
-    table = bound_links(collopt.bound(network, "allgather"))
-    assert table["bandwidth_gbps"].tolist() == [10 / 3, 1]
-    assert table["latency_us"].tolist() == [0, 1 / 3]
-    assert np.asarray(table["in_cut"]).tolist() == [False, True]

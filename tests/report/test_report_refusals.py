@@ -64,7 +64,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: report.node_layout("torus"), "topology is 'torus'"),  # type: ignore[arg-type]
     (lambda: report.link_curves("torus"), "topology is 'torus'"),  # type: ignore[arg-type]
     (lambda: report.pareto_figure([1, 2]), "DataFrame"),  # type: ignore[arg-type]
-    (lambda: report.pareto_figure(pd.DataFrame({"steps": [1]})), "no column '"),
+    (lambda: report.pareto_figure(pd.DataFrame({"steps": [1]})), "no columns '"),
     (lambda: report.pareto_figure(FRONT.head(0)), "no rows"),
     (lambda: report.pareto_figure(pd.concat([FRONT, FRONT[["steps"]]], axis=1)), "2 columns 'steps'"),
     (lambda: trees().plot("tree"), "'tree'"),

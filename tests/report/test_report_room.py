@@ -13,16 +13,6 @@ from collopt import report
 HEAVY = ("jinja2", "matplotlib", "numba", "numpy", "pandas", "scipy")
 
 
-def test_everything_exported_exists() -> None:
-    """No name is exported twice or hidden by a module."""
-    assert len(set(report.__all__)) == len(report.__all__)
-    assert dir(report) == sorted(report.__all__)
-    for name in report.__all__:
-        assert callable(getattr(report, name))
-    modules = {path.stem for path in Path(report.__file__).parent.glob("*.py")}
-    assert modules & set(report.__all__) == set()
-
-
 def test_type_checkers_see_the_modules_that_names_come_from() -> None:
     """Imports for type checkers are those of the lookup."""
     tree = ast.parse(Path(report.__file__).read_text(encoding="utf-8"))

@@ -96,18 +96,3 @@ def test_large_runs_have_fewer_slices_and_no_parts() -> None:
     assert [len(set(run.get("part", []))) > 1 for run in runs] == [True, True, False, False, False]
     assert "link" not in runs[-1]
     assert "moves are too many for this page" in runs[-1]["note"]
-
-
-def test_runs_of_large_plans_have_fewer_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They end later than pages predict elsewhere, and say why; steps are not sliced, and do not."""
-    plan = plan_of(dgx_a100(boxes=2))
-    (fine,) = scene(plan, ["64M"])["runs"]
-    assert fine["note"].startswith("Simulated with 8 slices; the predicted times of this page assume full pipelining.")
-    monkeypatch.setattr("collopt.report.pages.scene.MAX_PIECES", 10_000)
-    (coarse,) = scene(plan, ["64M"])["runs"]
-    assert coarse["note"].startswith("Simulated with 2 slices; ")
-    assert coarse["done"] > fine["done"] > plan.estimate("64M")
-    stepped = collopt.plan(kautz(2, 1), "allgather", planner="bfb")
-    (run,) = scene(stepped, ["64M"])["runs"]
-    assert run["note"] == ""
-    assert run["done"] == pytest.approx(stepped.estimate("64M"), abs=1e-3)

@@ -11,8 +11,7 @@ import collopt
 from collopt import Plan, topologies
 from collopt.report import step_table, tree_table
 from collopt.report.pages.scene import parts, scene
-from collopt.report.tables import HOPS, REDUCE_FIRST, tree_hops
-from collopt.schedules import Forest
+from collopt.report.tables import HOPS, REDUCE_FIRST
 
 TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
 
@@ -73,34 +72,6 @@ def test_the_depth_of_a_tree_in_the_table_is_its_height(
         assert sorted(found) == sorted(forest.heights)
     if len(plan.trees.forests) == 1:
         assert table["hop"].max() == plan.heights.highest
-
-
-def test_ways_between_switches_are_part_of_the_hop() -> None:
-    """Any number of switches in a row is one hop."""
-    paths = [(0, 1), (1, 5), (5, 6), (6, 2), (6, 3), (5, 4)]
-    for direction, numbers in {"broadcast": [1, 2, 2, 2, 2, 2], "reduce": [2, 1, 1, 1, 1, 1]}.items():
-        forest = Forest.from_paths(
-            5, 1, [(0, 1, paths)], root_weights=[1, 0, 0, 0, 0], direction=direction, switches=[5, 6]
-        )
-        hops = {hop.path[:: 1 if direction == "broadcast" else -1]: hop for hop in tree_hops(forest, 0)}
-        assert [hops[path].number for path in paths] == numbers
-        assert [hops[path].depth for path in paths] == [1, 2, 2, 2, 2, 2]
-
-
-def test_the_two_directions_count_the_same_way_in_time() -> None:
-    """The last hop of a reduce-scatter leads to a root; the first one of an allgather away from it."""
-    spreading, adding = (tree_table(made(TORUS, name, "auto")) for name in ("allgather", "reduce_scatter"))
-    assert (spreading[spreading["hop"] == 1]["tail"] == spreading[spreading["hop"] == 1]["root"]).all()
-    last = adding.groupby(["root", "tree"])["hop"].transform("max")
-    assert (adding[adding["hop"] == last]["head"] == adding[adding["hop"] == last]["root"]).all()
-
-
-def test_the_second_half_of_an_allreduce_goes_on_counting() -> None:
-    """From where the first half of the same data has ended."""
-    table = tree_table(made(TORUS, "allreduce", "auto"))
-    ends = table[table["phase"] == "reduce"].groupby("root")["hop"].max()
-    begins = table[table["phase"] == "broadcast"].groupby("root")["hop"].min()
-    assert (begins == ends + 1).all()
 
 
 @pytest.mark.parametrize(("topology", "collective", "planner"), PLANS)

@@ -102,19 +102,6 @@ def test_fewest_takes_the_widest_matching_first(matrix: IntArray) -> None:
     assert (np.diff(weights) <= 0).all()
 
 
-def test_fewest_needs_a_quarter_of_the_plain_steps_at_40_nodes() -> None:
-    """On even traffic, where it is hardest."""
-    for seed in range(3):
-        matrix = np.random.default_rng(seed).integers(0, 10**8, (40, 40))
-        np.fill_diagonal(matrix, 0)
-        assert 4 * len(decompose(matrix, "fewest")[1]) <= len(decompose(matrix, "plain")[1])
-
-
-def test_an_even_matrix_takes_one_step_for_each_column() -> None:
-    """As many as SpreadOut (FAST, section 4.4)."""
-    assert decompose(np.full((6, 6), 7, dtype=np.int64))[1].tolist() == [7] * 6
-
-
 @WAYS
 def test_nothing_takes_no_steps(way: str) -> None:
     """Zeros, and a matrix without rows."""

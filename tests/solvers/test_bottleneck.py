@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import gcd
 
 import numpy as np
 import numpy.typing as npt
@@ -40,14 +39,6 @@ def weighted(draw: st.DrawFn, topologies: st.SearchStrategy[Topology]) -> tuple[
 def ones(topology: Topology) -> Integers:
     """Shards of equal size."""
     return np.ones(topology.num_ranks, dtype=np.int64)
-
-
-@given(TOPOLOGIES)
-def test_ratio_is_the_largest_of_all_cuts(topology: Topology) -> None:
-    """With one shard per rank, as exact fractions in lowest terms."""
-    best = bottleneck_cut(*network(topology), ones(topology))
-    assert Fraction(best.supply, best.capacity) == largest_ratio(*network(topology), ones(topology))
-    assert gcd(best.supply, best.capacity) == 1
 
 
 @given(weighted(TOPOLOGIES))
@@ -121,25 +112,6 @@ def test_fixed_count_scale_is_the_smallest_feasible_one(drawn: tuple[Topology, I
     assert scale == smallest_scale(*network(topology), weights * count)
 
 
-@pytest.mark.slow
-@given(weighted(TOPOLOGIES), st.integers(1, 20))
-def test_fixed_count_scale_is_within_theorem_13(drawn: tuple[Topology, Integers], count: int) -> None:
-    """At least ``k / x*`` and at most one tree on the thinnest link more."""
-    topology, weights = drawn
-    best = bottleneck_cut(*network(topology), weights)
-    ideal = Fraction(best.supply, best.capacity) * count
-    scale = fixed_count_scale(*network(topology), weights, count)
-    assert ideal <= scale <= ideal + Fraction(1, int(topology.arrays.capacities.min()))
-
-
-@given(TOPOLOGIES, st.integers(1, 3))
-def test_optimal_count_needs_no_rounding(topology: Topology, multiple: int) -> None:
-    """With k a multiple of the bottleneck's capacity the scale is ``k / x*`` itself."""
-    best = bottleneck_cut(*network(topology), ones(topology))
-    scale = fixed_count_scale(*network(topology), ones(topology), best.capacity * multiple)
-    assert scale == best.supply * multiple
-
-
 @pytest.mark.parametrize("thick", [10**5, 10**5 + 3, 10**9, 10**9 + 7])
 def test_many_candidates_are_halved_first(thick: int) -> None:
     """A thin link beside thick ones leaves more candidates than are listed."""
@@ -167,16 +139,6 @@ def _before(scale: Fraction, capacity: int) -> Fraction:
     """The largest candidate j / capacity below `scale`."""
     steps = scale * capacity
     return Fraction(steps.numerator // steps.denominator - (steps.denominator == 1), capacity)
-
-
-def test_inputs_are_left_alone() -> None:
-    """Links, weights and supplies are the caller's."""
-    arrays = [*network(mi250())[1:], ones(mi250())]
-    before = [array.copy() for array in arrays]
-    bottleneck_cut(16, *arrays)
-    fixed_count_scale(16, *arrays, 2)
-    violated_sink(paired_network(16, *arrays[:3]), arrays[3])
-    assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
 
 
 @pytest.mark.parametrize("links", [[(0, 1)], [(0, 1), (1, 0), (1, 2)], [(0, 1), (1, 0)]])

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CapacityOverflowError
-from collopt.solvers.flows.path_decomposition import Paths, path_loads
+from collopt.solvers.flows.path_decomposition import Paths
 from collopt.solvers.flows.rounding import rounded
 from collopt.topologies import Topology, hypercube, torus
 from sample_sizes import examples
@@ -125,34 +124,6 @@ def test_chunks_of_each_pair_add_up_exactly(case: Case, goal: Fraction | None, e
     assert busiest(paths, chunks, capacities) <= busiest(paths, at_first, capacities)
 
 
-@pytest.mark.slow
-@given(case=cases())
-@settings(max_examples=examples(100))
-def test_without_effort_every_path_gets_its_share_rounded_down_or_up(case: Case) -> None:
-    """And those that are rounded up had the largest remainders."""
-    paths, pairs, amounts, _ = case
-    chunks = rounded(*case, effort=0)
-    for pair, amount in enumerate(amounts.tolist()):
-        own = np.flatnonzero(pairs == pair).tolist()
-        total = sum(int(paths.weights[path]) for path in own)
-        shares = {path: Fraction(amount * int(paths.weights[path]), total) for path in own}
-        rests = {path: share - share.__floor__() for path, share in shares.items()}
-        more = [path for path in own if chunks[path] != shares[path].__floor__()]
-        assert all(chunks[path] == shares[path].__floor__() + 1 for path in more)
-        assert all(rests[path] >= rests[other] for path in more for other in own if other not in more)
-
-
-@given(case=cases(), factor=st.integers(1, 1000))
-@settings(max_examples=examples(100))
-def test_whole_shares_are_kept_as_they_are(case: Case, factor: int) -> None:
-    """Even where another distribution would be better."""
-    paths, pairs, _, capacities = case
-    weights = paths.weights % 11 + 1
-    amounts = np.bincount(pairs, weights).astype(np.int64) * factor
-    chunks = rounded(paths._replace(weights=weights), pairs, amounts, capacities)
-    assert np.array_equal(chunks, weights * factor)
-
-
 @given(case=cases(most_pairs=3, most_paths=3, most_chunks=3))
 @settings(max_examples=120, derandomize=True)  # a heuristic may fail on a case that nobody has met yet
 def test_small_cases_come_out_as_well_as_by_brute_force(case: Case) -> None:
@@ -182,47 +153,12 @@ def test_symmetric_networks_reach_what_the_flow_has(topology: Topology, chunks: 
     assert busiest(paths, rounded(paths, pairs, amounts, capacities), capacities) == flow
 
 
-def test_five_dimensions_come_within_one_chunk() -> None:
-    """Of 10 400 paths; the largest remainders alone are half as much again."""
-    paths, pairs, capacities = all_shortest_paths(hypercube(5))
-    amounts = np.ones(pairs.max() + 1, dtype=np.int64)
-    found = path_loads(paths, rounded(paths, pairs, amounts, capacities), len(capacities)).max()
-    assert 16 <= found <= 17
-
-
 def test_wide_links_get_more() -> None:
     """A pair with two links, one three times as wide, though the flow had put the same on both."""
     paths, pairs = paths_of([[0], [1]], [1, 1]), np.array([0, 0])
     chunks = rounded(paths, pairs, np.array([7]), np.array([1, 3]), goal=Fraction(7, 4))
     assert chunks.tolist() == [2, 5] or chunks.tolist() == [1, 6]
     assert busiest(paths, chunks, np.array([1, 3])) == 2
-
-
-def test_the_result_depends_on_the_arguments_alone() -> None:
-    """Whatever numpy's random numbers are, and the arguments are left as they were."""
-    paths, pairs, capacities = all_shortest_paths(torus(3, 4))
-    amounts = np.ones(pairs.max() + 1, dtype=np.int64)
-    before = [column.copy() for column in (*paths, pairs, amounts, capacities)]
-    first = rounded(paths, pairs, amounts, capacities)
-    assert np.array_equal(first, rounded(paths, pairs, amounts, capacities))
-    for column, kept in zip((*paths, pairs, amounts, capacities), before, strict=True):
-        assert np.array_equal(column, kept)
-
-
-def test_no_paths_get_no_chunks() -> None:
-    """Nor do pairs that have nothing to send need a path."""
-    none = np.empty(0, dtype=np.int64)
-    assert rounded(paths_of([], []), none, none, none).shape == (0,)
-    assert rounded(paths_of([], []), none, np.zeros(3, dtype=np.int64), none).shape == (0,)
-
-
-def test_numbers_beyond_64_bits_are_refused() -> None:
-    """Whether weights of a pair add up to them or all chunks do."""
-    pairs = np.array([0, 0])
-    with pytest.raises(CapacityOverflowError):
-        rounded(paths_of([[0], [1]], [2**61, 2**61]), pairs, np.array([1]), np.array([1, 1]))
-    with pytest.raises(CapacityOverflowError):
-        rounded(paths_of([[0], [1]], [1, 1]), np.array([0, 1]), np.array([2**61, 2**61]), np.array([1, 1]))
 
 
 def test_many_chunks_are_shared_out_by_largest_remainders() -> None:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import UnsupportedError
 from collopt.planners.direct_connect.bfb import bfb_cost
 from collopt.solvers.steps.graph_costs import circulant_costs
 from collopt.topologies import circulant_digraph
@@ -67,9 +66,3 @@ def test_the_best_sets_are_those_of_a_search_that_leaves_none_out(n: int, degree
     found = circulant_costs(n, rows)
     listed = list(zip(found.steps.tolist(), found.loads.tolist(), strict=True))
     assert [cost for cost in listed if cost in best] == [cost for cost in costs if cost in best]
-
-
-def test_more_offsets_than_sets_can_be_made_of_are_refused() -> None:
-    """With the limit."""
-    with pytest.raises(UnsupportedError, match="there are 11 offsets; expected at most 10"):
-        circulant_costs(20, np.arange(1, 12)[None])

@@ -55,12 +55,6 @@ def test_a_float_means_the_fraction_that_was_rounded(fraction: Fraction) -> None
     assert float_fraction(float(fraction)) == fraction
 
 
-@given(value=st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300))
-def test_what_a_float_means_rounds_to_it(value: float) -> None:
-    """Whatever the float, its fraction is another name for it."""
-    assert float(float_fraction(value)) == value
-
-
 @given(least=fractions, width=st.fractions(0, 2, max_denominator=500))
 def test_the_simplest_fraction_has_the_smallest_denominator(least: Fraction, width: Fraction) -> None:
     """Compared with trying one denominator after the other."""
@@ -69,22 +63,6 @@ def test_the_simplest_fraction_has_the_smallest_denominator(least: Fraction, wid
     smaller = (Fraction(math.ceil(least * under), under) for under in range(1, found.denominator))
     assert least <= found <= most
     assert all(fraction > most for fraction in smaller)
-
-
-def test_arrays_become_fractions_and_keep_infinities() -> None:
-    """Shape and places stay; an infinite bound stays one."""
-    found = as_exact(np.array([[0.1, -np.inf], [1 / 3, 0.1]]))
-    assert found.tolist() == [[Fraction(1, 10), -math.inf], [Fraction(1, 3), Fraction(1, 10)]]
-
-
-def test_a_matrix_multiplies_exactly_both_ways() -> None:
-    """Rows become whole, empty rows and columns stay, and numbers may be of any size."""
-    floats = np.array([[0.5, 1 / 3, 0], [0, 0, 0], [2, 0, 0]])
-    matrix, factors = IntegerMatrix.from_floats(csc_array(floats))
-    assert factors.tolist() == [6, 1, 1]
-    vector = exact([Fraction(1, 7), 10**40, 5])
-    assert matrix.times(vector).tolist() == [Fraction(3, 7) + 2 * 10**40, 0, Fraction(2, 7)]
-    assert matrix.transposed_times(exact([10**40, 3, 4])).tolist() == [3 * 10**40 + 8, 2 * 10**40, 0]
 
 
 @settings(max_examples=examples(30))
@@ -178,18 +156,6 @@ def test_ranges_equations_free_and_fixed_variables_are_exact() -> None:
     assert answer.duals["range"] == Fraction(1, 2)
 
 
-def test_a_constant_in_the_objective_is_exact() -> None:
-    """It counts in the value and in the proof."""
-
-    class Shifted:
-        def linear_program(self) -> Any:
-            return thirds().linear_program()._replace(offset=1 / 3)
-
-    answer = solve(Shifted()).exact
-    answer.verify()
-    assert answer.objective == Fraction(13, 30)
-
-
 @without_basis
 def test_without_a_basis_there_is_an_interval(algorithm: Algorithm) -> None:
     """The reason names the remedy; prices are rounded and mended, and enclose the optimum."""
@@ -217,21 +183,6 @@ def test_a_basis_that_only_tolerances_allow_is_not_exact() -> None:
     ):
         solution.exact  # noqa: B018
     assert solution.interval.upper is None
-
-
-def test_an_unsolved_program_has_no_exact_answer() -> None:
-    """The reason is that of the solve."""
-    blocks = thirds()
-    blocks.constraint("more", (), [(0, [0, 1], 1)], lower=5)
-    solution = solve(blocks)
-    with pytest.raises(NoAnswerError, match="there is no exact answer: thirds is infeasible"):
-        solution.exact  # noqa: B018
-    with pytest.raises(NoAnswerError, match="there is no interval: thirds is infeasible"):
-        solution.interval  # noqa: B018
-    blocks = thirds()
-    blocks.maximize([(blocks.variables("more", ()), 1)])
-    with pytest.raises(NoAnswerError, match="there is no interval: thirds is unbounded"):
-        solve(blocks).interval  # noqa: B018
 
 
 def test_whole_values_are_checked_exactly_and_bounds_are_not() -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import SolverError
 from collopt.solvers.flows.rounding import rounded_flow
 from sample_sizes import examples
 
@@ -36,15 +34,3 @@ def test_a_flow_that_goes_elsewhere_may_use_other_links() -> None:
     found = rounded_flow(4, TAILS, HEADS, np.array([10.0, 0.0, 0.0, 0.0, 0.0]), 0, np.array([0, 10, 0, 3]))
     assert found[0] - found[2] - found[4] == 10
     assert found[2] + found[3] == 3
-
-
-def test_what_goes_round_in_cycles_is_no_number_too_large() -> None:
-    """No link needs room for more than all that is asked for."""
-    found = rounded_flow(4, TAILS, HEADS, np.array([1e30, 0.0, 1e30, 0.0, 0.0]), 0, np.array([0, 0, 0, 3]))
-    assert found.tolist() == [3, 0, 3, 0, 0]
-
-
-def test_nodes_that_no_link_enters_are_refused() -> None:
-    """However much more links may carry."""
-    with pytest.raises(SolverError, match=r"no flow from node 1 brings all 3 units"):
-        rounded_flow(4, TAILS, HEADS, np.array([3.0, 0.0, 3.0, 0.0, 0.0]), 1, np.array([1, 0, 0, 2]))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CapacityOverflowError
 from collopt.solvers.flows.list_scheduling import list_schedule, min_steps, split, step_quotas
 from collopt.solvers.flows.path_decomposition import Paths
 from collopt.topologies import Topology, complete, hypercube, ring, torus
@@ -106,15 +105,6 @@ def test_no_chunk_is_early_and_no_link_carries_too_much(case: tuple[Paths, IntAr
     assert min_steps(paths, step_quotas(paths, capacities, batch)) <= count <= len(paths.links)
 
 
-@given(case=random_paths())
-@settings(max_examples=examples(100))
-def test_effort_never_does_harm(case: tuple[Paths, IntArray, int]) -> None:
-    """The best schedule is kept."""
-    paths, capacities, batch = case
-    first, last = (list_schedule(paths, capacities, batch=batch, effort=effort).max() for effort in (0, 10**4))
-    assert last <= first
-
-
 @given(case=random_paths(), most=st.integers(1, 5))
 @settings(max_examples=examples(100))
 def test_rows_are_paths_cut_into_few_chunks(case: tuple[Paths, IntArray, int], most: int) -> None:
@@ -164,32 +154,3 @@ def test_a_batch_makes_use_of_links_half_as_wide_again() -> None:
     assert step_quotas(paths, capacities, 2).tolist() == [3, 2]
     assert check(paths, capacities, list_schedule(paths, capacities)) == 6
     assert check(paths, capacities, list_schedule(paths, capacities, batch=2), 2) == 2
-
-
-def test_links_that_nobody_uses_do_not_slow_down_the_others() -> None:
-    """The narrowest link in use decides."""
-    paths, capacities = paths_of([[0], [0], [1]], [1, 1, 1]), np.array([4, 2, 1])
-    assert step_quotas(paths, capacities).tolist() == [2, 1, 0]
-    assert check(paths, capacities, list_schedule(paths, capacities)) == 1
-
-
-def test_the_result_depends_on_the_arguments_alone() -> None:
-    """And they are left as they were."""
-    paths, capacities = one_path_each(star(5), 2)
-    before = [column.copy() for column in (*paths, capacities)]
-    assert np.array_equal(list_schedule(paths, capacities), list_schedule(paths, capacities))
-    for column, kept in zip((*paths, capacities), before, strict=True):
-        assert np.array_equal(column, kept)
-
-
-def test_no_paths_take_no_steps() -> None:
-    """With and without links."""
-    for capacities in (np.empty(0, dtype=np.int64), np.ones(3, dtype=np.int64)):
-        assert list_schedule(paths_of([], []), capacities).shape == (0,)
-        assert min_steps(paths_of([], []), capacities) == 0
-
-
-def test_capacities_beyond_64_bits_are_refused() -> None:
-    """Times the batch."""
-    with pytest.raises(CapacityOverflowError):
-        list_schedule(paths_of([[0]], [1]), np.array([2**61]), batch=2)

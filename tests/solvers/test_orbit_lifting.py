@@ -98,15 +98,6 @@ def test_a_lopsided_flow_is_made_even_before_it_is_lifted() -> None:
     assert lifted[0, tails == 0].tolist() == [8, 8, 8]
 
 
-def test_without_symmetries_flows_stay_what_they_are() -> None:
-    """Fractions get their common denominator; ranks that send nothing have no flow."""
-    network = 3, np.array([0, 1, 2]), np.array([1, 2, 0]), np.ones(3, dtype=np.int64)
-    flow = np.array([[Fraction(1, 2), Fraction(1, 3), Fraction(0)]])
-    lifted, scale = lift_flows(*network, np.empty((0, 3), dtype=np.int64), np.array([1]), flow)
-    assert lifted.tolist() == [[0, 0, 0], [3, 2, 0], [0, 0, 0]]
-    assert scale == 6
-
-
 RING: dict[str, Any] = {
     "num_ranks": 3,
     "tails": np.array([0, 1, 2]),

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CapacityOverflowError, SolverError
-from collopt.solvers.flows.concurrent_flow import concurrent_flow, source_flows
+from collopt.errors import SolverError
 from collopt.solvers.flows.path_decomposition import Paths, joined, path_loads, source_paths
-from collopt.topologies import generalized_kautz
 from sample_sizes import examples
 
 IntArray = np.ndarray
@@ -103,24 +101,6 @@ def test_a_flow_that_brings_too_little_is_refused(
         source_paths(num_nodes, tails, heads, flow, source, demands)
 
 
-def test_flows_of_the_concurrent_flow_solver_are_cut_up() -> None:
-    """Of each source of a graph of 64 nodes; loads of all paths stay within those of the flow."""
-    graph = generalized_kautz(4, 64)
-    tails, heads, capacities, _ = graph.arrays
-    network = 64, tails, heads, capacities, np.broadcast_to(1, (64, 64))
-    found = concurrent_flow(*network, gap=0.05, max_rounds=200)
-    flows = source_flows(*network, found, np.arange(64))
-    parts = []
-    for source, flow in enumerate(flows):
-        demands = np.full(64, int(found.amount))
-        demands[source] = 0
-        parts.append(source_paths(64, tails, heads, flow, source, demands))
-        check(tails, heads, flow, source, demands, parts[-1])
-    paths = joined(parts)
-    assert len(paths.weights) == sum(len(part.weights) for part in parts)
-    assert (path_loads(paths, paths.weights, len(tails)) <= found.loads).all()
-
-
 def test_short_ways_come_before_long_ones() -> None:
     """Two ways lead from 0 to 3 and on to 4, which is served first; what is left for 3 is the long one."""
     tails, heads = np.array([0, 0, 1, 2, 3]), np.array([3, 1, 2, 3, 4])
@@ -142,20 +122,6 @@ def test_a_cycle_is_taken_out() -> None:
     assert sorted(routes_of(paths)) == [[0], [0, 1, 3]]
 
 
-def test_parallel_links_are_told_apart() -> None:
-    """Two links from 0 to 1 carry one path each, the wider one first."""
-    ends = np.array([0, 0]), np.array([1, 1])
-    paths = source_paths(2, *ends, np.array([2, 5]), 0, np.array([0, 7]))
-    assert list(zip(paths.weights.tolist(), routes_of(paths), strict=True)) == [(5, [1]), (2, [0])]
-
-
-def test_nothing_asked_for_takes_no_paths() -> None:
-    """Nor do no parts join to any."""
-    for paths in (source_paths(4, *DIAMOND, np.ones(4, dtype=np.int64), 0, np.zeros(4, dtype=np.int64)), joined([])):
-        assert paths.weights.shape == paths.links.shape == (0,)
-        assert paths.starts.tolist() == [0]
-
-
 def test_joined_paths_keep_their_links() -> None:
     """Those of each part follow each other."""
     parts = [
@@ -166,9 +132,3 @@ def test_joined_paths_keep_their_links() -> None:
     assert routes_of(whole) == routes_of(parts[0]) + routes_of(parts[1])
     assert whole.weights.tolist() == [3, 2, 1]
     assert path_loads(whole, whole.weights, 4).tolist() == [2, 3, 3, 3]
-
-
-def test_flows_beyond_64_bits_are_refused() -> None:
-    """Rather than added up wrongly."""
-    with pytest.raises(CapacityOverflowError):
-        source_paths(4, *DIAMOND, np.full(4, 2**61), 0, np.zeros(4, dtype=np.int64))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CapacityOverflowError, SolverError
+from collopt.errors import SolverError
 from collopt.solvers.trees.strength import balanced_demands, strength
-from collopt.topologies import Topology, ring
+from collopt.topologies import Topology
 from oracles.strengths import narrowest_cuts
 from sample_sizes import examples
 from two_way_networks import two_way, two_way_topologies
@@ -52,12 +52,6 @@ def test_needs_beyond_twice_the_strength_are_refused(topology: Topology) -> None
         )
 
 
-def test_equal_ranks_get_what_they_wish() -> None:
-    """On a ring every rank demands the same."""
-    nodes, _, tails, heads, capacities = two_way(ring(6))
-    assert balanced_demands(nodes, tails, heads, capacities * 5, 12, np.full(6, 2)).tolist() == [2] * 6
-
-
 def test_needs_can_be_negative() -> None:
     """The middle of a star has more links than it demands, and every leaf demands half of all trees."""
     leaves = np.arange(1, 6)
@@ -65,9 +59,3 @@ def test_needs_can_be_negative() -> None:
         6, np.zeros(5, dtype=np.int64), leaves, np.ones(5, dtype=np.int64), 2, np.array([2, 0, 0, 0, 0, 0])
     )
     assert demands.tolist() == [-3, 1, 1, 1, 1, 1]
-
-
-def test_numbers_that_could_overflow_are_refused() -> None:
-    """Exact sums have to stay below 2^62."""
-    with pytest.raises(CapacityOverflowError):
-        balanced_demands(3, np.array([0, 1]), np.array([1, 2]), np.full(2, 2**60), 1, np.array([1, 0, 0]))

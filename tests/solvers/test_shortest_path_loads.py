@@ -45,12 +45,6 @@ def test_a_ring_by_hand() -> None:
     assert bounds(ring) == (Fraction(1, 6), Fraction(1, 6))
 
 
-def test_parallel_links_share_and_self_loops_do_not_count() -> None:
-    """Twice the links, twice the rate."""
-    arcs = [(0, 1), (1, 2), (2, 0)]
-    assert bounds(DirectGraph.from_arcs(3, [*arcs, *arcs, (0, 0)], "doubled"))[0] == Fraction(2, 3)
-
-
 @pytest.mark.parametrize(
     ("graph", "optimum"),
     [

@@ -1,15 +1,7 @@
-"""NCCL's algorithms in which switches add up and copy: NVLS, NVLSTree and CollNet Direct.
+"""Trees of NCCL: double binary trees (Sanders, Speck and Träff, 2009), NVLS, NVLSTree and CollNet Direct.
 
-All divide the data among heads, GPUs that each send and receive a share for their box.  Inside a box the NVSwitch adds
-up into the head and copies what the head has to all GPUs (NVLS), or the head exchanges it with each GPU (CollNet
-Direct).  Heads with the same place in their boxes are joined by double binary trees (NVLSTree), or by switches of the
-fabric that add up and copy (CollNet, and NVLS in several boxes).
-
-From the sources of NCCL (connect.cc, search.cc, tuning.cc at 0f900e1, 2026) these plans have the trees, the largest
-number of heads, and what each algorithm needs.  Left out are channels, protocols and buffers; which GPUs a search makes
-heads, here the first ones of each box; CollNet in an allgather or a reduce-scatter; and CollNet Chain, which loads the
-links of an NVSwitch as CollNet Direct does, and which NCCL runs instead where boxes have no NVSwitch.  NCCL roots the
-second tree of a pair at another box, with as much traffic at the busiest box.
+The last three divide the data among heads, GPUs that each send and receive a share for their box, through switches that
+add up and copy, as NCCL's sources at 0f900e1 (2026) say; docs/reference/planners.md has what is left out.
 """
 
 from __future__ import annotations
@@ -21,20 +13,69 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
-from ...schedules import ALLREDUCE, Forest
+from ...schedules import ALLREDUCE, BROADCAST, REDUCE, Forest
 from ...schedules.collective import EVERY_ROOT, AnyCollective
 from ...topologies import Topology
 from ...topologies.direct_connect.basic_graphs import double_binary_tree_parents
 from ..plans.plan import Plan
 from ..plans.registry import register_planner
 from ..trees.problem import TreeProblem, check_request
-from .fixed_pattern import Hops, LinkLoads, find_boxes, plan_baseline
+from .fixed_pattern import forest_along, plan_pattern
+from .ring import box_rings
+from .routes import Hops, LinkLoads, Route, find_boxes
 
 MAX_HEADS = 32  # NCCL_MAX_NVLS_ARITY
 MAX_DIRECT = 8  # GPUs of a box with CollNet Direct: NCCL_MAX_DIRECT_ARITY + 1
 
 Tree = list[tuple[int, ...]]
 """Paths of a tree from vertex to vertex, among ranks and switches; the first is that of the root alone."""
+
+
+@register_planner("double-binary-tree", (ALLREDUCE, BROADCAST, REDUCE))
+def plan_double_binary_tree(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:
+    """Plan two trees over the boxes for every GPU of a box, as NCCL runs them.
+
+    A box that passes data on in one tree is a leaf in the other.  In a network of one box, its ranks are the nodes.
+    """
+    planned = check_request(topology, collective)
+
+    def build(problem: TreeProblem) -> Forest:
+        return _two_trees(problem, None if planned.has_two_phases else int(problem.root_weights.argmax()))
+
+    return plan_pattern(topology, planned, "double-binary-tree", build, root=root)
+
+
+def _two_trees(problem: TreeProblem, root: int | None) -> Forest:
+    """Make two trees for every place in a box and ring of the boxes."""
+    hops, uses = Hops(problem), LinkLoads(problem.capacities)
+    boxes: Sequence[tuple[int, ...]] = find_boxes(hops)
+    if len(boxes) == 1:
+        boxes = [(rank,) for rank in boxes[0]]
+    if root is not None:  # its box comes first
+        boxes = sorted(boxes, key=lambda box: root not in box)
+    large = [box for box in boxes if len(box) > 1]
+    rings = dict(zip(large, box_rings(hops, large), strict=True)) if large else {}
+    num_rings = max((len(rings) for rings in rings.values()), default=1)
+    roots, rows, routes = list[int](), list[list[int]](), list[Route]()
+    for number, place in product(range(num_rings), range(max(map(len, boxes)))):
+        entries = [box[place % len(box)] for box in boxes]
+        for parents in double_binary_tree_parents(len(boxes)):
+            row = [-1] * problem.topology.num_ranks
+            for box, entry, parent in zip(boxes, entries, parents, strict=True):
+                if parent >= 0:
+                    row[entry] = len(routes)
+                    routes.append(uses.take(hops.find_routes(entries[parent], entry)))
+                if len(box) > 1:  # a chain from the GPU that talks to other boxes
+                    ranks, ways = rings[box][number]
+                    first = ranks.index(root if parent < 0 and root is not None else entry)
+                    for step in range(first, first + len(box) - 1):
+                        row[ranks[(step + 1) % len(box)]] = len(routes)
+                        routes.append(ways[step % len(box)])
+            rows.append(row)
+            roots.append(entries[0] if root is None else root)
+    per_root = int(np.gcd.reduce(np.unique(roots, return_counts=True)[1]))
+    units = np.ones(len(roots), dtype=np.int64)
+    return forest_along(problem, per_root, np.array(roots), units, np.array(rows), routes)
 
 
 @register_planner("nvls", EVERY_ROOT)
@@ -55,13 +96,15 @@ def plan_nvls(topology: Topology, collective: AnyCollective) -> Plan:
             return boxes.with_nvswitches(boxes.through_fabric(MAX_HEADS))
         return boxes.with_nvswitches(iter([[(head,)] for head in boxes.boxes[0][:MAX_HEADS]]))
 
-    return _plan(topology, planned, "nvls", build)
+    return _plan_in_boxes(topology, planned, "nvls", build)
 
 
 @register_planner("nvls-tree", ALLREDUCE)
 def plan_nvls_tree(topology: Topology) -> Plan:
     """Plan NVLS in boxes and double binary trees between them, as NCCL's NVLSTree."""
-    return _plan(topology, ALLREDUCE, "nvls-tree", lambda boxes: boxes.with_nvswitches(boxes.double_binary_trees()))
+    return _plan_in_boxes(
+        topology, ALLREDUCE, "nvls-tree", lambda boxes: boxes.with_nvswitches(boxes.double_binary_trees())
+    )
 
 
 @register_planner("collnet", ALLREDUCE)
@@ -70,20 +113,19 @@ def plan_collnet(topology: Topology) -> Plan:
 
     GPUs send to the heads of their box.
     """
-    return _plan(
+    return _plan_in_boxes(
         topology, ALLREDUCE, "collnet", lambda boxes: boxes.with_direct_sends(boxes.through_fabric(MAX_DIRECT))
     )
 
 
-def _plan(
+def _plan_in_boxes(
     topology: Topology, collective: AnyCollective, planner: str, build: Callable[[_Boxes], Iterator[Tree]]
 ) -> Plan:
     """Plan with trees of equal weight."""
-    check_request(topology, collective)
     if opposite_links(topology) is None:
         raise UnsupportedError(
-            f"{topology} has links without a reverse link of the same bandwidth; {planner} needs both "
-            "directions alike, use the planner 'ring'"
+            f"{topology} has links without a reverse link of the same bandwidth, which {planner} needs; use the "
+            "planner 'ring'"
         )
 
     def forest(problem: TreeProblem) -> Forest:
@@ -91,17 +133,16 @@ def _plan(
         trees = [(tree[0][0], 1, tree[1:]) for tree in build(_Boxes(problem, planner))]
         counts = np.bincount([root for root, _, _ in trees], minlength=ranks)
         per_root = int(np.gcd.reduce(counts))
-        switches = sorted({path[-1] for _, _, paths in trees for path in paths if path[-1] >= ranks})
         return Forest.from_paths(
             ranks,
             per_root,
             trees,
             root_weights=(counts // per_root).tolist(),
             direction=problem.direction,
-            switches=switches,
+            switches=sorted({path[-1] for _, _, paths in trees for path in paths if path[-1] >= ranks}),
         ).tidied()
 
-    return plan_baseline(topology, collective, planner, forest)
+    return plan_pattern(topology, collective, planner, forest)
 
 
 class _Boxes:
@@ -148,8 +189,8 @@ class _Boxes:
         """Join the heads of all boxes by two trees for each place in a box."""
         for heads in self._heads(MAX_HEADS):
             for parents in double_binary_tree_parents(len(heads)):
-                sends = [(parent, number) for number, parent in enumerate(parents) if parent >= 0]
-                yield [(heads[0],), *(self._path(heads[parent], heads[number]) for parent, number in sends)]
+                sends = [(heads[parent], head) for head, parent in zip(heads, parents, strict=True) if parent >= 0]
+                yield [(heads[0],), *(self._path(*ends) for ends in sends)]
 
     def through_fabric(self, limit: int) -> Iterator[Tree]:
         """Join the heads of all boxes by switches of the fabric, one tree for each place in a box, `limit` at most."""
@@ -174,9 +215,11 @@ class _Boxes:
 
     def _inside(self, box: Sequence[int]) -> list[int]:
         """The able switches that are on the shortest ways between any two ranks of a box; none for one rank."""
-        shortest = self._hops.nearest(box[0])[0]
-        switches = self._nearest(box, self._able_switches(len(box))) if len(box) > 1 else []
-        return [switch for switch in switches if 2 * self._hops.distances(box[0])[switch] <= shortest]
+        if len(box) == 1:
+            return []
+        shortest, distances = self._hops.nearest(box[0])[0], self._hops.distances(box[0])
+        switches = self._nearest(box, self._able_switches(len(box)))
+        return [switch for switch in switches if 2 * distances[switch] <= shortest]
 
     def _able_switches(self, neighbors: int) -> set[int]:
         """Switches that add up and copy among so many neighbors."""
