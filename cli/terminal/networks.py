@@ -80,9 +80,9 @@ def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
         settings[name] = whole_number(FLAGS.get(name, f"--set {name}"))(settings[name])
     if settings.get("oversubscription") == "none":
         settings["oversubscription"] = None
-    asked = cast("ImportOptions", settings)
+    import_options = cast("ImportOptions", settings)
     try:
-        imported = import_boxes(files, asked) if len(files) > 1 else import_network(files[0], asked)
+        imported = import_boxes(files, import_options) if len(files) > 1 else import_network(files[0], import_options)
     except (TopologyError, FileFormatError) as error:
         if problem := next(filter(None, (wrong_kind(file, "a network", NETWORK_KINDS) for file in files)), None):
             raise FileFormatError(problem) from None
