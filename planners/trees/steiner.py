@@ -72,8 +72,8 @@ def _check_size(topology: Topology) -> None:
     for limits in topology.limits:
         # Each child leads to a rank of its own, and so does the way to the root.
         if limits.switch in branching and limits.group is not None and limits.group < topology.num_ranks:
-            limit = f"joins at most {limits.group} neighbors; expected room for all {topology.num_ranks} ranks"
-            raise UnsupportedError(f"switch {limits.switch!r} {limit}: use another planner")
+            room = f"joins at most {limits.group} neighbors; expected room for all {topology.num_ranks} ranks"
+            raise UnsupportedError(f"switch {limits.switch!r} {room}: use another planner")
 
 
 def steiner_bound(
