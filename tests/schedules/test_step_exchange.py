@@ -159,29 +159,23 @@ def test_sums_of_shards_are_judged_as_by_counting(rng: random.Random, ranks: int
                 check_contents(shards)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "message"),
-    [
-        (made(DOUBLING[1:], 3), "rank 1 never adds chunk 0 of rank 0|in step 1 "),
-        (made([*DOUBLING, (1, 1, 0, 3, (0, 1))], 3), "in step 1 rank 1 adds a vector twice to its sum of chunk 0$"),
-        (made([*DOUBLING, (1, 0, 0, 3, (0, 1))], 3), "in step 1 rank 1 is sent two values of chunk 0 to keep$"),
-        (made(DOUBLING), "rank 0 never adds chunk 3 of rank 1$"),
-        (made(SCATTERED[:-1]), "rank 2 never adds chunk 3 of rank 0$"),
-        (made([(0, 0, *send[2:]) for send in SCATTERED[:1]] + SCATTERED[1:]), "rank 1 is sent two values of chunk 1"),
-        (made(SCATTERED, num_ranks=5), "the schedule is for 5 ranks; the topology has 4"),
-        (made(SCATTERED, chunks=0), "the schedule has 0 chunks; expected at least 1"),
-        (made(SCATTERED, chunks=2**60), "expected at least 1, and fewer than"),
-        (made(SCATTERED[:3]), "the schedule has 3 sends; 4 ranks need at least 4"),
-        (
-            made(SCATTERED, adds=np.ones(24, dtype=np.int64)),
-            "the schedule's adds are int64 of shape .24,.; expected bool",
-        ),
-        (made(SCATTERED, lower=np.zeros(3, dtype=np.int64)), "the schedule's lower are int64 of shape .3,."),
-        (made([*SCATTERED, (3, 1, 0, 1, (0, 1))]), "nothing is sent in step 2"),
-        (made([*SCATTERED, (1, 1, 3, 5, (0, 1))]), "send 24 carries chunks 3 to 4 of the vector"),
-        (made([*SCATTERED, (1, 1, 3, 4, (0, 1, 2))]), "path 12 does not run from a rank to a rank"),
-    ],
-)
+@pytest.mark.parametrize(("schedule", "message"), [
+    (made(DOUBLING[1:], 3), "rank 1 never adds chunk 0 of rank 0|in step 1 "),
+    (made([*DOUBLING, (1, 1, 0, 3, (0, 1))], 3), "in step 1 rank 1 adds a vector twice to its sum of chunk 0$"),
+    (made([*DOUBLING, (1, 0, 0, 3, (0, 1))], 3), "in step 1 rank 1 is sent two values of chunk 0 to keep$"),
+    (made(DOUBLING), "rank 0 never adds chunk 3 of rank 1$"),
+    (made(SCATTERED[:-1]), "rank 2 never adds chunk 3 of rank 0$"),
+    (made([(0, 0, *send[2:]) for send in SCATTERED[:1]] + SCATTERED[1:]), "rank 1 is sent two values of chunk 1"),
+    (made(SCATTERED, num_ranks=5), "the schedule is for 5 ranks; the topology has 4"),
+    (made(SCATTERED, chunks=0), "the schedule has 0 chunks; expected at least 1"),
+    (made(SCATTERED, chunks=2**60), "expected at least 1, and fewer than"),
+    (made(SCATTERED[:3]), "the schedule has 3 sends; 4 ranks need at least 4"),
+    (made(SCATTERED, adds=np.ones(24, dtype=np.int64)), "the schedule's adds are int64 of shape .24,.; expected bool"),
+    (made(SCATTERED, lower=np.zeros(3, dtype=np.int64)), "the schedule's lower are int64 of shape .3,."),
+    (made([*SCATTERED, (3, 1, 0, 1, (0, 1))]), "nothing is sent in step 2"),
+    (made([*SCATTERED, (1, 1, 3, 5, (0, 1))]), "send 24 carries chunks 3 to 4 of the vector"),
+    (made([*SCATTERED, (1, 1, 3, 4, (0, 1, 2))]), "path 12 does not run from a rank to a rank"),
+])  # fmt: skip
 def test_what_is_wrong_is_named(schedule: StepExchange, message: str) -> None:
     """The first thing that is."""
     with pytest.raises(CertificateError, match=message):
