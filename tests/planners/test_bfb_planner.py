@@ -24,18 +24,10 @@ from collopt.planners.direct_connect.bfb import (
     read_network,
     timed_bfb,
 )
-from collopt.schedules import (
-    Cut,
-    Partition,
-    StepAllreduce,
-    StepSchedule,
-    schedule_time,
-    step_cost,
-    verified_loads,
-)
+from collopt.schedules import Cut, Partition, StepAllreduce, schedule_time, step_cost, verified_loads
 from collopt.solvers.lp.session import solve
 from collopt.solvers.steps.load_balancing import busiest_sets, chunked_times
-from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
+from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
 from sample_sizes import examples
 from strategies import bandwidths, switch_free_topologies
@@ -186,25 +178,6 @@ def test_a_circulant_of_degree_six_is_not_optimal() -> None:
     assert [second.shards, second.width, len(second.links)] == [3, 2, 2]
 
 
-@pytest.mark.parametrize(
-    "topology",
-    [hypercube(2), hypercube(3), hypercube(6), torus(3, 3), torus(4, 4), torus(5, 5), torus(6, 6)],
-    ids=lambda topology: topology.name,
-)
-def test_networks_of_table_6_reach_both_optima(topology: Topology) -> None:
-    """As many steps as hops, and N - 1 of N shares of the data over all links of a rank."""
-    graph = topology.direct_graph()
-    optimum = Fraction(topology.num_ranks - 1, topology.num_ranks)
-    assert bfb_cost(topology) == step_cost(graph, bfb_schedule(topology)) == (graph.diameter, optimum)
-
-
-@pytest.mark.slow
-def test_large_networks_of_table_6_reach_both_optima() -> None:
-    """The hypercube of 1024 ranks and the 50 x 50 torus."""
-    assert bfb_cost(hypercube(10)) == (10, Fraction(1023, 1024))
-    assert bfb_cost(torus(50, 50)) == (50, Fraction(2499, 2500))
-
-
 @settings(max_examples=examples(30))
 @given(graph=regular_graphs(), chunks=st.integers(1, 8))
 def test_the_cost_of_chunks_has_a_closed_form(graph: DirectGraph, chunks: int) -> None:
@@ -221,12 +194,6 @@ def test_the_best_number_of_chunks_is_the_best(graph: DirectGraph, most: int) ->
     costs = [chunked_factor(graph, chunks) for chunks in range(1, most + 1)]
     problem = read_network(graph)
     assert fastest_chunks(problem, busiest_sets(problem.intake), most) == costs.index(min(costs)) + 1
-
-
-def test_more_chunks_are_not_always_better() -> None:
-    """Five divide the loads of a hypercube of dimension 5, twelve do not."""
-    costs = [chunked_factor(hypercube(5).direct_graph(), chunks) for chunks in (5, 12)]
-    assert costs == [Fraction(31, 32), Fraction(125, 128)]
 
 
 def test_too_many_chunks_are_not_what_anybody_wants() -> None:
@@ -356,32 +323,26 @@ def test_a_slow_link_is_left_out_only_where_it_costs_time() -> None:
     assert small.options == {"chunks": 4, "size": 4000}
 
 
-def bad(value: Any) -> Any:
-    """Of a type that is not expected."""
-    return value
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: bfb_schedule(dgx_a100()), "has switches, such as 'box0/nvswitch'; expected direct links"),
-        (lambda: bfb_cost(dgx_a100()), "has switches, such as 'box0/nvswitch'; expected direct links"),
         (lambda: timed_bfb(dgx_a100(), 1000, 1), "has switches"),
-        (lambda: bfb_schedule(bad("ring")), "the network is 'ring'; expected a Topology or a DirectGraph"),
-        (lambda: bfb_cost(bad(None)), "the topology is None; expected a Topology"),
-        (lambda: plan_bfb(bad(None), "allgather"), "the topology is None; expected a Topology"),
+        (lambda: bfb_schedule("ring"), "the network is 'ring'; expected a Topology or a DirectGraph"),
+        (lambda: bfb_cost(None), "the topology is None; expected a Topology"),
+        (lambda: plan_bfb(None, "allgather"), "the topology is None; expected a Topology"),
         (lambda: plan_bfb(ring(4), "broadcast"), "does not implement the collective 'broadcast'; expected one of all"),
-        (lambda: bfb_schedule(ring(4), chunks=0), r"chunks is 0; expected a whole number from 1 to 1048576"),
-        (lambda: bfb_schedule(ring(4), chunks=2**21), "chunks is 2097152; expected"),
-        (lambda: bfb_schedule(ring(4), chunks=True), "chunks is True; expected"),
-        (lambda: plan_bfb(ring(4), "allgather", chunks=bad(1.0)), "chunks is 1.0; expected"),
+        (lambda: bfb_schedule(ring(4), chunks=2**21), "chunks is 2097152; expected a whole number from 1 to 1048576"),
+        (lambda: plan_bfb(ring(4), "allgather", chunks=1.0), "chunks is 1.0; expected"),
         (lambda: plan_bfb(ring(4), "allgather", size="large"), "size 'large' is not understood"),
         (lambda: bfb_cost(ring(4), solver="fast"), "solver is 'fast'; expected one of auto, subsets, newton, lp"),
-        (lambda: bfb_cost(ring(4), solver=bad([])), r"solver is \[\]; expected one of"),
         (lambda: bfb_cost(one_way_pair(2)), "is not regular: 2 arcs leave node 0"),
-        (lambda: bfb_schedule(ring(4), direction=bad("up")), "direction is 'up'; expected 'broadcast' or 'reduce'"),
-        (lambda: bfb_schedule(ring(4), direction=bad(None)), "direction is None; expected"),
+        (lambda: bfb_schedule(ring(4), direction="up"), "direction is 'up'; expected 'broadcast' or 'reduce'"),
         (lambda: timed_bfb(complete(12), 1000, None), "11 links lead into a rank of complete-12"),
+        (
+            lambda: bfb_cost(DirectGraph.from_arcs(8193, [(node, (node + 1) % 8193) for node in range(8193)], "long")),
+            "there are 8193 ranks in long; expected at most 8192",
+        ),
     ],
 )
 def test_refuses_what_makes_no_sense(call: Callable[[], Any], message: str) -> None:
@@ -391,21 +352,10 @@ def test_refuses_what_makes_no_sense(call: Callable[[], Any], message: str) -> N
 
 
 def test_refuses_networks_that_are_too_far_apart_or_too_fine() -> None:
-    """Ranks out of reach, too many of them, and bandwidths beyond 64 bits."""
+    """Ranks out of reach, and bandwidths beyond 64 bits."""
     one_way = Topology.from_links([("a", "b", 1)], compute="ab")
     for direction in ("broadcast", "reduce"):
         with pytest.raises(BoundError, match="there is no path from rank 'b' to rank 'a' in topology"):
             bfb_schedule(one_way, direction=direction)
-    with pytest.raises(BoundError, match="there is no path from rank 1 to rank 0 in arrow"):
-        bfb_cost(DirectGraph.from_arcs(2, [(0, 1)], "arrow"))
-    with pytest.raises(UnsupportedError, match="there are 8193 ranks in long; expected at most 8192"):
-        bfb_cost(DirectGraph.from_arcs(8193, [(node, (node + 1) % 8193) for node in range(8193)], "long"))
     with pytest.raises(CapacityOverflowError):
         bfb_schedule(one_way_pair(10**9).derate("b", "c", "1/1000000000000"))
-
-
-def test_a_fast_link_brings_a_chunk_in_less_time() -> None:
-    """A link of three times the bandwidth takes a third of the time, as a schedule's own rate has it."""
-    schedule = bfb_schedule(one_way_pair(3), chunks=1)
-    assert isinstance(schedule, StepSchedule)
-    assert schedule.inverse_rate(one_way_pair(3)) == 2

@@ -10,16 +10,7 @@ import collopt
 from collopt.planners import PLANNERS
 from collopt.planners.literature.nccl_choice import Machine, machine_of
 from collopt.runtime import lower, run_program
-from collopt.topologies import (
-    Topology,
-    build,
-    dgx1_v100,
-    dgx_a100,
-    dgx_b200,
-    dgx_h100,
-    mi250,
-    mi300x,
-)
+from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, dgx_b200, dgx_h100, mi250, mi300x
 
 ALONE = build("leaf-spine", leaves=4, spines=2, hosts_per_leaf=2)
 
@@ -48,12 +39,6 @@ def test_unwound_switches_cost_what_forestcoll_says() -> None:
     plan = collopt.plan(two_boxes_at_a_switch(), "allgather", planner="ring-unwinding")
     assert plan.bound.algbw / plan.algbw == 4
     assert collopt.plan(dgx_a100(), "allreduce", planner="ring-unwinding").gap == 0
-
-
-def test_unequal_shards_go_around_unwound_switches_too() -> None:
-    """Their weights are those of ForestColl's trees."""
-    plan = collopt.plan(dgx_a100(), "allgather", planner="ring-unwinding", weights=[1, 2, 0, 1, 1, 1, 1, 1])
-    assert plan.schedule.root_weights.tolist() == [1, 2, 0, 1, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +81,8 @@ def test_choices_are_those_of_the_model(
     """Worked out by hand from src/graph/tuning.cc of NCCL."""
     plan = collopt.plan(network, collective, planner="nccl", size=size)
     notes = plan.provenance
-    assert (plan.planner, plan.options, notes["algorithm"], notes["protocol"]) == (
-        "nccl",
-        {"size": size},
-        algorithm,
-        protocol,
-    )
+    assert (plan.planner, plan.options) == ("nccl", {"size": size})
+    assert (notes["algorithm"], notes["protocol"]) == (algorithm, protocol)
     assert notes["planned_for"] == f"{size} bytes, NCCL's {algorithm} with {protocol}"
     if time is not None:
         assert notes["nccl_us"] == pytest.approx(time, abs=0.002)

@@ -141,17 +141,6 @@ def test_failed_nics_cost_their_share(dead: int, neighbor: Fraction) -> None:
     assert schedule.servers == 4
 
 
-def test_one_fast_server_among_slow_ones_is_cut_into_parts() -> None:
-    """It would need eight times as long if it could only send to one of them at a time."""
-    nics = [[1] * 8] + [[1] + [0] * 7] * 8
-    traffic = np.zeros((72, 72), dtype=np.int64)
-    traffic[:8, 8:] = 10**8
-    schedule = planned(traffic, nics)
-    assert (schedule.servers, schedule.gpus_per_server) == (16, 1)
-    assert schedule.completion_time(H200) / schedule.optimum(H200) < Fraction("1.01")
-    assert schedule_all_to_allv(traffic, servers=9, gpus_per_server=8, nics=nics, stages="rotations").servers == 16
-
-
 def test_equal_nics_are_those_of_the_model() -> None:
     """Rates of 1 say nothing, and others are relative to `scale_out`; copies keep them."""
     traffic = random_traffic([[Fraction(1)] * 2] * 3, 2)
