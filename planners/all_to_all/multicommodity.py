@@ -106,13 +106,9 @@ def _chunk_group(paths: Paths) -> int:
 def _nodes(paths: Paths, topology: Topology) -> tuple[IntArray, IntArray]:
     """List the nodes of paths: the tail of the first link, and the heads of all."""
     tails, heads, _, _ = topology.arrays
-    starts = paths.starts + np.arange(len(paths.starts))
-    nodes = np.empty(len(paths.links) + len(paths.weights), dtype=np.int64)
-    firsts = np.zeros(len(nodes), dtype=np.bool_)
-    firsts[starts[:-1]] = True
-    nodes[firsts] = tails[paths.links[paths.starts[:-1]]]
-    nodes[~firsts] = heads[paths.links]
-    return starts, nodes
+    firsts = paths.starts[:-1]
+    nodes = np.insert(heads[paths.links], firsts, tails[paths.links[firsts]])
+    return paths.starts + np.arange(len(paths.starts)), nodes
 
 
 def shared_chunks(

@@ -39,13 +39,6 @@ def test_printed_time_of_the_ring_counts_a_step_too_many_and_a_smaller_megabyte(
     assert round(float(2 * one_more.runtime(10**6, alpha=10, node_bandwidth=B))) == 20640
 
 
-def test_bounds_of_table_7_come_out() -> None:
-    """5.80e-2, 2.42e-2, 1.00e-2, 4.39e-3, 1.90e-3 and 8.57e-4."""
-    sizes = (32, 64, 128, 256, 512, 1024)
-    printed = (5.80e-2, 2.42e-2, 1.00e-2, 4.39e-3, 1.90e-3, 8.57e-4)
-    assert [f"{float(baselines.rate_limit(size, 4)):.2e}" for size in sizes] == [f"{value:.2e}" for value in printed]
-
-
 def rings(nodes: int) -> DirectGraph:
     """Two rings, the second from each node to the one N/2 - 1 further on."""
     arcs = [(node, (node + a) % nodes) for node in range(nodes) for a in (1, -1, nodes // 2 - 1, 1 - nodes // 2)]
@@ -81,13 +74,6 @@ def test_square_torus_is_as_the_formulas_say(side: int) -> None:
     network = torus(side, side)
     assert bfb_cost(network.direct_graph()) == baselines.torus_cost(side)
     assert flow_rate(network) == pytest.approx(float(baselines.torus_rate(side)))
-
-
-@pytest.mark.parametrize("nodes", [8, 12, 16])
-def test_breadth_first_rings_take_half_the_steps(nodes: int) -> None:
-    """On doubled rings, as no shift shortens the paths there."""
-    arcs = [(node, (node + a) % nodes) for node in range(nodes) for a in (1, 1, -1, -1)]
-    assert bfb_cost(DirectGraph.from_arcs(nodes, arcs, "rings")) == baselines.shifted_bfb_ring_cost(nodes)
 
 
 @pytest.mark.parametrize(

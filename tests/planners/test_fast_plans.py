@@ -155,15 +155,6 @@ def test_every_byte_arrives_by_stages_that_take_no_less_than_the_bound(
     assert made.bound.inverse_rate <= collopt.bound(topology, "all_to_allv", traffic=traffic).inverse_rate
 
 
-def test_the_bound_is_the_optimum_where_scale_up_is_fast() -> None:
-    """By linear programming over all flows, and short stages come close."""
-    for seed in range(3):
-        topology, traffic = boxes([2, 2, 2]), skewed(6, seed)
-        made = planned(topology, traffic)
-        assert made.bound.inverse_rate == collopt.bound(topology, "all_to_allv", traffic=traffic).inverse_rate
-        assert made.gap < Fraction(1, 100)
-
-
 def test_plans_come_back_from_files(tmp_path: Path) -> None:
     """What was changed in them is refused."""
     made = planned(boxes([2, 2]), skewed(4))
@@ -215,16 +206,6 @@ def test_too_many_pairs_are_refused_and_wrong_networks_on_the_command_line(
     monkeypatch.setattr("collopt.planners.literature.fast.MAX_PAIRS", 15)
     with pytest.raises(UnsupportedError, match=r"16 pairs of ranks of .*; expected at most 15"):
         collopt.plan(boxes([2, 2]), "all_to_all", planner="fast")
-
-
-@pytest.mark.slow
-def test_auto_considers_it() -> None:
-    """Where there are many ranks, or for a size whose messages cost something."""
-    assert collopt.plan(boxes([8] * 9), "all_to_allv", traffic=skewed(72)).planner == "fast"
-    asked = {"traffic": skewed(8), "sizes": ["64M"], "costs": "fused"}
-    table = collopt.compare(boxes([4, 4]), "all_to_allv", bounds=[], **asked).set_index("planner")["us_64M"]
-    assert table["fast"] < table["multicommodity"]
-    assert table["auto"] == pytest.approx(table.min(), rel=0.01)
 
 
 def _run(rank: int, folder: str) -> bool:

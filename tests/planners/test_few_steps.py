@@ -169,15 +169,6 @@ def test_moves_carry_what_last_hops_do(sizes: tuple[int, ...], radix: int) -> No
         assert np.array_equal(shards * ranks, counted)
 
 
-def test_many_ranks_do_not_send_to_every_other() -> None:
-    """Beyond 512 ranks two steps are always better."""
-    names = [str(rank) for rank in range(520)]
-    topology = Topology.from_links(
-        [(name, "switch", 10) for name in names], compute=names, switches=["switch"], bidirectional=True
-    )
-    assert next(iter(families(topology, "allgather"))).name == "bruck-radix-9"
-
-
 def test_paths_spread_over_equal_switches() -> None:
     """All links of a fat tree carry the same in an exchange of all with all."""
     (family, *_) = families(FAT_TREE, "allgather")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 
 import collopt
@@ -72,6 +70,8 @@ def test_the_machine_is_seen_in_the_network(network: Topology, machine: Machine)
         (dgx_h100(), "allreduce", 2**30, "nvls", "Simple", None),
         # 8 + 3 of 14 / 3.5 + 8 of 2.8.
         (ALONE, "allgather", 2**16, "pat", "Simple", None),
+        (dgx_a100(boxes=4), "allreduce", 2**16, "tree", "LL", None),
+        (dgx_a100(boxes=4), "allreduce", 2**30, "ring", "Simple", None),
     ],
     ids=str,
 )
@@ -98,13 +98,3 @@ def test_plans_are_those_of_the_algorithm_chosen(collective: str) -> None:
     assert plan.algbw == collopt.plan(dgx_h100(boxes=2), collective, planner=same, **root).algbw  # type: ignore[arg-type]
     assert plan.options == {}
     run_program(lower(plan.schedule, collective), interleavings=1)
-
-
-def test_a_size_decides() -> None:
-    """On four boxes trees for small data, rings for large."""
-    network = dgx_a100(boxes=4)
-    chosen = [
-        collopt.plan(network, "allreduce", planner="nccl", size=size).provenance["algorithm"] for size in ("64K", "1G")
-    ]
-    assert chosen == ["tree", "ring"]
-    assert collopt.plan(network, "allreduce", planner="nccl").algbw == Fraction(200 * 32, 62)  # of 8 NICs

@@ -24,7 +24,6 @@ from collopt.solvers.lp.solution import Solution
 from collopt.topologies import (
     Topology,
     complete,
-    dgx1_v100,
     dgx_a100,
     fat_tree,
     generalized_kautz,
@@ -204,20 +203,6 @@ def test_a_flow_that_is_there_becomes_a_plan() -> None:
     uneven = FlowSchedule.from_paths(np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]]), 1, near[:1])
     with pytest.raises(UnsupportedError, match="is not uniform; expected uniform traffic, or all_to_allv"):
         plan_of_schedule(network, "all_to_all", uneven)
-
-
-def test_comparisons_show_what_one_path_for_each_pair_costs() -> None:
-    """Only with planners that are about pairs."""
-    table = collopt.compare(dgx1_v100(), "all_to_all", sizes=["1G"])
-    assert table["planner"].tolist() == ["multicommodity", "fast", "multicommodity", "shortest-paths", "auto"]
-    assert table["status"].tolist() == ["ok", "not applicable", "ok", "ok", "ok"]
-    assert table["gap"][2] == 0 < table["gap"][3]
-    assert table["us_1G"][2] < table["us_1G"][3]
-    traffic = np.eye(8, k=1, dtype=np.int64)
-    table = collopt.compare(dgx1_v100(), "all_to_allv", traffic=traffic)
-    assert table.loc[table["status"] != "ok", "planner"].tolist() == ["fast"]
-    trees = collopt.compare(ring(3), "allgather", planners=["ring"])
-    assert "multicommodity" not in set(trees["planner"])
 
 
 def test_shortest_paths_pass_as_few_ranks_as_possible() -> None:

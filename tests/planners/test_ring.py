@@ -78,14 +78,6 @@ def test_rings_use_all_other_nics_when_one_is_lost(box: int, nic: int) -> None:
     assert plan.algbw == Fraction(16, 15) * 350
 
 
-@pytest.mark.parametrize("slow", [("box0/nic0", "ib"), ("box1/gpu3", "box1/nic3"), ("box0/gpu0", "box0/nic0")])
-def test_rings_leave_out_a_nic_at_half_rate(slow: tuple[str, str]) -> None:
-    """An eighth ring would take twice as long as seven on the other NICs, wherever rings begin."""
-    plan = plan_ring(dgx_a100(boxes=2).derate(*slow, "1/2"), "allgather")
-    assert plan.algbw == Fraction(16, 15) * 175
-    assert plan.schedule.trees_per_root == 7
-
-
 @pytest.mark.parametrize("channels", [1, 2, 3, 5])
 def test_a_number_of_rings_is_as_fast_as_so_many_can_be(channels: int) -> None:
     """Each has NICs of its own, and more rings would be faster; more than there are different ones repeat."""

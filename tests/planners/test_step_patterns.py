@@ -62,14 +62,6 @@ def test_ranks_that_pass_messages_on_and_keep_them_need_no_more_than_the_bound(
     assert (plan.gap, plan.num_steps) == (0, hops)
 
 
-@pytest.mark.parametrize("planner", ["swing", "bine", "trivance", "torus-2-phase"])
-@pytest.mark.parametrize("routers", [False, True])
-def test_estimates_on_tori_agree_with_simulations(planner: str, routers: bool) -> None:
-    """Where bandwidth decides: a router sends to all its ports at once."""
-    plan = collopt.plan(torus(8, 8, bandwidth=25, latency=1, routers=routers), "allgather", planner=planner)
-    assert plan.simulate("64M") == pytest.approx(plan.estimate("64M"), rel=0.02)
-
-
 def test_bine_trees_have_two_thirds_of_the_distances_of_binomial_trees() -> None:
     """Bine trees, section 2: distances (2 + (-1/2)^j) / 3 of 2^j, which is the saving of up to 33 %."""
     network = ring(64).to_networkx()
