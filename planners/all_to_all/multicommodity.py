@@ -167,10 +167,7 @@ def plan_pairs(
     chunks: int | None = None,
     order: str | None = None,
 ) -> Plan:
-    """Plan paths of whole chunks from a maximum concurrent flow, for any traffic matrix.
-
-    It is that of linear program (3) of the direct-connect paper; `traffic` has the shape (ranks, ranks).
-    """
+    """Plan paths of whole chunks from a maximum concurrent flow, for any traffic matrix."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     count = None if chunks is None else as_whole(chunks, "chunks", high=MAX_PER_UNIT)
@@ -289,10 +286,7 @@ def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
 def plan_shortest_paths(
     topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
 ) -> Plan:
-    """Plan one shortest path for each pair, all at once, as libraries send it.
-
-    A path has the fewest ranks, then the fewest switches.
-    """
+    """Plan one shortest path for each pair, all at once, as libraries send it."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     check_pairs_reachable(topology, matrix)

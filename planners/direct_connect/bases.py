@@ -33,10 +33,7 @@ SEARCH_EFFORT = 3 * 10**6  # for `best_circulants`: milliseconds
 
 
 def best_circulants(nodes: int, degree: int, effort: int) -> tuple[BaseEntry, ...]:
-    """List the searched circulant digraphs, and those with opposite links, that are Pareto-optimal in T_L and T_B.
-
-    All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run.
-    """
+    """List the searched circulants, of a fixed sample beyond the effort, that are Pareto-optimal in T_L and T_B."""
     return tuple(entry.base for entry in _search(nodes, degree, effort))
 
 
@@ -125,10 +122,7 @@ optimum = cache(bandwidth_optimum)
 
 
 class Entry(NamedTuple):
-    """A topology with the cost of its schedule, and properties that expansions require.
-
-    Of a graph and its transpose the one with the better allgather stands for both.
-    """
+    """A topology, or its transpose, with the cost of its schedule, and properties that expansions require."""
 
     steps: int  # T_L in alpha
     factor: Fraction  # T_B in M/B
@@ -159,10 +153,7 @@ class BaseEntry(NamedTuple):
 
 
 def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep Pareto-optimal entries in T_L and T_B, for an allgather or an allreduce; reduce-scatters are transposes.
-
-    With ties, which all-to-all is the reason for, entries with the least sums of hops are kept too.
-    """
+    """Keep Pareto-optimal entries in T_L and T_B, for an allgather or an allreduce, and `ties` of least hops."""
     candidates = list(entries)
     kept = _front(((order_of_entry(entry), entry) for entry in candidates), ties)
     if ties > 1:

@@ -49,20 +49,5 @@ def check_bound(classes: Classes, n: int, m: int) -> None:
 @pytest.mark.parametrize(("n", "m"), SHAPES)
 def test_bound_of_dispatches_is_the_least_time_over_trees(n: int, m: int) -> None:
     """Exactly so on up to three servers; relays are within their own bound on four."""
-    for seed in range(6):
+    for seed in range(8):
         check_bound(drawn(n, m, seed, 4), n, m)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "m", "seeds"), [(2, 2, 100), (3, 1, 100), (4, 1, 100), (3, 2, 40)])
-def test_bound_is_the_least_time_on_many_cases(n: int, m: int, seeds: int) -> None:
-    """With three servers of two GPUs too."""
-    for seed in range(seeds):
-        check_bound(drawn(n, m, 100 + seed, 3 if n * m == 6 else 6), n, m)
-
-
-def test_a_helper_that_wants_no_token_pays() -> None:
-    """Four servers: 6 by the bound, 8 without helpers, and 15/2 if server 3 passes on what it does not want."""
-    three = {(0, frozenset({1, 2})): 3, (1, frozenset({0, 2})): 3, (2, frozenset({0, 1})): 3}
-    classes: Classes = three | {(server, frozenset({3})): 2 for server in range(3)}
-    assert least_time(classes, 4, 1, 9, 1) == pytest.approx(7.5)

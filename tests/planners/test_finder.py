@@ -16,7 +16,7 @@ from collopt.planners import Candidate, Frontier, find_topologies, sweep_topolog
 from collopt.planners.direct_connect import costs as finder_costs
 from collopt.planners.direct_connect import find as finder
 from collopt.planners.direct_connect.bases import best_circulants
-from collopt.planners.direct_connect.bfb import bfb_cost, plan_bfb
+from collopt.planners.direct_connect.bfb import bfb_cost
 from collopt.planners.direct_connect.constructions import Base
 from collopt.planners.direct_connect.costs import Costing
 from collopt.planners.direct_connect.find import pareto_efficient
@@ -97,6 +97,8 @@ def test_no_directed_moore_graph_is_hoped_for(nodes: int, degree: int, steps: in
     found = find_topologies(nodes, degree, all_to_all=False)
     assert found.bounds.steps == found[0].cost.steps == steps
     assert found.room()[steps] == 1 - bandwidth_optimum(nodes) / found[0].cost.bandwidth_factor
+    # One node below the Moore bound, some link brings d shards that no other can bring in two steps.
+    assert find_topologies(12, 3, all_to_all=False).room() == {2: 0, 3: 0}
 
 
 def made(name: str, *costs: tuple[int, int], rates: tuple[int, int] | None = None) -> Candidate:
@@ -115,15 +117,6 @@ def test_candidates_are_efficient_for_one_of_four_collectives() -> None:
     listed = [made(name, (2, one), (2, other)) for name, (one, other) in factors.items()]
     assert [each.name for each in pareto_efficient(listed)] == ["gathers", "both", "reduces"]
     assert [each.name for each in pareto_efficient([*listed, made("all", (2, 2))])] == ["all"]
-
-
-@pytest.mark.parametrize("degree", [3, 4, 5])
-def test_frontiers_of_the_sizes_of_kautz_graphs_are_final(degree: int) -> None:
-    """One node below the Moore bound, some link brings d shards that no other can bring in two steps."""
-    nodes = degree**2 + degree
-    found = find_topologies(nodes, degree, all_to_all=False)
-    assert [each.cost for each in found] == [(2, 1), (3, bandwidth_optimum(nodes))]
-    assert found.room() == {2: 0, 3: 0}
 
 
 @pytest.mark.parametrize("nodes", range(5, 13))
@@ -191,18 +184,6 @@ def test_transposes_of_generalized_kautz_graphs_are_candidates(
     found = find_topologies(nodes, degree)
     assert found.best("allgather", alpha=10**6).name == turned.name
     assert found.best("reduce_scatter", alpha=10**6).name == straight.name
-
-
-@pytest.mark.parametrize(("nodes", "degree"), [(7, 3), (9, 2), (16, 2), (20, 3), (36, 2), (64, 4), (72, 2)])
-def test_reduce_scatters_cost_what_the_planner_of_the_network_finds(nodes: int, degree: int) -> None:
-    """Which is a breadth-first broadcast on the transposed graph, run backwards (Corollary 1.1)."""
-    for candidate in find_topologies(nodes, degree, all_to_all=False):
-        graph = candidate.graph()
-        planned = step_cost(graph, plan_bfb(Topology.from_graph(graph), "reduce_scatter").schedule)
-        assert planned == bfb_cost(graph.transpose())
-        if candidate.reduce_scatter_breadth_first:
-            assert candidate.reduce_scatter_cost == planned
-        assert not (planned < candidate.reduce_scatter_cost and planned[1] < candidate.reduce_scatter_cost[1])
 
 
 def test_graphs_that_take_too_long_are_left_to_theorems(monkeypatch: pytest.MonkeyPatch) -> None:

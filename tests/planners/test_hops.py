@@ -58,15 +58,6 @@ def test_routes_are_the_widest_of_the_shortest_ways(topology: Topology) -> None:
                 ]
 
 
-def test_many_ranks_are_looked_up_again_once_they_are_forgotten() -> None:
-    """More ranks than are kept give the same routes in any order."""
-    topology = dgx_a100(boxes=9)
-    hops, again = hops_of(topology), hops_of(topology)
-    pairs = [(tail, (tail + 9) % 72) for tail in range(72)]
-    forward = {pair: hops.routes(*pair) for pair in [*pairs, *pairs]}
-    assert forward == {pair: again.routes(*pair) for pair in reversed(pairs)}
-
-
 @pytest.mark.parametrize(
     ("topology", "sizes"),
     [

@@ -20,7 +20,7 @@ from collopt.planners.all_to_all.multicommodity import bound_pairs, plan_pairs
 from collopt.planners.by_size.families import families
 from collopt.planners.trees import allreduce_lp
 from collopt.planners.trees.strength import plan_strength, strength_bound
-from collopt.topologies import SwitchLimits, Topology, complete, dgx_a100, diamond, hypercube, mi300x, ring
+from collopt.topologies import SwitchLimits, Topology, complete, dgx_a100, diamond, hypercube, ring
 from collopt.topologies.network.direct_graph import DirectGraph
 
 
@@ -51,10 +51,8 @@ def star(ranks: int, group: int | None = None) -> Topology:
 
 
 NO_WAY_IN = network(("a", "b", 1), ("b", "a", 1), ("c", "a", 1))
-NO_WAY_OUT = network(("a", "b", 1), ("b", "a", 1), ("a", "c", 1))
 UNBALANCED = network(("a", "s", 3), ("s", "b", "5/2"), ("b", "a", 1), ("a", "t", 1), ("t", "b", 1))
 ONE_WAY = network(("a", "b", 2), ("b", "c", 2), ("c", "a", 2))
-UNEQUAL = network(("a", "b", 2), ("b", "a", 2), ("b", "c", 2), ("c", "b", 1), ("c", "a", 1), ("a", "c", 2))
 FAR_APART = network(("a", "b", Fraction(1, 10**9)), ("b", "c", 10**9), both=True)
 TO_ONE_SIDE = network(("a", "b", 1), ("b", "c", 1), ("c", "b", 1))
 SEVEN = network(*((rank, switch, 1) for rank in "ab" for switch in "stuvwxy"), both=True, switches="stuvwxy")
@@ -63,12 +61,9 @@ HOSTS = network(("a", "s", 1), ("b", "s", 1), ("c", "t", 1), ("d", "t", 1), both
 PLAN, BOTH, STRENGTH = (collopt.plan,), (collopt.bound, collopt.plan), (plan_strength, strength_bound)
 TREES: list[tuple[tuple[Callable[..., object], ...], tuple[Any, ...], dict[str, Any], type[ColloptError], str]] = [
     (BOTH, (NO_WAY_IN, "allgather"), {}, BoundError, "'a' to rank 'c'"),
-    (BOTH, (NO_WAY_OUT, "allgather"), {}, BoundError, "'c' to rank 'a'"),
     (BOTH, (UNBALANCED, "allgather"), {}, UnsupportedError, "switch 's' has 3 GB/s ingress and 2.5"),
-    (BOTH, (UNBALANCED, "allreduce"), {}, UnsupportedError, "switch 's' has 3 GB/s ingress"),
     (BOTH, (FAR_APART, "allgather"), {}, CapacityOverflowError, "fewer digits"),
     (STRENGTH, (ONE_WAY,), {}, UnsupportedError, "symmetric bidirectional links"),
-    (STRENGTH, (UNEQUAL,), {}, UnsupportedError, "symmetric bidirectional links"),
     (STRENGTH, (HOSTS,), {}, BoundError, "no path"),
     ((allreduce_lp.plan_allreduce_lp,), (network(("a", "b", 1)),), {}, BoundError, "'b' to rank 'a'"),
     (PLAN, (star(13), "allreduce"), {"planner": "steiner"}, UnsupportedError, "13 ranks"),
@@ -76,12 +71,9 @@ TREES: list[tuple[tuple[Callable[..., object], ...], tuple[Any, ...], dict[str, 
     (PLAN, (complete(3), "allreduce"), {"planner": "steiner"}, UnsupportedError, "no switch"),
     ((steiner_bound,), (star(4, group=3), "allreduce"), {}, UnsupportedError, "'s' joins at most 3"),
     ((steiner_bound,), (TO_ONE_SIDE, "allgather"), {}, BoundError, "rank 'b'"),
-    ((steiner_bound,), (ring(3), "all_to_all"), {}, ColloptError, "all_to_all"),
     ((logical_topology,), (collopt.bound(ring(4), "allreduce"),), {}, UnsupportedError, "two phases"),
-    ((logical_topology,), (collopt.bound(ring(4), "all_to_all"),), {}, UnsupportedError, "'all_to_all'"),
     ((logical_topology,), (ring(4),), {}, UnsupportedError, "the bound is"),
     (PLAN, (diamond(), "allgather"), {"planner": "symmetric"}, UnsupportedError, "plan with 'forestcoll'"),
-    (PLAN, (mi300x(2), "allgather"), {"planner": "symmetric"}, UnsupportedError, "plan with 'forestcoll'"),
     (PLAN, (HOSTS, "allgather"), {"planner": "symmetric"}, ColloptError, "rank 'a'"),
     ((lambda *request: list(families(*request)),), (dgx_a100(), "broadcast"), {}, UnsupportedError, "few steps"),
 ]
@@ -133,7 +125,6 @@ def test_programs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch
         ([[0, 1, 2], [1], [1, 2, 0]], "3 rows"),
         ([[0, 1], [1, 0]], "(2, 2)"),
         ([[0, 1, 1], [-2, 0, 1], [1, 1, 0]], "rank 1 to rank 0 is -2"),
-        ([[0, float("nan"), 1], [1, 0, 1], [1, 1, 0]], "rank 0 to rank 1 is nan"),
         ([[0, "x", 1], [1, 0, 1], [1, 1, 0]], "rank 0 to rank 1 is 'x'"),
         ([[0, True, 1], [1, 0, 1.5], [1, 1, 0]], "rank 0 to rank 1 is True"),
         (np.eye(3, dtype=np.int64), "all off-diagonal traffic is 0"),
@@ -157,8 +148,6 @@ def test_traffic_that_makes_no_sense_is_refused(traffic: Any, name: str) -> None
         (plan_pairs, {"collective": "all_to_all", "traffic": [[1]]}, "no traffic"),
         (bound_pairs, {"collective": "alltoall"}, "'all_to_all'"),
         (collopt.bound, {"collective": "all_to_all", "root": 0}, "root"),
-        (collopt.bound, {"collective": "all_to_all", "weights": [1, 1, 1]}, "weights"),
-        (collopt.bound, {"collective": "allgather", "traffic": [[1]]}, "traffic"),
         (collopt.plan, {"collective": "all_to_all", "planner": "ring"}, "'ring'"),
     ],
 )
