@@ -10,7 +10,7 @@ import time
 import collopt
 from collopt import Plan
 from collopt.schedules import as_bytes
-from collopt.schedules.timing.run import Predictor
+from collopt.schedules.timed_run import Predictor
 from collopt.topologies import RuntimeCosts, dgx_a100, dgx_h100, dragonfly, fat_tree, mi250, mi300x, torus
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")

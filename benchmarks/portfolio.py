@@ -21,7 +21,7 @@ from collopt import Topology
 from collopt.errors import BoundError, CapacityOverflowError, NoAnswerError, UnsupportedError
 from collopt.planners import PLANNERS
 from collopt.schedules import as_bytes
-from collopt.schedules.timing.run import Predictor
+from collopt.schedules.timed_run import Predictor
 from collopt.topologies import RuntimeCosts, complete, ring, torus
 
 COSTS = RuntimeCosts(alpha=2, send="0.2")

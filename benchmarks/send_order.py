@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 import collopt
-from collopt.schedules.timing.message_order import ordered_transfers, reordered
-from collopt.schedules.timing.run import Rules, TimedTransfers
+from collopt.schedules.message_order import ordered_transfers, reordered
+from collopt.schedules.timed_run import Rules, TimedTransfers
 from collopt.schedules.transfers import Transfers
 from collopt.topologies import Topology, dgx_a100, fat_tree
 

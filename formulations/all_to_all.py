@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import TopologyError, UnsupportedError
-from ..schedules.sizes import pair_amounts
+from ..schedules.collective import pair_amounts
 from ..support.arrays import FloatArray, IntArray
 from ..support.validation import as_integers
 from ..topologies import Topology

@@ -58,8 +58,7 @@ from math import gcd, lcm
 from typing import Any
 
 from ..errors import UnsupportedError
-from ..schedules.collective import Direction
-from ..schedules.sizes import as_weights
+from ..schedules.collective import Direction, as_weights
 from ..support.validation import shown
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology

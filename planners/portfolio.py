@@ -14,9 +14,9 @@ import numpy as np
 
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
 from ..schedules import COLLECTIVES, Collective, TreeSchedule, as_bytes
-from ..schedules.loads import congestion
 from ..schedules.schedule import rate_of_loads
-from ..schedules.timing.run import Predictor
+from ..schedules.timed_run import Predictor
+from ..schedules.transfers import congestion
 from ..support.quantities import as_amount
 from ..support.validation import shown
 from ..topologies import Topology, reached_network

@@ -15,8 +15,7 @@ import numpy as np
 from ..errors import NoAnswerError
 from ..formulations import flow_over_time
 from ..schedules import Bound, Cut
-from ..schedules.bounds.size_bound import FanOut, RateAndHop, SizeBound
-from ..schedules.bounds.time_witness import TimedCut, TimedRequest, TimeWitness, shards_to
+from ..schedules.bounds.size_bound import FanOut, RateAndHop, SizeBound, TimedCut, TimedRequest, TimeWitness, shards_to
 from ..schedules.collective import Direction
 from ..solvers import Session
 from ..support.arrays import FloatArray, IntArray

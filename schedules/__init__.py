@@ -4,8 +4,7 @@ from ..support.quantities import as_bytes
 from .bounds.bound import Bound, link_values
 from .bounds.cuts import Cut, Partition, RankCuts
 from .bounds.length_duals import CutDual, LengthDual
-from .bounds.size_bound import FanOut, RateAndHop, SizeBound
-from .bounds.time_witness import TimedCut, TimedLink, TimedRequest, TimeWitness
+from .bounds.size_bound import FanOut, RateAndHop, SizeBound, TimedCut, TimedLink, TimedRequest, TimeWitness
 from .bounds.tree_witnesses import TreeDual, TreePartition
 from .bounds.witness import EVERY_SCHEDULE, Crossing, LinkValue, Witness
 from .collective import (
@@ -22,7 +21,6 @@ from .collective import (
     Collective,
     register_collective,
 )
-from .loads import busiest_links, congestion
 from .schedule import (
     SCHEDULE_KINDS,
     Schedule,
@@ -49,6 +47,7 @@ from .steps.expansions import (
 )
 from .steps.flow import FlowPath, FlowSchedule, StagedFlow
 from .steps.step_schedule import Send, StepExchange, StepSchedule
+from .transfers import busiest_links, congestion
 from .trees.forest import Allreduce, Forest, TreeSchedule
 from .trees.in_network import in_network
 from .trees.symmetric_forest import RankEdges, RankTransfers, SymmetricAllreduce, SymmetricForest, rank_transfers

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import CertificateError
 from ..support.arrays import BoolArray, IntArray, rows_with_repeats
 from ..support.validation import shown
 from ..topologies import Topology
 from .collective import Direction
-from .loads import hop_ends
+from .transfers import hop_ends
 
 
 class Hops(NamedTuple):
@@ -53,77 +52,22 @@ def refuse_if(mask: BoolArray, message: str, offset: int = 0) -> None:
         raise CertificateError(message.format(*where))
 
 
-def verified_hops(
-    starts: IntArray,
-    nodes: IntArray,
-    direction: Direction,
-    topology: Topology,
-    what: str,
-    switches: frozenset[int] = frozenset(),
-) -> Hops:
-    """Check `switched_paths`, and that they follow links of the topology."""
-    path = switched_paths(starts, nodes, topology.num_ranks, what, switches, len(topology.nodes))
-    return _hops_on_links(path, starts, nodes, direction, topology)
-
-
-def verified_routes(starts: IntArray, nodes: IntArray, topology: Topology, what: str) -> Hops:
-    """Check `routed_paths`, and that they follow links of the topology."""
-    path = routed_paths(starts, nodes, topology.num_ranks, what, len(topology.nodes))
-    return _hops_on_links(path, starts, nodes, "broadcast", topology)
-
-
 ANY_NODES = 2**62  # Where no network says how many there are
 
 
-def switched_paths(
+def verified_hops(
     starts: IntArray,
     nodes: IntArray,
-    num_ranks: int,
+    topology: Topology,
     what: str,
+    direction: Direction = "broadcast",
     switches: frozenset[int] = frozenset(),
-    num_nodes: int = ANY_NODES,
-) -> IntArray:
-    """Check that every path runs from rank to rank, through switches only, none twice; return the path of each node.
-
-    Paths may also begin and end at `switches`.  Shapes: `starts` int64 (paths + 1,).
-    """
-    path = _cut_paths(starts, nodes, num_nodes, what)
-    at_end, rank = _ends(starts), nodes < num_ranks
-    free = ~rank & np.isin(nodes, list(switches))
-    if len(misplaced := path[(at_end != rank) & ~free]):
-        raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank through switches only")
-    _refuse_circles(starts, nodes)
-    return path
-
-
-def routed_paths(starts: IntArray, nodes: IntArray, num_ranks: int, what: str, num_nodes: int = ANY_NODES) -> IntArray:
-    """Check that every path runs from rank to rank, through any nodes, none twice; return the path of each node."""
-    path = _cut_paths(starts, nodes, num_nodes, what)
-    if len(misplaced := path[_ends(starts) & (nodes >= num_ranks)]):
-        raise CertificateError(f"path {misplaced[0]} does not run from a rank to a rank")
-    _refuse_circles(starts, nodes)
-    return path
-
-
-def _cut_paths(starts: IntArray, nodes: IntArray, num_nodes: int, what: str) -> IntArray:
-    if len(starts) < 2 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():
-        raise CertificateError(f"the {what}'s path_starts do not cut its path_nodes into paths of two or more nodes")
-    refuse_if((nodes < 0) | (nodes >= num_nodes), "path node {} is not a node of the topology")
-    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-
-
-def _refuse_circles(starts: IntArray, nodes: IntArray) -> None:
-    if len(again := rows_with_repeats(starts, nodes)):
-        raise CertificateError(f"path {again[0]} passes a node twice")
-
-
-def _ends(starts: IntArray) -> npt.NDArray[np.bool_]:
-    at_end = np.zeros(int(starts[-1]), dtype=np.bool_)
-    at_end[starts[:-1]] = at_end[starts[1:] - 1] = True
-    return at_end
-
-
-def _hops_on_links(path: IntArray, starts: IntArray, nodes: IntArray, direction: Direction, topology: Topology) -> Hops:
+    *,
+    through_ranks: bool = False,
+) -> Hops:
+    """Check `checked_paths`, and that they follow links of the topology."""
+    size = len(topology.nodes)
+    path = checked_paths(starts, nodes, topology.num_ranks, what, switches, size, through_ranks=through_ranks)
     tails, heads = hop_ends(starts, nodes, direction)
     paths, places = np.delete(path, starts[1:] - 1), topology.link_places(tails, heads)
     if (places < 0).any():
@@ -131,3 +75,32 @@ def _hops_on_links(path: IntArray, starts: IntArray, nodes: IntArray, direction:
         tail, head = topology.nodes[tails[hop]], topology.nodes[heads[hop]]
         raise CertificateError(f"path {paths[hop]} uses a link from {tail!r} to {head!r}, which does not exist")
     return Hops(paths, places)
+
+
+def checked_paths(
+    starts: IntArray,
+    nodes: IntArray,
+    num_ranks: int,
+    what: str,
+    switches: frozenset[int] = frozenset(),
+    num_nodes: int = ANY_NODES,
+    *,
+    through_ranks: bool = False,
+) -> IntArray:
+    """Check that every path runs from rank to rank, through switches only, none twice; return the path of each node.
+
+    Paths may also begin and end at `switches`, or pass ranks if `through_ranks`.  Shapes: `starts` int64 (paths + 1,).
+    """
+    if len(starts) < 2 or starts[0] != 0 or starts[-1] != len(nodes) or (np.diff(starts) < 2).any():
+        raise CertificateError(f"the {what}'s path_starts do not cut its path_nodes into paths of two or more nodes")
+    refuse_if((nodes < 0) | (nodes >= num_nodes), "path node {} is not a node of the topology")
+    path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    at_end, rank = np.zeros(len(nodes), dtype=np.bool_), nodes < num_ranks
+    at_end[starts[:-1]] = at_end[starts[1:] - 1] = True
+    misplaced = at_end & ~rank if through_ranks else (at_end != rank) & ~(~rank & np.isin(nodes, list(switches)))
+    if misplaced.any():
+        through = "" if through_ranks else " through switches only"
+        raise CertificateError(f"path {path[misplaced][0]} does not run from a rank to a rank{through}")
+    if len(again := rows_with_repeats(starts, nodes)):
+        raise CertificateError(f"path {again[0]} passes a node twice")
+    return path

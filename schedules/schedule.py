@@ -25,8 +25,7 @@ from ..topologies.network.link_costs import timed_network
 from ..topologies.network.topology import as_topology
 from .collective import Collective, Direction
 from .fields import schedule_fields
-from .loads import congestion, path_links
-from .transfers import Transfers
+from .transfers import Transfers, congestion, path_links
 
 NS_PER_US = 1000
 BYTES_PER_MB = 10**6

@@ -1,4 +1,4 @@
-"""Which packages are here and work."""
+"""Other packages: those that are here and work, functions that they register, and views of objects, which are such."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ PRELOAD = [
     "torch.distributed.fsdp",
     "collopt.cli.app",
     "scipy.linalg",
-    "collopt.runtime.all_to_allv.step_kernel",
+    "collopt.runtime.all_to_allv.steps",
 ]
 
 

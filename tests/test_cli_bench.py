@@ -20,7 +20,7 @@ from collopt.planners.plans.stages import on_stage
 from collopt.runtime import BenchReport
 from collopt.runtime.measuring.bench_report import BenchRow, Device, Reading
 from collopt.topologies import ring
-from test_cli_run_launched import answers, free_port, start
+from test_cli_run_launched import free_port
 
 SHORT = ["-b", "1K", "-e", "4K", "-f", "2", "-n", "2", "-w", "1"]
 
@@ -133,21 +133,6 @@ def test_every_option_reaches_the_measurement(cli: Cli, plan_file: Path, calls: 
     for asked in calls:
         del asked["on_row"]
     assert calls == [usual, usual | short, usual | long]
-
-
-def launched(plan: Path, *options: list[object]) -> list[Answer]:
-    """Start one process per list of options, as torchrun would."""
-    port = free_port()
-    return answers([start(rank, port, "bench", plan, *words) for rank, words in enumerate(options)])
-
-
-@pytest.mark.slow
-def test_two_processes_measure_and_the_first_one_prints(plan_file: Path) -> None:
-    """Rank 0 prints one table, and no rank writes to standard error."""
-    first, second = launched(plan_file, [*SHORT], [*SHORT])
-    assert (first.status, second.status) == (0, 0)
-    assert len(rows_of(first.out)) == 6
-    assert (first.err, second.err, second.out) == ("", "", "")
 
 
 @pytest.mark.slow

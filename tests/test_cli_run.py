@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import collopt
-from cli_calls import Answer, Cli, refusal
-from collopt.errors import MissingDependencyError
+from cli_calls import Cli, refusal
 from collopt.runtime import RunReport
 from collopt.topologies import dgx_h100, ring
 
@@ -102,17 +101,6 @@ def test_only_the_first_rank_prints_under_torchrun(
         monkeypatch.setenv(name, value)
     answer = cli("run", plan_file)
     assert (answer.status, bool(answer.out)) == (1, printed)
-
-
-def test_without_torch_it_says_how_to_get_it(cli: Cli, plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing torch ends in status 2 with the pip command."""
-
-    def run_local(*_: Any, **__: Any) -> RunReport:
-        raise MissingDependencyError("running a program needs torch; install it with: pip install 'collopt[torch]'")
-
-    monkeypatch.setattr("collopt.runtime.run_local", run_local)
-    answer: Answer = cli("run", plan_file)
-    assert refusal(answer).endswith("pip install 'collopt[torch]'")
 
 
 def test_a_run_that_does_not_finish_fails_the_check(cli: Cli, plan_file: Path) -> None:

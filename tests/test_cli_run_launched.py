@@ -119,18 +119,6 @@ def test_a_port_that_is_taken_is_told_by_the_first_rank(plan_file: Path) -> None
     assert "EADDRINUSE" in told
 
 
-@pytest.mark.slow
-def test_a_rank_that_meets_something_else_gives_up_too(plan_file: Path) -> None:
-    """A rank that reaches a foreign program gives up within its time."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        told = refusal(start(1, port, "run", plan_file, "--timeout", 1).answer(), status=1)
-    assert "within 1 s" in told
-    assert f"can reach 127.0.0.1:{port}" in told
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules.sizes import check_table
+from ...schedules.collective import check_table
 from ...schedules.stages.schedule import AllToAllvSchedule
 from ...schedules.stages.segments import lane_counts, lane_rate
 from ...schedules.stages.two_tier_cost import H200, TwoTierModel, check_model

@@ -15,8 +15,7 @@ import numpy as np
 
 from ...errors import CapacityOverflowError, CertificateError, NoAnswerError, UnsupportedError
 from ...schedules import PAIR_COLLECTIVES, Bound, Collective, Cut, FlowSchedule, LengthDual, LinkValue, congestion
-from ...schedules.collective import AnyCollective, as_collective
-from ...schedules.sizes import as_pair_traffic
+from ...schedules.collective import AnyCollective, as_collective, as_pair_traffic
 from ...support import progress
 from ...support.arrays import IntArray
 from ...support.seed import current_seed

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...formulations.piece_shares import HopKind, build
 from ...schedules import Forest, StepExchange, StepSchedule
-from ...schedules.timing.message_order import message_rounds
+from ...schedules.message_order import message_rounds
 from ...solvers import solve
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...topologies.symmetry.rank_groups import RankGroups

@@ -18,7 +18,7 @@ from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Forest, StepAllreduce, StepExchange, StepSchedule, as_bytes
 from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
-from ...schedules.timing.run import Predictor
+from ...schedules.timed_run import Predictor
 from ...support.arrays import FloatArray, IntArray
 from ...support.validation import shown
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology

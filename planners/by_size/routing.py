@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from ...schedules.loads import path_links
+from ...schedules.transfers import path_links
 from ...support.arrays import BoolArray, FloatArray, IntArray
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.direct_graph import partial_hop_distances

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import BoundError, UnsupportedError
-from ...schedules.collective import TREE_COLLECTIVES, Collective, Direction, as_collective
-from ...schedules.sizes import as_weights
+from ...schedules.collective import TREE_COLLECTIVES, Collective, Direction, as_collective, as_weights
 from ...support.arrays import IntArray, distances_from
 from ...support.validation import as_whole, shown
 from ...topologies import Topology

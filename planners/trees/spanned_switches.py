@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schedules import Forest
-from ...schedules.trees.switch_vertices import columns
+from ...schedules.trees.tree_arrays import columns
 from ...solvers.trees.height_reduction import centered, eccentricities, move_root, parents_of
 from ...support.arrays import IntArray, SmallArray, joined_rows
 from ...support.kernels import kernel

@@ -20,7 +20,7 @@ from ...schedules import (
     as_bytes,
 )
 from ...schedules.collective import AnyCollective, as_collective
-from ...schedules.timing.run import MANY_EVENTS, Predictor
+from ...schedules.timed_run import MANY_EVENTS, Predictor
 from ...support import progress
 from ...support.kernels import timed_compilation
 from ...support.validation import shown

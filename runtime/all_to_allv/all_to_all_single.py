@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProgramError, UnsupportedError
-from ..execution.agreement import checked, connect, explained, first_line, post, wait_for_all
+from ..execution.agreement import ALL_TO_ALL, checked, connect, explained, first_line, post, wait_for_all
 from ..execution.arguments import import_torch, joined_group
 from ..execution.call_queue import TAG, AsyncWork, completed_work, run_in_order, run_now, start
 from ..programs.program import check_seconds
-from .arguments import AllToAllCall, agreed_exchange, check_arguments
+from .arguments import AllToAllCall, agreed_exchange, check_all_to_all
 from .steps import RankSteps, rank_steps
 
 if TYPE_CHECKING:
@@ -46,13 +47,12 @@ def all_to_all_single(
 ) -> AsyncWork | None:
     """Send every rank its part of `input`: as `torch.distributed.all_to_all_single` does, but in balanced stages.
 
-    All ranks of the group have to call.  They first tell each other their splits, or only that they agree if `traffic`
-    is given; then each works out the same schedule for itself, or has it from one of the last calls.  Wrong arguments
-    on any rank raise on every rank, before `output` is written to; after a ProgramError it holds anything.
+    All ranks of the group have to call.  They exchange their splits, or only compare `traffic` if it is given; then
+    each works out the same schedule, or has it from one of the last calls.  Wrong arguments on any rank raise on every
+    rank, before `output` is written to.
 
-    Raises `UnsupportedError` if the arguments of any rank are wrong, do not fit the splits of others, or differ where
-    they must not, or the scratch does not suffice; `ProgramError` if the exchange fails or is late: with `async_op`,
-    ``wait()`` raises it.
+    Raises `UnsupportedError` if the arguments of any rank are wrong, do not fit those of others, or the scratch does
+    not suffice; `ProgramError` if the exchange fails or is late: with `async_op`, ``wait()`` raises it.
 
     Parameters
     ----------
@@ -65,22 +65,20 @@ def all_to_all_single(
     async_op : bool
         Return when the ranks have agreed, while the data is still on its way.  Each rank may choose for itself.
     servers, gpus_per_server : int, optional
-        Rank r of the group is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``; or a list says how many
-        each server has, in the order of ranks.  One follows from the other.  By default a server has as many as the
-        environment variable ``LOCAL_WORLD_SIZE`` says, if groups of so many make up all ranks, otherwise one.
+        Rank r of the group is GPU ``r % gpus_per_server`` of server ``r // gpus_per_server``; or a list has the GPUs of
+        each server in turn.  One follows from the other.  By default the environment variable ``LOCAL_WORLD_SIZE``
+        says how many a server has, if it divides the ranks, otherwise one.
     traffic : array_like or DataFrame of integers, shape (ranks, ranks), optional
-        Rows, not bytes, from each rank to each, the same on all ranks.  Saves an exchange of the splits, with which
-        each rank compares its own row and column.
+        Rows, not bytes, from each rank to each, the same on all ranks.  Saves an exchange of the splits.
     stages, max_stage_bytes, max_scratch_bytes : str and int, optional
         As for `collopt.planners.schedule_all_to_allv`, the same on all ranks.
     nics : sequence of sequence of numbers, optional
-        Rates of the NICs of each server's GPUs, 0 where one has none or it failed, as for `schedule_all_to_allv`, at
-        most 32 times their greatest common divisor; the same on all ranks.
+        As for `schedule_all_to_allv`, at most 32 times their greatest common divisor; the same on all ranks.
     model : TwoTierModel, optional
         Costs by which the stages are chosen, the same on all ranks; by default the H200 testbed of the FAST paper.
     timeout : float, optional
-        Seconds that one batch of messages may take; None leaves it to the process group.  With NCCL the process then
-        waits for every batch, which otherwise only the stream does.
+        Seconds that one batch of messages may take; None leaves it to the process group.  With one, the process waits
+        for every batch, which with NCCL only the stream does otherwise.
 
     Returns
     -------
@@ -89,16 +87,17 @@ def all_to_all_single(
 
     Notes
     -----
-    Per call, a rank needs at most `max_scratch_bytes`, or four times the longest stage; the schedule's `scratch_bytes`
-    are exact.  With equal NICs the default is at most a quarter of the average bytes that a rank sends, or 4 MiB.
+    Scratch is at most `max_scratch_bytes`, or four times the longest stage; with equal NICs by default at most a
+    quarter of the average bytes that a rank sends, or 4 MiB.
 
-    With `async_op` the exchange goes on in a thread on CPU tensors, and on a stream of its own on CUDA tensors.  As the
-    ranks agree on every call, on CPU tensors every call waits for those of the group that still go on.
+    With `async_op` CPU tensors go in a thread, and CUDA tensors on a stream of their own.  As the ranks agree on every
+    call, on CPU tensors every call waits for those of the group that still go on.
     """
     call, job = prepared(
-        output, input, output_split_sizes, input_split_sizes, group, async_op, servers=servers,
-        gpus_per_server=gpus_per_server, traffic=traffic, stages=stages, max_stage_bytes=max_stage_bytes,
-        max_scratch_bytes=max_scratch_bytes, nics=nics, model=model, timeout=timeout,
+        AllToAllCall(
+            output, input, output_split_sizes, input_split_sizes, group, async_op, servers, gpus_per_server, traffic,
+            stages, max_stage_bytes, max_scratch_bytes, nics, model, timeout,
+        )
     )  # fmt: skip
     if job is None:
         return completed_work([output]) if async_op else None
@@ -108,33 +107,23 @@ def all_to_all_single(
     return None
 
 
-def prepared(
-    output: Any,
-    input: Any,  # noqa: A002
-    output_splits: Any,
-    input_splits: Any,
-    group: Any,
-    async_op: Any = False,
-    **options: Any,
-) -> tuple[AllToAllCall, Callable[[], None] | None]:
+def prepared(call: AllToAllCall) -> tuple[AllToAllCall, Callable[[], None] | None]:
     """Check the arguments of `all_to_all_single` on all ranks; return the call and the job that runs it, if any."""
-    rank, p2p = joined_group(group, output, input)
-    call = AllToAllCall(output, input, output_splits, input_splits, p2p, async_op, **options)
-    terms = checked(partial(check_arguments, call))
+    rank, p2p = joined_group(call.group, call.output, call.input)
+    call = call._replace(group=p2p)
+    terms = checked(ALL_TO_ALL, partial(check_all_to_all, call))
     call = call._replace(timeout=bounded_timeout(call.timeout))
-    exchange = run_in_order(call.group, partial(agreed_exchange, terms, call.group, call.timeout))
-    connect(call.group, input.device, call.timeout)
+    exchange = run_in_order(p2p, partial(agreed_exchange, terms, p2p, call.timeout))
+    connect(p2p, call.input.device, call.timeout)
     return call, partial(run, call, rank_steps(exchange, rank)) if exchange.row_bytes else None
 
 
-def bounded_timeout(timeout: object) -> float | None:
+def bounded_timeout(timeout: Any) -> float | None:
     """Timeout in seconds that torch can count; None for an invalid one, which all ranks refuse later."""
-    try:
+    with suppress(UnsupportedError):
         check_seconds("timeout", timeout)
-    except UnsupportedError:
-        return None
-    assert isinstance(timeout, (int, float))  # Or it would have been refused.
-    return min(timeout, MAX_SECONDS)
+        return float(min(timeout, MAX_SECONDS))
+    return None
 
 
 def run(call: AllToAllCall, plan: RankSteps) -> None:

@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, ov
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import UnsupportedError
+from ...errors import ColloptError, UnsupportedError
 from ...planners.all_to_all.dispatch import DispatchPlan, schedule_dispatch
 from ...support.arrays import IntArray
-from ..execution.agreement import checked, connect
+from ..execution.agreement import COMBINE, DISPATCH, checked, connect
 from ..execution.arguments import check_async, import_torch, joined_group
 from ..execution.call_queue import AsyncWork, run_in_order, run_now, start
 from .all_to_all_single import bounded_timeout
-from .dispatch_arguments import Terms, agree_on_combine, agree_on_dispatch, check_dispatch, check_rows, swapped
+from .arguments import (
+    DispatchCall,
+    DispatchTerms,
+    agree_on_combine,
+    agree_on_dispatch,
+    check_dispatch,
+    check_rows,
+    swapped,
+)
 from .dispatch_rounds import ARRIVED, MAX_TOKENS, Parts, Peers, Route, gather, own_rows, scatter, sum_type
 
 if TYPE_CHECKING:
@@ -102,11 +110,10 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
 ) -> Dispatched | MoeWork[Dispatched]:
     """Send each token once to every server with experts of it, where one GPU copies it to the others.
 
-    Where servers have so unequal batches that it pays, servers that get a token send it on to others.
+    Where batches are so unequal that it pays, servers that get a token send it on to others.  Gradients of tokens and
+    weights are combined in reverse.  The result is the work of this rank's experts.
 
-    All ranks of the group have to call.  They compare their arguments and exchange counts, and each works out the same
-    plan.  Wrong arguments on any rank raise on every rank.  Gradients of tokens and weights are combined in reverse.
-    The result is the work of this rank's experts.
+    All ranks of the group have to call; wrong arguments on any rank raise on every rank.
 
     Raises `UnsupportedError` if arguments of any rank are wrong, or differ where they must not; `ProgramError` if the
     exchange fails or is late.
@@ -130,8 +137,7 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
     timeout : float, optional
         Seconds that each step may take; None leaves it to the process group.
     async_op : bool
-        Return a work with ``wait()`` for the result once the ranks have agreed, while rows are under way.  Each
-        rank may choose for itself.
+        Return a work with ``wait()`` for the result, while rows are under way.  Each rank may choose for itself.
 
     Notes
     -----
@@ -139,36 +145,40 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
     """
     torch, _ = import_torch()
     _, p2p = joined_group(group, tokens)
-    shape, limits = (servers, gpus_per_server), (stages, max_stage_tokens, relay_rounds, timeout)
-    arguments = tokens, indices, placement, weights, p2p, shape, *limits, async_op
-    terms = checked(partial(check_dispatch, *arguments))
-    inputs = [tokens] if weights is None else [tokens, weights]
-    options = {"stages": stages, "max_stage_tokens": max_stage_tokens, "relay_rounds": relay_rounds}
-    route, needs_gradient = run_in_order(p2p, partial(_planned, terms, inputs, p2p, bounded_timeout(timeout), options))
-    assert isinstance(terms, Terms)  # Or the agreement would have raised it.
+    call = DispatchCall(
+        tokens, indices, placement, weights, p2p, servers, gpus_per_server, stages, max_stage_tokens, relay_rounds,
+        timeout, async_op,
+    )  # fmt: skip
+    terms = checked(DISPATCH, partial(check_dispatch, call))
+    route, needs_gradient = run_in_order(p2p, partial(_planned, call, terms))
+    assert isinstance(terms, DispatchTerms)  # Or the agreement would have raised it.
     numbers = route.first_numbers[route.rank] + np.arange(len(tokens)) + route.own.chiefs * MAX_TOKENS
     header = torch.from_numpy(np.column_stack([numbers, terms.indices]).astype(np.int32)).to(tokens.device)
-    mine = np.flatnonzero(terms.homes == route.rank)
+    experts = np.flatnonzero(terms.homes == route.rank)
     places = np.full(len(terms.homes), -1)
-    places[mine] = np.arange(len(mine))
+    places[experts] = np.arange(len(experts))
     anchor = torch.zeros((), device=tokens.device, requires_grad=needs_gradient)
-    job = partial(_received, route, [header, *inputs], torch.from_numpy(places).to(tokens.device))
-    finish = partial(_dispatched, route, anchor, inputs, len(mine))
-    work = MoeWork(p2p, job, finish, inputs, async_op)
+    job = partial(_received, route, [header, *call.inputs], torch.from_numpy(places).to(tokens.device))
+    finish = partial(_dispatched, route, anchor, call.inputs, len(experts))
+    work = MoeWork(p2p, job, finish, call.inputs, async_op)
     return work if async_op else work.wait()
 
 
-def _planned(
-    terms: Terms | UnsupportedError, inputs: Parts, group: Any, seconds: float | None, options: dict[str, Any]
-) -> tuple[Route, bool]:
+def _planned(call: DispatchCall, terms: DispatchTerms | ColloptError) -> tuple[Route, bool]:
     """Agree on a dispatch with all ranks; plan it, and say whether any needs gradients."""
     _, dist = import_torch()
-    agreed = agree_on_dispatch(terms, options["relay_rounds"], group, seconds)
-    assert isinstance(terms, Terms)
-    connect(group, inputs[0].device, seconds)
+    group, seconds = call.group, bounded_timeout(call.timeout)
+    agreed = agree_on_dispatch(terms, call.relay_rounds, group, seconds)
+    assert isinstance(terms, DispatchTerms)
+    connect(group, call.tokens.device, seconds)
     choices, rank = terms.indices.shape[1], dist.get_rank(group)
-    width = 4 * (1 + choices) + sum(tensor.shape[1] * tensor.element_size() for tensor in inputs)
-    plan = schedule_dispatch(agreed.counts, token_bytes=width, **options)
+    plan = schedule_dispatch(
+        agreed.counts,
+        token_bytes=4 * (1 + choices) + sum(tensor.shape[1] * tensor.element_size() for tensor in call.inputs),
+        stages=call.stages,
+        max_stage_tokens=call.max_stage_tokens,
+        relay_rounds=call.relay_rounds,
+    )
     peers = Peers(group, seconds, np.zeros(dist.get_world_size(group), dtype=np.int64))
     own = own_rows(plan, rank, agreed.masks)
     route = Route(plan, rank, own, terms.homes, agreed.first_numbers, choices, peers)
@@ -226,13 +236,13 @@ def moe_combine(  # type: ignore[misc]
 
     Notes
     -----
-    Sums are in the type of `expert_outputs`, of float16 and bfloat16 in float32, rounded three times:
-    for the sum of a rank, for the sum of a server, and at the end; once more for tokens that a proxy passes on, and
-    twice for relayed ones.  The order is that of choices, then of ranks and of stages, so all runs give the same bits.
+    Sums are in the type of `expert_outputs`, of float16 and bfloat16 in float32, rounded for the sum of a rank, for
+    that of a server, and at the end; once more for tokens that a proxy passes on, and twice for relayed ones.  Their
+    order is that of choices, then of ranks and of stages, so all runs give the same bits.
     """
     torch, _ = import_torch()
     route = handle.route
-    error = checked(partial(_check_combine, expert_outputs, handle, weights, async_op))
+    error = checked(COMBINE, partial(_check_combine, expert_outputs, handle, weights, async_op))
     inputs = [expert_outputs, handle.anchor] if weights is None else [expert_outputs, handle.anchor, weights]
     needs = error is None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     agree = partial(agree_on_combine, expert_outputs, needs, error, route.peers.group, route.peers.timeout)
@@ -246,11 +256,10 @@ def moe_combine(  # type: ignore[misc]
     for choice in sorted({0, *handle.choices.tolist()}):  # Also without pairs, which gives experts gradients of 0.
         of_choice = handle.choices == choice
         sums = sums.index_add(0, handle.rows[of_choice], values[of_choice])
-    anchor = (
-        handle.anchor if handle.anchor.requires_grad else sums.new_zeros((), dtype=torch.float32).requires_grad_(needs)
-    )
+    anchor = handle.anchor
+    if not anchor.requires_grad:
+        anchor = sums.new_zeros((), dtype=torch.float32).requires_grad_(needs)
     sums = sums.to(dtype)
-
     finish = partial(_functions()[1].apply, route, handle.order, sums, anchor)
     work = MoeWork(route.peers.group, partial(_back, route, handle.order, [sums]), finish, [sums], async_op)
     return work if async_op else work.wait()

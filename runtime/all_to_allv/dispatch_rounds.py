@@ -14,9 +14,11 @@ from ...errors import ProgramError
 from ...planners.all_to_all.dispatch import DispatchPlan, class_numbers
 from ...schedules.stages.schedule import AllToAllvSchedule
 from ...support.arrays import IntArray
+from ...support.kernels import kernel, runtime_kernel
 from ..execution.agreement import first_line, post, wait_for_all
 from ..execution.arguments import import_torch
 from ..execution.call_queue import TAG
+from .steps import BYTES, FIRST, ORIGIN, as_int64, next_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,12 +30,13 @@ if TYPE_CHECKING:
 
 Parts = list["torch.Tensor"]
 """Tensors with the same number of rows, which travel together."""
-OWN, ARRIVED = 0, 1
-"""Areas of rows: own rows and arrived rows; 2 s + 2 and 2 s + 3 are the rows that it sends and gets in stage s."""
-NUMBER_BITS = 28
-MAX_TOKENS = 2**NUMBER_BITS
+OWN, ARRIVED = map(as_int64, range(2))
+"""Areas of rows: own rows and arrived rows; 2 s + 2 and 2 s + 3 are the rows that a rank sends and gets in stage s."""
+TAKES, SENDS = map(as_int64, range(2))  # Kinds of lists
+ENTRIES, ROWS, ARRIVALS = map(as_int64, range(3))  # Counters in `Lists.filled`
+FEW = 4  # Lists of a hop besides those of each GPU
+MAX_TOKENS = 2**28  # Which leaves, without the sign, the bits for `MAX_RELAY_SERVERS` chiefs
 MAX_RELAY_SERVERS = 8
-"""The bits above a number, but for the sign, tell so many chiefs."""
 
 
 def packed(parts: Parts) -> torch.Tensor:
@@ -46,17 +49,11 @@ def packed(parts: Parts) -> torch.Tensor:
 
 def unpacked(rows: torch.Tensor, likes: Parts) -> Parts:
     """Divide rows of bytes into parts of the types and widths of others."""
-    widths = [like.shape[1] * like.element_size() for like in likes]
-    ends = accumulate(widths)
-    columns = zip(ends, widths, likes, strict=True)
-    return [_typed(rows[:, end - width : end], like) for end, width, like in columns]
-
-
-def _typed(columns: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     torch, _ = import_torch()
+    columns = rows.split([like.shape[1] * like.element_size() for like in likes], dim=1)
     # A matrix of one row or none counts as contiguous, but may begin where no value of the type may.
-    aligned = columns.clone(memory_format=torch.contiguous_format)
-    return aligned.view(-1).view(like.dtype).view(len(columns), like.shape[1])
+    aligned = [part.clone(memory_format=torch.contiguous_format).view(-1) for part in columns]
+    return [part.view(like.dtype).view(len(rows), like.shape[1]) for part, like in zip(aligned, likes, strict=True)]
 
 
 def scatter(route: Route, parts: Parts) -> Parts:
@@ -72,17 +69,17 @@ def scatter(route: Route, parts: Parts) -> Parts:
 
 def gather(route: Route, parts: Parts) -> Parts:
     """Add up the ranks' rows of each token, in float32 at least; return the sums for this rank's tokens."""
-    counts = [int(hops.sizes[ARRIVED]) for hops in route.hops]
-    begins = [route.num_tokens, *(route.num_tokens + end for end in accumulate(counts))]
-    sums = _zeros(parts, begins[-2])  # What arrives in the last round is sent on by nobody.
-    for hops, begin, end in reversed(list(zip(route.hops, begins, begins[1:], strict=False))):
-        contributions = [part[begin - route.num_tokens : end - route.num_tokens] for part in parts]
-        if end <= begins[-2]:
-            contributions = [
-                (one[begin:end] + part).to(part.dtype) for one, part in zip(sums, contributions, strict=True)
-            ]
-        _back(route, hops, contributions, sums)
-    return [one[: route.num_tokens].to(part.dtype) for one, part in zip(sums, parts, strict=True)]
+    begins = [0, *accumulate(int(hops.sizes[ARRIVED]) for hops in route.hops)]
+    own = route.num_tokens
+    sums = _zeros(parts, own + begins[-2])  # What arrives in the last round is sent on by nobody.
+    for number in reversed(range(len(route.hops))):
+        begin, end = begins[number : number + 2]
+        contributions = [part[begin:end] for part in parts]
+        if number < len(route.hops) - 1:
+            pairs = zip(sums, contributions, strict=True)
+            contributions = [(one[own + begin : own + end] + part).to(part.dtype) for one, part in pairs]
+        _back(route, route.hops[number], contributions, sums)
+    return [one[:own].to(part.dtype) for one, part in zip(sums, parts, strict=True)]
 
 
 def _there(route: Route, hops: RankHops, own: torch.Tensor) -> torch.Tensor:
@@ -171,15 +168,9 @@ class RankHops(NamedTuple):
 
 
 def rank_hops(schedule: AllToAllvSchedule, rank: int, rows: IntArray, begins: IntArray, kinds: IntArray) -> RankHops:
-    """List the hops of a rank, of `rows` for each server by mask, from `begins` on.
-
-    `kinds` counts the tokens of each rank for its server by mask, (ranks, 2^GPUs).
-    """
-    from .hop_kernel import hop_lists
-
-    stages = schedule.partners, schedule.begins, schedule.ends
+    """List a rank's hops of rows for each server, from `begins` on; `kinds` as for `hop_lists`."""
     streams = schedule.gpus_per_server, schedule.stream_starts, schedule.segments
-    return RankHops(*hop_lists(rank, *streams, *stages, rows, begins, kinds))
+    return RankHops(*hop_lists(rank, *streams, schedule.partners, schedule.begins, schedule.ends, rows, begins, kinds))
 
 
 class OwnRows(NamedTuple):
@@ -251,12 +242,12 @@ class Route:
         """Find which rows that arrived last this rank sends on, and to which GPUs; int64 (rows, 1 + choices)."""
         from ...solvers.steps.dispatch import destination_masks
 
-        servers, gpus = self.plan.counts.servers, self.plan.counts.gpus_per_server
-        server, gpu = divmod(self.rank, gpus)
+        counts = self.plan.counts
+        server, gpu = divmod(self.rank, gpus := counts.gpus_per_server)
         numbers, chiefs = header[:, 0] % MAX_TOKENS, header[:, 0] // MAX_TOKENS
         homes, gpu_numbers = np.divmod(np.searchsorted(self.first_numbers, numbers, side="right") - 1, gpus)
         relayed = np.flatnonzero((chiefs == server) & (homes != server) & (gpu_numbers == gpu))
-        masks = destination_masks(np.ascontiguousarray(header[relayed, 1:]), self.homes, servers, gpus)
+        masks = destination_masks(np.ascontiguousarray(header[relayed, 1:]), self.homes, counts.servers, gpus)
         masks[:, server] = 0
         masks[np.arange(len(relayed)), homes[relayed]] = 0
         return relayed, masks
@@ -297,9 +288,168 @@ class Peers(NamedTuple):
     def swap(self, rows: IntArray, device: torch.device) -> IntArray:
         """Send row r to rank r, and return the rows for this rank; they do not count as sent."""
         torch, _ = import_torch()
-        own_rows = torch.from_numpy(rows).to(device)
-        peers = range(len(rows))
+        own_rows = torch.from_numpy(rows).to(device).split(1)
         uncounted = self._replace(sent=self.sent.copy())
-        sends, takes = [(peer, own_rows[peer : peer + 1]) for peer in peers], [(peer, 1) for peer in peers]
-        received: IntArray = torch.cat(uncounted.exchange(own_rows, sends, takes, "counts of relays")).cpu().numpy()
-        return received
+        sends, takes = enumerate(own_rows), ((peer, 1) for peer in range(len(rows)))
+        received = torch.cat(uncounted.exchange(own_rows[0], sends, takes, "counts of relays"))
+        return received.cpu().numpy()  # type: ignore[no-any-return]
+
+
+class Streams(NamedTuple):
+    """The streams of a schedule, how far they have come, and the pieces of one in a stage."""
+
+    starts: IntArray
+    segments: IntArray
+    at: IntArray
+    done: IntArray
+    pieces: IntArray
+
+
+class Lists(NamedTuple):
+    """Lists of rows: the step, then the fields of `HopList`."""
+
+    rank: int
+    entries: IntArray
+    rows: IntArray
+    filled: IntArray  # how much of these two there is, and how many rows arrive
+
+
+@runtime_kernel
+def hop_lists(
+    rank: int, gpus: int, starts: IntArray, segments: IntArray, partners: IntArray, begins: IntArray, ends: IntArray,
+    tokens: IntArray, token_begins: IntArray, kinds: IntArray,
+) -> tuple[IntArray, IntArray, IntArray]:  # fmt: skip
+    """Return the lists of a rank, as in `Lists`, by step, then as both ends have them; their rows; the sizes of areas.
+
+    Shapes: `tokens` for each server by mask, from ``token_begins[server]`` on; `kinds`, the tokens of each rank for
+    this server by mask, (ranks, 2^GPUs).
+    """
+    (stages, servers), server = partners.shape, rank // gpus
+    marks = np.zeros((kinds.shape[0], kinds.shape[1] + 1), dtype=np.int64)  # Where the tokens of each mask begin
+    for origin in range(len(kinds)):
+        marks[origin, 1:] = np.cumsum(kinds[origin])
+    # Room for all lists: rows of own tokens for each GPU, and rows of each stage for each GPU of the server.
+    longest = np.diff(starts).max()
+    pieces = np.empty((longest + 1, 4), dtype=np.int64)
+    streams = Streams(starts, segments, starts[:-1].copy(), np.zeros(len(starts) - 1, dtype=np.int64), pieces)
+    lasting = (ends - begins)[:, server].sum() + marks[:, -1].sum()
+    lists = Lists(
+        rank,
+        np.empty(((3 * stages + 1) * (2 * gpus + FEW), 7), dtype=np.int64),
+        np.empty(len(tokens) * (gpus + 1) + (gpus + 1) * lasting, dtype=np.int64),
+        np.zeros(3, dtype=np.int64),
+    )
+    sizes = np.zeros(2 * stages + 2, dtype=np.int64)
+    # Hops inside the server without a stage, then the three hops of each stage: to proxies, between servers, to GPUs.
+    _stay(lists, gpus, tokens[token_begins[server] :], marks)
+    for stage in range(stages):
+        other, leaving, landing = partners[stage, server], 2 * stage + 2, 2 * stage + 3
+        if other >= 0:
+            left, first = ends[stage, server] - begins[stage, server], (server * servers + other) * gpus
+            sizes[leaving] = _to_proxies(lists, streams, stage, first, gpus, left, tokens[token_begins[other] :])
+            if sizes[leaving]:
+                _list(lists, stage + 1, leaving, landing, SENDS, other * gpus + rank % gpus, -1, sizes[leaving])
+        for sender in range(servers):
+            if partners[stage, sender] == server:
+                left, first = ends[stage, sender] - begins[stage, sender], (sender * servers + server) * gpus
+                sizes[landing] = _spread(lists, streams, stage, first, gpus, left, marks)
+                if sizes[landing]:
+                    _list(lists, stage + 1, leaving, landing, TAKES, sender * gpus + rank % gpus, -1, sizes[landing])
+    sizes[ARRIVED] = lists.filled[ARRIVALS]
+    entries = lists.entries[: lists.filled[ENTRIES]]
+    return entries[np.argsort(entries[:, 0], kind="mergesort")], lists.rows[: lists.filled[ROWS]], sizes
+
+
+@kernel
+def _list(lists: Lists, step: int, source: int, target: int, kind: int, peer: int, begin: int, end: int) -> None:
+    """Add a list if it has rows."""
+    if end > max(begin, -1 - begin):
+        for column, value in enumerate((step, source, target, kind, peer, begin, end)):
+            lists.entries[lists.filled[ENTRIES], column] = value
+        lists.filled[ENTRIES] += 1
+
+
+@kernel
+def _append(lists: Lists, marks: IntArray, first: int, values: IntArray, bit: int) -> None:
+    """Append, to the rows, the values of those tokens of an origin from the first on whose masks have a bit."""
+    mask, at = np.searchsorted(marks, first, side="right") - 1, 0
+    while at < len(values):
+        end = min(len(values), marks[mask + 1] - first)
+        if mask >> bit & 1:
+            lists.rows[lists.filled[ROWS] : lists.filled[ROWS] + end - at] = values[at:end]
+            lists.filled[ROWS] += end - at
+        at, mask = end, mask + 1
+
+
+@kernel
+def _arrive(lists: Lists, marks: IntArray, first: int, after: int, bit: int) -> None:
+    """Count those tokens of an origin from the first on whose masks have a bit."""
+    mask = np.searchsorted(marks, first, side="right") - 1
+    while first < after:
+        end = min(after, marks[mask + 1])
+        if mask >> bit & 1:
+            lists.filled[ARRIVALS] += end - first
+        first, mask = end, mask + 1
+
+
+@kernel
+def _stay(lists: Lists, gpus: int, tokens: IntArray, marks: IntArray) -> None:
+    """List the rows that move inside the server without a stage."""
+    gpu, first = lists.rank % gpus, lists.rank - lists.rank % gpus
+    for at in range(gpus):
+        before, peer = lists.filled.copy(), first + at
+        _append(lists, marks[lists.rank], 0, tokens[: marks[lists.rank, -1]], at)
+        _list(lists, 0, OWN, ARRIVED, SENDS, peer, before[ROWS], lists.filled[ROWS])
+        _arrive(lists, marks[peer], 0, marks[peer, -1], gpu)
+        _list(lists, 0, OWN, ARRIVED, TAKES, peer, -1 - before[ARRIVALS], lists.filled[ARRIVALS])
+
+
+@kernel
+def _to_proxies(lists: Lists, streams: Streams, stage: int, stream: int, gpus: int, left: int, tokens: IntArray) -> int:
+    """List own tokens for proxies, and tokens that others hand to this rank; return how many it then has."""
+    area, first, size = 2 * stage + 2, lists.rank - lists.rank % gpus, 0
+    for lane in range(gpus):
+        proxy, count = first + lane, next_pieces(streams, stream + lane, left)
+        begin = lists.filled[ROWS]
+        for piece in streams.pieces[:count]:
+            if piece[ORIGIN] == lists.rank:
+                _append_all(lists, tokens[piece[FIRST] : piece[FIRST] + piece[BYTES]])
+        _list(lists, stage, OWN, area, SENDS, proxy, begin, lists.filled[ROWS])
+        if proxy == lists.rank:
+            size = streams.pieces[:count, BYTES].sum()
+            for origin in range(first, first + gpus):
+                begin, place = lists.filled[ROWS], 0
+                for piece in streams.pieces[:count]:
+                    if piece[ORIGIN] == origin:
+                        _append_all(lists, np.arange(place, place + piece[BYTES]))
+                    place += piece[BYTES]
+                _list(lists, stage, OWN, area, TAKES, origin, begin, lists.filled[ROWS])
+    return size
+
+
+@kernel
+def _append_all(lists: Lists, values: IntArray) -> None:
+    lists.rows[lists.filled[ROWS] : lists.filled[ROWS] + len(values)] = values
+    lists.filled[ROWS] += len(values)
+
+
+@kernel
+def _spread(lists: Lists, streams: Streams, stage: int, stream: int, gpus: int, left: int, marks: IntArray) -> int:
+    """List rows that this rank received for others in a stage, and rows of peers for it; return their number here."""
+    area, first, size = 2 * stage + 3, lists.rank - lists.rank % gpus, 0
+    for lane in range(gpus):
+        holder, count = first + lane, next_pieces(streams, stream + lane, left)
+        if holder == lists.rank:
+            size = streams.pieces[:count, BYTES].sum()
+            slots = np.arange(size)
+            for at in range(gpus):
+                begin, place = lists.filled[ROWS], 0
+                for piece in streams.pieces[:count]:
+                    _append(lists, marks[piece[ORIGIN]], piece[FIRST], slots[place : place + piece[BYTES]], at)
+                    place += piece[BYTES]
+                _list(lists, stage + 2, area, ARRIVED, SENDS, first + at, begin, lists.filled[ROWS])
+        arrived = lists.filled[ARRIVALS]
+        for piece in streams.pieces[:count]:
+            _arrive(lists, marks[piece[ORIGIN]], piece[FIRST], piece[FIRST] + piece[BYTES], lists.rank - first)
+        _list(lists, stage + 2, area, ARRIVED, TAKES, holder, -1 - arrived, lists.filled[ARRIVALS])
+    return size

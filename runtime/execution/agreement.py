@@ -1,15 +1,7 @@
-"""Agreement of all ranks on the arguments of a collective call.
+"""Agreement of all ranks on a call, and explanations of calls that failed.
 
-A rank that raised alone would leave the others waiting until the process group gives up.  So the ranks compare their
-arguments on the first call of each kind, and all stop together if these differ; with the environment variable
-``COLLOPT_DEBUG=calls`` they compare every call.
-
-All-to-all(v) calls are compared every time.  Each rank gathers a row of numbers: a flag for refused arguments, values
-that have to be equal, and values for the plan.  Rows have a fixed length, as Gloo aborts the
-process where sizes differ.
-
-After a failed exchange the ranks leave notes in their group's store, and a message names the ranks that were in another
-call, that refused their arguments, or that left no note since they are late or have ended.
+A rank that raised alone would leave the others waiting.  So the ranks gather rows of numbers: the kind of call, whether
+its arguments are refused, and what has to be equal.  All rows have one length, as Gloo aborts where sizes differ.
 """
 
 import hashlib
@@ -29,13 +21,15 @@ import numpy as np
 
 from ...errors import ColloptError, ProgramError, UnsupportedError
 from ...support.arrays import IntArray
-from .arguments import OPERATIONS, Call, agreement_device, argument_error, import_torch
+from .arguments import Call, agreement_device, check_call, import_torch
 from .call_queue import join_at_exit, run_in_order
 
-ELEMENTS_NAME = "the number of elements"
-DIGEST_DIGITS = 15  # Hexadecimal digits of a program's digest that fit an int64 with its sign
-MAX_ELEMENTS = 2**62  # Above any number; a rank that cannot tell agrees with every other
-UNKNOWN = -1  # Stands for an option that is not given
+PLAN, ALL_TO_ALL, DISPATCH, COMBINE = CALLS = ("the run of a plan", "the all-to-all", "the dispatch", "the combine")
+ROW = 32  # Numbers in the row of a call
+HEAD = 2  # The kind of call, and 1 for refused arguments
+UNKNOWN = -1  # Stands for an option that is not given, and for a size that a rank cannot tell
+MAX_NUMBER = 2**62
+FIRST_DIGEST = 2**56  # The first of 2^48 numbers that stand for texts
 FIRST_TAG = 2**30  # The first of 2^30 tags, far from the tags of other code
 DEBUG_VARIABLE = "COLLOPT_DEBUG"
 MIN_TIMEOUT_S = 0.001  # Torch counts in milliseconds, and takes none for no limit at all
@@ -77,11 +71,117 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def checked(call: str, check: Callable[[], Terms]) -> Terms | ColloptError:
+    """Return the result of a check, or its error, which this rank raises once the others know of it."""
+    try:
+        return check()
+    except (UnsupportedError, ProgramError) as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - whatever is wrong, the other ranks have to be told.
+        kind = "" if isinstance(error, ColloptError) else f"{type(error).__name__}: "
+        return UnsupportedError(f"the arguments of {call} cannot be read: {kind}{first_line(error)}")
+
+
+def refuse(call: str, error: ColloptError, group: Any, timeout: float | None) -> NoReturn:
+    """Raise an error once the other ranks know that there is one."""
+    with suppress(ProgramError):
+        _rows(call, True, [], group, timeout)
+    raise error
+
+
+def agree_on(
+    call: str, equal: Mapping[str, object], numbers: Sequence[int], group: Any, timeout: float | None
+) -> IntArray:
+    """Compare a call with those of all ranks, and return the `numbers` of all; shape (ranks, numbers).
+
+    Raises `UnsupportedError` on all ranks alike if calls differ in kind or in `equal`, or a rank refused its arguments.
+    """
+    table = _rows(call, False, [*map(_coded, equal.values()), *numbers], group, timeout)
+    if (stray := int(np.argmax(table[:, 0] != table[0, 0]))) != 0:
+        one, two = (CALLS[kind] for kind in table[[0, stray], 0].tolist())
+        raise UnsupportedError(f"the ranks make different calls: {one} on rank 0, {two} on rank {stray}")
+    if table[:, 1].any():
+        refusing = int(table[:, 1].argmax())
+        raise UnsupportedError(
+            f"rank {refusing} refused its arguments of {call}, so all stop; that rank's message says why"
+        )
+    for name, column in zip(equal, table.T[HEAD:], strict=False):
+        require_equal(name, column)
+    first = HEAD + len(equal)
+    return table[:, first : first + len(numbers)]
+
+
+def require_equal(name: str, numbers: IntArray, ranks: Sequence[int] | None = None) -> None:
+    """Raise on all ranks alike if the numbers of the `ranks`, by default of all, differ."""
+    values = numbers.tolist()
+    ranks = range(len(values)) if ranks is None else ranks
+    if stray := next((rank for rank in ranks if values[rank] != values[ranks[0]]), None):
+        pair = ranks[0], stray
+        texts = ["not given" if values[rank] == UNKNOWN else str(values[rank]) for rank in pair]
+        told = ": " + ", ".join(f"{text} on rank {rank}" for text, rank in zip(texts, pair, strict=True))
+        if max(values[rank] for rank in pair) >= FIRST_DIGEST:
+            told = ", such as ranks {} and {}".format(*pair)
+        raise UnsupportedError(f"the ranks disagree about {name}{told}; all have to make the same call")
+
+
+def agreed_size(name: str, sizes: IntArray) -> int:
+    """Return the size on which all ranks that can tell it agree; 0 if none can."""
+    telling = np.flatnonzero(sizes != UNKNOWN).tolist()
+    require_equal(name, sizes, telling)
+    return int(sizes[telling[0]]) if telling else 0
+
+
+def _coded(value: object) -> int:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, (int, np.integer)):
+        return min(int(value), MAX_NUMBER)
+    return digest(value if isinstance(value, bytes) else str(value).encode())
+
+
+def digest(data: bytes) -> int:
+    """Return a number that stands for some bytes."""
+    return FIRST_DIGEST + int.from_bytes(hashlib.blake2b(data, digest_size=6).digest())
+
+
+def _rows(call: str, is_refused: bool, numbers: Sequence[int], group: Any, timeout: float | None) -> IntArray:
+    row = [CALLS.index(call), int(is_refused), *numbers]
+    return gathered(row + [0] * (ROW - len(row)), group, timeout, call)
+
+
+def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: str) -> IntArray:
+    """All-gather as many numbers of each rank; shape (ranks, numbers)."""
+    torch, dist = import_torch()
+    device = agreement_device(group)
+    try:
+        mine = torch.tensor(numbers, dtype=torch.int64, device=device)
+        table = torch.empty((dist.get_world_size(group), len(numbers)), dtype=torch.int64, device=device)
+        wait(dist.all_gather(list(table.unbind()), mine, group=group, async_op=True), timeout)
+        rows: IntArray = table.cpu().numpy()
+    except RuntimeError as error:
+        why = explained(group, f"in {call}")
+        raise ProgramError(f"the ranks could not agree on {call}: {first_line(error)}{why}") from error
+    return rows
+
+
+def connect(group: Any, device: Any, timeout: float | None) -> None:
+    """Run a first collective on GPUs, which NCCL needs before a batch of messages, unless the comparison was one."""
+    torch, dist = import_torch()
+    if device.type != "cuda" or group in _connected or agreement_device(group).type == "cuda":
+        return
+    if dist.get_backend(group) != "gloo":
+        wait(dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True), timeout)
+    _connected.add(group)
+
+
 def agree(call: Call) -> int:
-    """Check this rank's arguments, and on the first call of its kind, and where sizes are not known, compare them."""
-    problem = argument_error(call)
-    if (agreed_elements := _agreed_elements(call, problem)) is not None:
-        return agreed_elements
+    """Check this rank's run of a plan, and compare the first one of each kind; return the elements in all.
+
+    Runs are always compared where sizes are not known, and with the environment variable ``COLLOPT_DEBUG=calls``.
+    """
+    problem = checked(PLAN, partial(check_call, call))
+    if (elements := _agreed_elements(call, problem)) is not None:
+        return elements
     try:
         return run_in_order(call.group, partial(_compare_once, call, problem))
     except ProgramError as error:
@@ -102,9 +202,11 @@ def tag_of(call: Call, elements: int) -> int:
 def description(call: Call) -> str:
     """Describe a call in the words of the post-mortem."""
     tensor = call.full_tensor
-    what = "" if tensor is None else f" of {tensor.numel()} elements of {str(tensor.dtype).removeprefix('torch.')}"
     how = f" by {call.op}" if call.program.layout.reduces else ""
-    return f"in an {call.program.collective}{what}{how}, program {call.program.digest[:8]}, slices {call.slices}"
+    return (
+        f"in an {call.program.collective} of {tensor.numel()} elements of {str(tensor.dtype).removeprefix('torch.')}"
+        f"{how}, program {call.program.digest[:8]}, slices {call.slices}"
+    )
 
 
 def _agreed_elements(call: Call, problem: ColloptError | None) -> int | None:
@@ -112,132 +214,31 @@ def _agreed_elements(call: Call, problem: ColloptError | None) -> int | None:
     if os.environ.get(DEBUG_VARIABLE) == "calls":
         return None
     agreed_keys = _agreed.setdefault(call.group, set())
-    if problem is not None:
-        if (call.program.digest,) in agreed_keys and call.is_size_known:
-            # The others are past the point where they could be told before their timeout.
-            leave_note(call.group, f"refused its arguments: {problem}")
-            raise problem
-        return None
-    return call.elements if call.is_size_known and _call_key(call) in agreed_keys else None
+    if problem is None:
+        return call.elements if call.is_size_known and _call_key(call) in agreed_keys else None
+    if (call.program.digest,) in agreed_keys and call.is_size_known:
+        # The others are past the point where they could be told before their timeout.
+        leave_note(call.group, f"refused its arguments: {problem}")
+        raise problem
+    return None
 
 
 def _compare_once(call: Call, problem: ColloptError | None) -> int:
     """Compare a call, unless a callback has compared its key meanwhile: other ranks may not compare it then either."""
-    if (agreed_elements := _agreed_elements(call, problem)) is not None:
-        return agreed_elements
-    elements = _compare(call, problem, None if problem else call.elements)
+    if (elements := _agreed_elements(call, problem)) is not None:
+        return elements
+    if problem is not None:
+        refuse(PLAN, problem, call.group, call.timeout)
+    equal = {"the program": call.program.digest, "the element type": call.full_tensor.dtype}
+    equal |= {"slices": call.slices, "op": call.op}
+    size = UNKNOWN if call.elements is None else call.elements
+    try:
+        elements = agreed_size("the number of elements", agree_on(PLAN, equal, [size], call.group, call.timeout)[:, 0])
+    except UnsupportedError as error:
+        raise ProgramError(str(error)) from None
     connect(call.group, call.full_tensor.device, call.timeout)
     _agreed.setdefault(call.group, set()).update({_call_key(call), (call.program.digest,)})
     return elements
-
-
-def connect(group: Any, device: Any, timeout: float | None) -> None:
-    """Run a first collective on GPUs, which NCCL needs before a batch of messages, unless the comparison was one."""
-    torch, dist = import_torch()
-    if device.type != "cuda" or group in _connected or agreement_device(group).type == "cuda":
-        return
-    if dist.get_backend(group) != "gloo":
-        wait(dist.all_reduce(torch.zeros(1, device=device), group=group, async_op=True), timeout)
-    _connected.add(group)
-
-
-def _compare(call: Call, problem: ColloptError | None, elements: int | None) -> int:
-    """Compare this rank's call with the others'; return the elements, or raise on all ranks if they differ."""
-    torch, dist = import_torch()
-    names = ("a rank whose arguments are wrong", "the program", "the element type", ELEMENTS_NAME, "slices", "op")
-    values = [1, *[0] * (len(names) - 1)]
-    if problem is None:
-        program, kind = int(call.program.digest[:DIGEST_DIGITS], 16), zlib.crc32(str(call.full_tensor.dtype).encode())
-        values = [0, program, kind, elements or 0, call.slices, OPERATIONS.index(call.op)]
-    device = agreement_device(call.group)
-    # The largest negative is the smallest negated: one all-reduce gives both extremes.
-    negated = [-value for value in values]
-    if problem is None and elements is None:
-        negated[names.index(ELEMENTS_NAME)] = -MAX_ELEMENTS
-    extremes = torch.tensor([*values, *negated], dtype=torch.int64, device=device)
-    try:
-        wait(dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=call.group, async_op=True), call.timeout)
-    except RuntimeError as error:
-        why = "" if problem else explained(call.group, description(call))
-        raise problem or ProgramError(f"the ranks could not agree on the call: {first_line(error)}{why}") from error
-    if problem is not None:
-        raise problem
-    largest, smallest = extremes[: len(values)].tolist(), (-extremes[len(values) :]).tolist()
-    if largest[0]:
-        raise ProgramError("another rank refused its arguments, so this one stops too; that rank's message says why")
-    for name, highest, lowest in zip(names, largest, smallest, strict=True):
-        if highest != lowest:
-            why = explained(call.group, description(call))
-            raise ProgramError(f"the ranks disagree about {name}; all have to make the same call{why}")
-    return int(largest[names.index(ELEMENTS_NAME)])
-
-
-def digest(data: bytes) -> int:
-    """Return a hash that fits a signed int64, less than its maximum."""
-    return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest())
-
-
-def coded(option: int | None) -> int:
-    """Return an option as a number that ranks compare."""
-    return UNKNOWN if option is None else min(option, MAX_ELEMENTS)
-
-
-def gathered(numbers: Sequence[int], group: Any, timeout: float | None, call: str) -> IntArray:
-    """All-gather the numbers of a call, such as "the dispatch"; shape (ranks, numbers)."""
-    torch, dist = import_torch()
-    device = agreement_device(group)
-    try:
-        mine = torch.tensor(numbers, dtype=torch.int64, device=device)
-        table = torch.empty((dist.get_world_size(group), len(numbers)), dtype=torch.int64, device=device)
-        wait(dist.all_gather(list(table.unbind()), mine, group=group, async_op=True), timeout)
-        rows: IntArray = table.cpu().numpy()
-    except RuntimeError as error:
-        why = explained(group, f"in {call}")
-        raise ProgramError(f"the ranks could not agree on {call}: {first_line(error)}{why}") from error
-    return rows
-
-
-def checked(check: Callable[[], Terms]) -> Terms | UnsupportedError:
-    """Return the result of a check, or its error, which this rank raises once the others know of it."""
-    try:
-        return check()
-    except UnsupportedError as error:
-        return error
-
-
-def refuse(error: UnsupportedError, length: int, group: Any, timeout: float | None, call: str) -> NoReturn:
-    """Raise an error once the other ranks know that there is one, from a row of their `length`."""
-    try:
-        gathered([1] + [0] * (length - 1), group, timeout, call)
-    except ProgramError:
-        raise error from None
-    raise error
-
-
-def compare(
-    table: IntArray,
-    call: str,
-    names: Sequence[str],
-    digested: Sequence[str],
-    words: Mapping[str, Mapping[int, str]] | None = None,
-) -> None:
-    """Raise on all ranks alike if a rank refused, or if they differ in the columns after the first.
-
-    Messages have the values of `names`, as `words` for codes, but not the digests of `digested`.
-    """
-    if table[:, 0].any():
-        raise UnsupportedError(
-            f"rank {int(table[:, 0].argmax())} refused its arguments of {call}, so all stop; that rank's message "
-            "says why"
-        )
-    for at, name in enumerate((*names, *digested)):
-        column = table[:, at + 1]
-        if (other := int(np.argmax(column != column[0]))) != 0:
-            texts = {UNKNOWN: "not given", **(words or {}).get(name, {})}
-            one, two = (texts.get(value, value) for value in column[[0, other]].tolist())
-            is_told = at < len(names)
-            values = f": {one} on rank 0, {two} on rank {other}" if is_told else f", such as ranks 0 and {other}"
-            raise UnsupportedError(f"the ranks disagree about {name}{values}; all have to make the same call")
 
 
 def leave_note(group: Any, note: str) -> None:
@@ -246,14 +247,13 @@ def leave_note(group: Any, note: str) -> None:
 
 
 def explained(group: Any, note: str) -> str:
-    """Leave a note about this rank's call, and return the explanation of the failure for the end of its message."""
+    """Leave a note about this rank's call, and explain the failure by the notes of all, for the end of its message."""
     notes: list[str | None] = []
     _in_thread(lambda: notes.extend(_notes(group, note, WAIT_S)))
-    absent = [rank for rank, text_of_rank in enumerate(notes) if text_of_rank is None]
-    by_note: dict[str, list[int]] = {}
-    for rank, text_of_rank in enumerate(notes):
-        if text_of_rank is not None:
-            by_note.setdefault(text_of_rank, []).append(rank)
+    by_note: dict[str | None, list[int]] = {}
+    for rank, text in enumerate(notes):
+        by_note.setdefault(text, []).append(rank)
+    absent = by_note.pop(None, None)
     words = f"; {_ranks(absent)} gave no sign: late, or ended" if absent else ""
     if len(by_note) > 1:
         words += "; the ranks differ: " + ", but ".join(f"{_ranks(ranks)} {text}" for text, ranks in by_note.items())
@@ -264,7 +264,7 @@ def _ranks(ranks: list[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
-def _in_thread(job: Any) -> None:
+def _in_thread(job: Callable[[], object]) -> None:
     thread = Thread(target=job, name="collopt-diagnosis", daemon=True)
     thread.start()
     join_at_exit(thread)

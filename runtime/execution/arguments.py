@@ -1,8 +1,7 @@
 """Arguments of one rank's call of a collective, and the reduction operations on torch tensors.
 
-Sums are computed in the tensors' own type, contribution by contribution, in the order of the program, which is the
-same for every run and every rank: integers wrap around, and floating-point results depend on that order, though all
-ranks get the same bits.
+Sums are in the tensors' own type, in the order of the program: integers wrap around, and floating-point results depend
+on that order, though all runs and ranks get the same bits.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ...errors import ColloptError, MissingDependencyError, UnsupportedError
+from ...errors import MissingDependencyError, UnsupportedError
 from ...support.validation import shown
 from ..programs.layout import Layout
 from ..programs.program import Program, check_choice, check_counts, check_seconds
@@ -45,9 +44,9 @@ class Call:
     output: Any
     input: Any
     group: Any
-    timeout: float | None
-    slices: int
-    op: str
+    timeout: float | None = None
+    slices: int = 1
+    op: str = "sum"
     async_op: bool = False
 
     @property
@@ -138,16 +137,12 @@ def served_devices(group: Any) -> set[str]:
     return {device.type for device in group._device_types}
 
 
-def argument_error(call: Call) -> ColloptError | None:
-    """Return the error in this rank's arguments, or None."""
-    try:
-        _check_options(call)
-        _check_tensors(call)
-        check_async(call.async_op, call.full_tensor, call.timeout)
-        checked_rounds(call.program, call.slices)
-    except ColloptError as error:
-        return error
-    return None
+def check_call(call: Call) -> None:
+    """Refuse wrong arguments of this rank's run of a plan."""
+    _check_options(call)
+    _check_tensors(call)
+    check_async(call.async_op, call.full_tensor, call.timeout)
+    checked_rounds(call.program, call.slices)
 
 
 def check_async(async_op: object, tensor: Any, timeout: float | None) -> None:
@@ -159,19 +154,15 @@ def check_async(async_op: object, tensor: Any, timeout: float | None) -> None:
     _, dist = import_torch()
     device = tensor.device.type
     if device not in ("cpu", "cuda"):
-        raise UnsupportedError(
-            f"async_op is True and the tensors are on {device}; expected them on cpu or cuda, or async_op=False"
-        )
-    if device == "cpu" and dist.get_debug_level() is dist.DebugLevel.DETAIL:
-        raise UnsupportedError(
-            "async_op is True and TORCH_DISTRIBUTED_DEBUG is DETAIL, which takes messages of another thread for a "
-            "mismatch of collectives; expected another level, or async_op=False"
-        )
-    if device == "cuda" and timeout is not None:
-        raise UnsupportedError(
-            f"async_op is True and timeout is {timeout}, for which CUDA work has to be waited for in the call; "
-            "expected no timeout, which leaves it to the process group"
-        )
+        problem = f"the tensors are on {device}; expected them on cpu or cuda"
+    elif device == "cpu" and dist.get_debug_level() is dist.DebugLevel.DETAIL:
+        # Torch takes messages of another thread for a mismatch of collectives then.
+        problem = "TORCH_DISTRIBUTED_DEBUG is DETAIL; expected another level"
+    elif device == "cuda" and timeout is not None:
+        problem = f"timeout is {timeout}, which CUDA work needs the call to wait for; expected none"
+    else:
+        return
+    raise UnsupportedError(f"async_op is True and {problem}, or async_op=False")
 
 
 def _check_options(call: Call) -> None:
@@ -185,17 +176,17 @@ def _check_options(call: Call) -> None:
 
 def _check_tensors(call: Call) -> None:
     _, dist = import_torch()
-    if call.full_tensor is None:
-        raise UnsupportedError(f"{call.full_name} is None; {call.program.collective} needs one on every rank")
-    if call.shard_tensor is None and call.program.layout.in_pairs:
-        raise UnsupportedError(f"input is None; {call.program.collective} needs one on every rank")
+    layout, rank = call.program.layout, dist.get_rank(call.group)
     for name, tensor in (("output", call.output), ("input", call.input)):
         if tensor is not None:
             check_tensor(name, tensor)
-    rank = dist.get_rank(call.group)
-    _check_pair(call, rank)
+        elif name == call.full_name or layout.in_pairs:
+            raise UnsupportedError(f"{name} is None; {call.program.collective} needs one on every rank")
+    if call.shard_tensor is not None:
+        check_same_kind(call.output, call.input)
+        _check_overlap(call, rank)
     _check_numbers(call, rank)
-    check_operation(call.op, call.full_tensor.dtype, call.program.layout)
+    check_operation(call.op, call.full_tensor.dtype, layout)
     kinds = served_devices(call.group)
     if call.full_tensor.device.type not in kinds:
         raise UnsupportedError(
@@ -204,24 +195,25 @@ def _check_tensors(call: Call) -> None:
         )
 
 
-def _check_pair(call: Call, rank: int) -> None:
-    """Refuse tensors that differ in type or device, or overlap other than as a rank's shard in the larger."""
-    if call.shard_tensor is None:
+def overlap(one: torch.Tensor, other: torch.Tensor) -> int | None:
+    """Return by how many bytes the second tensor begins after the first; None if they are apart."""
+    distance = other.data_ptr() - one.data_ptr()
+    is_apart = distance >= one.numel() * one.element_size() or -distance >= other.numel() * other.element_size()
+    return None if is_apart or not one.numel() or not other.numel() else distance
+
+
+def _check_overlap(call: Call, rank: int) -> None:
+    """Refuse tensors that overlap other than as a rank's shard in the larger."""
+    layout, full = call.program.layout, call.full_tensor
+    if (distance := overlap(full, call.shard_tensor)) is None:
         return
-    check_same_kind(call.output, call.input)
-    distance = call.shard_tensor.data_ptr() - call.full_tensor.data_ptr()
-    size = call.full_tensor.element_size()
-    is_separate = distance <= -call.shard_tensor.numel() * size or distance >= call.full_tensor.numel() * size
-    if is_separate or not call.shard_tensor.numel():
-        return
-    layout = call.program.layout
     if layout.in_pairs:
         raise UnsupportedError("input and output overlap; give the output memory of its own")
-    place = sum(shard_elements(layout, call.full_tensor.numel())[:rank]) if layout.collective.is_sharded else 0
-    if distance != place * size:
+    place = sum(shard_elements(layout, full.numel())[:rank]) if layout.collective.is_sharded else 0
+    if distance != place * full.element_size():
+        name = "output" if call.full_name == "input" else "input"
         raise UnsupportedError(
-            f"input and output overlap; give the {'output' if call.full_name == 'input' else 'input'} memory of its "
-            f"own, or its own place in the {call.full_name}"
+            f"input and output overlap; give the {name} memory of its own, or its own place in the {call.full_name}"
         )
     if not works_in_place(call.program):
         raise UnsupportedError("input and output are the same memory, which this program is not made for; give it two")
@@ -230,35 +222,27 @@ def _check_pair(call: Call, rank: int) -> None:
 def _check_numbers(call: Call, rank: int) -> None:
     """Refuse numbers of elements that do not match."""
     layout, elements = call.program.layout, call.full_tensor.numel()
+    outputs, inputs = (0 if tensor is None else tensor.numel() for tensor in (call.output, call.input))
     if layout.in_pairs:
-        _check_parts(call, rank)
-        return
-    full_name, shard_name = call.full_name, "output" if call.full_name == "input" else "input"
-    if layout.collective.has_one_root and rank != layout.root:
-        return
-    if not layout.collective.is_sharded:
-        fits, expected = elements, "the same number in both"
-    elif len(set(layout.shards)) == 1:
-        ranks = call.program.num_ranks
-        fits = elements // ranks if elements % ranks == 0 else -1
-        expected = f"{ranks} times as many in the {full_name}, one {shard_name} per rank"
+        sends, takes = layout.pair_parts[rank]
+        unit = _elements_per_unit(call, rank) or 0
+        fits = (inputs, outputs) == (unit * sends, unit * takes)
+        expected = f"{takes} and {sends} times the same number: column and row {rank} of the traffic, in lowest terms"
     else:
-        fits = shard_elements(layout, elements)[rank]
-        expected = f"{fits} in the {shard_name}, rank {rank}'s share of the {full_name}"
-    if (0 if call.shard_tensor is None else call.shard_tensor.numel()) != fits:
-        outputs, inputs = (0 if tensor is None else tensor.numel() for tensor in (call.output, call.input))
+        if layout.collective.has_one_root and rank != layout.root:
+            return
+        name = "output" if call.full_name == "input" else "input"
+        share, expected = elements, "the same number in both"
+        if layout.collective.is_sharded:
+            share = shard_elements(layout, elements)[rank]
+            expected = f"{share} in the {name}, rank {rank}'s share of the {call.full_name}"
+            if len(set(layout.shards)) == 1:
+                ranks = call.program.num_ranks
+                share = elements // ranks if elements % ranks == 0 else -1
+                expected = f"{ranks} times as many in the {call.full_name}, one {name} per rank"
+        fits = share == (outputs if name == "output" else inputs)
+    if not fits:
         raise UnsupportedError(f"output has {outputs} elements and input has {inputs}; expected {expected}")
-
-
-def _check_parts(call: Call, rank: int) -> None:
-    """Refuse sizes that are not proportional to the traffic."""
-    inputs, outputs = call.program.layout.pair_parts[rank]
-    unit = _elements_per_unit(call, rank) or 0
-    if (call.input.numel(), call.output.numel()) != (unit * inputs, unit * outputs):
-        raise UnsupportedError(
-            f"output has {call.output.numel()} elements and input has {call.input.numel()}; expected {outputs} and "
-            f"{inputs} times the same number: column and row {rank} of the traffic, in lowest terms"
-        )
 
 
 def _elements_per_unit(call: Call, rank: int) -> int | None:
@@ -273,8 +257,7 @@ def check_process(group: Any) -> None:
     """Refuse a group of a parent process, after a fork."""
     if (process := _processes.setdefault(group, os.getpid())) != os.getpid():
         raise UnsupportedError(
-            f"the group is that of process {process}, of which this one is a fork; expected one that was made here, by "
-            "init_process_group or new_group"
+            f"the group is that of process {process}, of which this one is a fork; expected one made here, by new_group"
         )
 
 

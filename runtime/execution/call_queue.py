@@ -1,12 +1,7 @@
-"""Queue of the calls of a group, run at once or asynchronously.
+"""Queue of the calls of a group: a thread runs them in order on CPU tensors, a stream of its own on CUDA tensors.
 
-On CPU tensors one thread for each group runs its calls in order, as Gloo's waits block a thread; on CUDA tensors a
-stream of the group's own does.  The thread is a daemon, as a rank that hangs in Gloo must not keep the interpreter from
-ending: at exit unfinished calls get some seconds, and are interrupted and logged if that is not enough.  A thread that
-came back from torch's code after the interpreter has begun to end would end the process by SIGABRT.
-
-Messages have a tag of their own, and so do not match other messages of the group, which on the CPU may come in between.
-Agreements of the ranks have no tag, and so have to keep their turn among the calls.
+The thread is a daemon, as a rank that hangs in Gloo must not keep the interpreter from ending.  But one that came back
+from torch's code after that would end the process by SIGABRT, so at exit unfinished calls get some seconds each.
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ INTERRUPT_TIMEOUT_S = 5.0  # How long it waits for interrupted calls
 EXIT_PRIORITY = 100  # Before multiprocessing stops the pools, managers and queues that callbacks may use
 MAX_SECONDS = 1e9  # Threads cannot wait for much longer
 POLL_S = 0.001  # How often a wait with a limit looks at the GPU
-TAG = 8209  # Any number that other code is unlikely to use
+TAG = 8209  # Of messages here, so that on CPUs they match no others of the group; agreements keep their turn
 UNUSED_TAG = 8210  # Tag of a message that is never sent
 
 logger = logging.getLogger("collopt.runtime")
@@ -48,10 +43,6 @@ _ending: WeakSet[Thread] = WeakSet()  # and for threads of queues that are gone
 _finalizers: list[Finalize] = []
 _group_queues: WeakKeyDictionary[Any, CallQueue] = WeakKeyDictionary()
 _streams: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 class QueuedCall(Future[None]):
@@ -73,10 +64,10 @@ class QueuedCall(Future[None]):
 
 
 class _Runner:
-    """State of the worker thread; it holds no reference to the queue, whose deletion ends the thread."""
+    """The worker thread's part of a queue, of which it holds no reference, as deletion ends the thread."""
 
     def __init__(self) -> None:
-        self.jobs: SimpleQueue[tuple[Job, Job, QueuedCall] | None] = SimpleQueue()  # Arguments of `run`, then the end
+        self.jobs: SimpleQueue[tuple[Job, Job, QueuedCall] | None] = SimpleQueue()  # Arguments of `run`, or the end
         self.failure: str | None = None
         self.process = os.getpid()
         self.thread: int | None = None
@@ -103,13 +94,13 @@ class _Runner:
 
     def run(self, job: Job, on_complete: Job, call: QueuedCall) -> None:
         """Run one call, unless an earlier one failed: the ranks may be in different ones then."""
-        is_skipped = self.failure is not None
+        if self.failure is not None:
+            text = (
+                f"an earlier call on the group failed, so this one was not started; the earlier error: {self.failure}"
+            )
+            call.set_exception(ProgramError(text))
+            return
         try:
-            if is_skipped:
-                raise ProgramError(
-                    "an earlier call on the group failed, so this one was not started; the earlier error: "
-                    f"{self.failure}"
-                )
             try:
                 job()
             except BaseException as error:
@@ -117,9 +108,7 @@ class _Runner:
                 raise
             on_complete()
         except BaseException as error:  # noqa: BLE001 - whoever waits has to get it.
-            if not is_skipped:
-                # Nobody may ever wait for it.
-                logger.error("an asynchronous call failed: %s", error)
+            logger.error("an asynchronous call failed: %s", error)  # Nobody may ever wait for it.
             call.set_exception(error)
         else:
             call.set_result(None)
@@ -135,9 +124,12 @@ class CallQueue:
         self._thread.start()
         # The thread of a live queue is to work until the end.
         finalize(self, _end, self._runner, self._thread).atexit = False
-        _register(self)
+        _queues.add(self)
+        if not _finalizers:
+            # Processes of multiprocessing end without the functions of atexit.
+            _finalizers.append(Finalize(None, _wait_at_exit, exitpriority=EXIT_PRIORITY))
 
-    def submit(self, job: Job, on_complete: Job = _nothing) -> QueuedCall:
+    def submit(self, job: Job, on_complete: Job = lambda: None) -> QueuedCall:
         """Queue a job and return; in the worker thread, where callbacks run, run it at once, before all later calls."""
         call = QueuedCall(self._runner)
         if self._runner.thread == get_ident():
@@ -161,7 +153,7 @@ class CallQueue:
 
     def join(self) -> None:
         """Wait for all earlier jobs."""
-        self.submit(_nothing).result()
+        self.submit(lambda: None).result()
 
 
 def _end(runner: _Runner, thread: Thread) -> None:
@@ -173,14 +165,6 @@ def _end(runner: _Runner, thread: Thread) -> None:
 def join_at_exit(thread: Thread) -> None:
     """Make the process wait at exit for a daemon thread in torch's code, as long as for interrupted calls."""
     _ending.add(thread)
-
-
-def _register(queue: CallQueue) -> None:
-    """Make the process wait for a queue at exit."""
-    _queues.add(queue)
-    if not _finalizers:
-        # Processes of multiprocessing end without the functions of atexit.
-        _finalizers.append(Finalize(None, _wait_at_exit, exitpriority=EXIT_PRIORITY))
 
 
 def _clear_after_fork() -> None:
@@ -196,33 +180,27 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _wait_at_exit() -> None:
-    """Wait for unfinished calls at exit; interrupt those that are late."""
-    until = time.monotonic() + EXIT_TIMEOUT_S
-    if late := _late(list(_queues), until):
+    """Wait for unfinished calls at exit; interrupt those that are late, and say so."""
+    if late := _late(list(_queues), EXIT_TIMEOUT_S):
         _queues.difference_update(late)
-        _interrupt_all(late)
+        logger.error(
+            "the program exits with calls that are unfinished after %g s, on groups: %d; wait for the work that "
+            "execute or all_to_all_single returns with async_op=True",
+            EXIT_TIMEOUT_S,
+            len(late),
+        )
+        for queue in late:
+            queue.interrupt()
+        _late(late, INTERRUPT_TIMEOUT_S)
     until = time.monotonic() + INTERRUPT_TIMEOUT_S
     for thread in list(_ending):
         thread.join(max(0.0, until - time.monotonic()))
 
 
-def _interrupt_all(late: list[CallQueue]) -> None:
-    """Interrupt calls that keep the program from ending, and say so."""
-    logger.error(
-        "the program exits with calls that are unfinished after %g s, on groups: %d; wait for the work that "
-        "execute or all_to_all_single returns with async_op=True",
-        EXIT_TIMEOUT_S,
-        len(late),
-    )
-    for queue in late:
-        queue.interrupt()
-    _late(late, time.monotonic() + INTERRUPT_TIMEOUT_S)
-
-
-def _late(queues: list[CallQueue], until: float) -> list[CallQueue]:
-    """Return queues with jobs that are incomplete, or hold their data, at a time of the monotonic clock."""
-    last: dict[Future[None], CallQueue] = {queue.submit(_nothing): queue for queue in queues}
-    return [last[call] for call in wait(last, max(0.0, until - time.monotonic())).not_done]
+def _late(queues: list[CallQueue], seconds: float) -> list[CallQueue]:
+    """Return queues with jobs that are incomplete, or hold their data, after some seconds."""
+    last: dict[Future[None], CallQueue] = {queue.submit(lambda: None): queue for queue in queues}
+    return [last[call] for call in wait(last, seconds).not_done]
 
 
 class AsyncWork:
@@ -234,12 +212,10 @@ class AsyncWork:
         self._event = event
 
     def wait(self, timeout: float | timedelta | None = None) -> bool:
-        """Wait until the outputs are complete; may be called any number of times.
+        """Wait until the outputs are complete, or at most `timeout` seconds; may be called any number of times.
 
         On CUDA tensors the current stream waits and this process does not, unless there is a timeout.  In a callback on
         CPU tensors the call is run then and there, with all that comes before it, whatever the timeout.
-
-        Units: `timeout` in seconds.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         if seconds is not None:
@@ -258,20 +234,22 @@ class AsyncWork:
     def get_future(self) -> Any:
         """Return a `torch.futures.Future` of the list of outputs.
 
-        Callbacks run in the thread that runs the group's calls, if the call was not over before, and in that which sets
-        them if it was.
-
-        A callback may call collectives of the group if ``then`` is set before the group's next call.  They come right
-        after this call then, and before that next one, on every rank, whether this call was over or not.  Of one that
-        is set later, nothing says on which ranks its calls come before other calls, and the ranks may get each other's
-        data.
-
-        In a callback, wait for later calls of the group by `wait`: torch's futures would wait there for ever.
+        Callbacks run in the thread of the group's calls, or in that which sets them if the call was over before.  They
+        may call collectives of the group if ``then`` is set before the group's next call, which these then come before
+        on every rank; of later ones the ranks may get each other's data.  In a callback, wait for later calls by
+        `wait`: torch's futures would wait there for ever.
         """
         torch, _ = import_torch()
         if self._event is None:
             future = torch.futures.Future()
-            self._done.add_done_callback(lambda done: _transfer(done, future, self._outputs))
+
+            def transfer(done: Future[None]) -> None:
+                if error := done.exception():
+                    future.set_exception(error)
+                else:
+                    future.set_result(self._outputs)
+
+            self._done.add_done_callback(transfer)
             return future
         device = self._event.device
         future = torch.futures.Future(devices=[device])
@@ -295,14 +273,6 @@ class AsyncWork:
             raise ProgramError(
                 f"the call did not finish within {seconds:g} s; it continues, and can be waited for again"
             ) from None
-
-
-def _transfer(done: Future[None], future: Any, outputs: list[Any]) -> None:
-    """Copy the outcome of a Python future to a torch future."""
-    if error := done.exception():
-        future.set_exception(error)
-    else:
-        future.set_result(outputs)
 
 
 def run_now(group: Any, job: Callable[[], None]) -> None:

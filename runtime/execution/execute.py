@@ -1,12 +1,7 @@
 """Execution of programs through torch.distributed: Gloo, NCCL and RCCL by one path.
 
-Facts about torch.distributed that the code below rests on (seen with torch 2.13 and Gloo, or read in its source):
-
-- Gloo cannot send to its own rank, so data that stays is copied.
-- A batch must not be empty, all its tensors must be contiguous and must live until the work is done.
-- Peers are global ranks even in a subgroup.  Tags are ignored by NCCL; messages between two ranks match in order.
-- The first batch on a group has to involve every rank; an all-reduce before it sees to that.
-- Waiting for NCCL work blocks the current stream, not the process.
+As Gloo cannot send to its own rank, data that stays is copied.  Batches must not be empty, and the first on a group has
+to involve every rank, to which an agreement or all-reduce before it sees.  NCCL ignores tags: messages match in order.
 """
 
 from __future__ import annotations
@@ -34,12 +29,9 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
 NO_LIMIT = 2**31 - 1
-
 MAX_KEPT_BYTES = 2**26
-
 _kept: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor] = WeakKeyDictionary()
 """Scratch and staging memory of the last call of each group."""
-
 _lowered: WeakKeyDictionary[Schedule, dict[Collective, tuple[Topology | None, Program]]] = WeakKeyDictionary()
 
 
@@ -47,12 +39,10 @@ class PlanLike(Protocol):
     """Protocol of plans for `execute`; the topology of a plan that has one gives the order of sends."""
 
     @property
-    def collective(self) -> CollectiveName | Collective:
-        """Collective of the plan."""
+    def collective(self) -> CollectiveName | Collective: ...  # noqa: D102
 
     @property
-    def schedule(self) -> Schedule:
-        """Schedule of the plan."""
+    def schedule(self) -> Schedule: ...  # noqa: D102
 
 
 def program_of(plan: PlanLike | Program) -> Program:
@@ -85,16 +75,12 @@ def execute(
     op: str = "sum",
     async_op: bool = False,
 ) -> AsyncWork | None:
-    """Run a plan; every rank of the group calls this with its own tensors.
+    """Run a plan; every rank of the group calls this with its own tensors and otherwise the same arguments.
 
-    Like any collective, it has to be called by all ranks of the group with the same arguments.  The first call with a
-    plan and size checks the program, and compares the ranks' arguments.  If it raises, the outputs are undefined.
-
-    Later calls of the same kind are not compared, which saves a small all-reduce, unless the environment variable
-    ``COLLOPT_DEBUG`` is ``calls``.  If the arguments of one rank are wrong then, that rank raises at once and sends
-    nothing; the others raise when it ends or at the timeout.  If the ranks' arguments differ, such as in size or
-    operation, all raise at the timeout: on CPU tensors, messages of different calls never match.  The error says which
-    ranks are in which call, refused their arguments, or gave no sign, as far as the group's store can tell.
+    The first call with a plan and size checks the program, and compares the ranks' arguments.  Later calls of the same
+    kind are not compared, unless the environment variable ``COLLOPT_DEBUG`` is ``calls``: if the arguments of one rank
+    are wrong then, that rank raises at once and the others at the timeout; the error says which ranks are in which
+    call, refused their arguments, or gave no sign.  After an error, the outputs are undefined.
 
     Raises `UnsupportedError` if the plan's schedule cannot be lowered, or the tensors, the operation or the group do
     not fit it; `ProgramError` if the program is wrong, the ranks disagree, or the exchange fails; with `async_op`,
@@ -105,7 +91,7 @@ def execute(
     plan : Plan or Program
         Rank r of the group is compute node r of the plan's topology.
     output, input : torch.Tensor or None
-        Contiguous, of one type on one device.  Any number of elements; it need not divide by the number of chunks.
+        Contiguous, of one type on one device, with any number of elements.
 
         As in torch.distributed: *all_gather_into_tensor*, *reduce_scatter_tensor*, *all_reduce*, *broadcast*, *reduce*
         and *all_to_all_single*.  Shares are equal, or by the plan's weights as
@@ -115,8 +101,7 @@ def execute(
 
         Both may be the same memory, the smaller being its own part of the larger; not in an all-to-all(v).
     group : torch.distributed.ProcessGroup or None
-        None is the default group.  Of a group of the ``collopt`` backend, the call uses the connections that the
-        backend has for its own plans.
+        None is the default group.  One of the ``collopt`` backend has connections of its own for plans.
     timeout : float or None
         Seconds that one round may take; None leaves it to the process group.  If a rank dies, those that exchange data
         with it raise at once, and all others when this time is over.
@@ -124,8 +109,7 @@ def execute(
         Pieces of the data that follow each other through the network.  More pieces keep more links busy at once and
         cost more batches.
     op : {"sum", "prod", "min", "max", "avg"}
-        What adding means; see `collopt.runtime.execution.arguments`.  Of no meaning to collectives that only
-        move data.
+        What adding means; see `collopt.runtime.execution.arguments`.
     async_op : bool
         Return while the data is still on its way.  Each rank may choose for itself.
 
@@ -147,23 +131,15 @@ def execute(
 
 
 def prepared(
-    plan: PlanLike | Program,
-    output: torch.Tensor | None,
-    input: torch.Tensor | None,  # noqa: A002 - torch.distributed's own name for it.
-    *,
-    group: dist.ProcessGroup | None,
-    timeout: float | None = None,
-    slices: int = 1,
-    op: str = "sum",
-    async_op: bool = False,
+    plan: PlanLike | Program, output: Any, source: Any, *, group: dist.ProcessGroup | None, **options: Any
 ) -> tuple[Call, Callable[[], None]]:
     """Check the arguments of `execute` on all ranks; return the call and the job that runs it."""
     rank = member_rank(group)
     program = program_of(plan)
     if program.collective.has_one_root and not program.layout.in_pairs and rank != program.layout.root:
-        output, input = (None, input) if program.collective.reduces else (output, None)  # noqa: A001
-    call = Call(program, output, input, p2p_group(group, output, input), timeout, slices, op, async_op)
-    elements = agree(call)
+        output, source = (None, source) if program.collective.reduces else (output, None)
+    call = Call(program, output, source, p2p_group(group, output, source), **options)
+    elements, slices = agree(call), call.slices
     key = program, slices, rank, elements
     if not _posts_singly(call):
         work = rank_rounds(*key, areas=1)

@@ -1,9 +1,7 @@
 """`jax_function`: a plan as a collective for `jax.shard_map`, in rounds of `jax.lax.ppermute`.
 
-A rank's memory is one array, whose rows are its input, output, scratch and staging area, one after the other.  All
-ranks do the same with it, on rows that a table has for each.  Between two ranks, the messages of a round are one; the
-pairs of a round are divided into as few permutations as a rank has partners, by an edge coloring with alternating
-paths.
+A rank's memory is one array: rows of input, output, scratch and staging area.  All ranks do the same on rows that a
+table has for each.  An edge coloring divides the pairs of a round into as few permutations as a rank has partners.
 """
 
 from __future__ import annotations
@@ -35,10 +33,9 @@ OPERATIONS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximu
 
 
 class Rows(NamedTuple):
-    """Rows of each rank's memory, as a place in the numbers that it has.
+    """Rows of each rank's memory: from `place` on in its numbers are `width` rows, some of which may be `BEYOND`.
 
-    From `place` on are its `width` rows, beyond the last of memory where it has fewer; or, if those of every rank are
-    `consecutive`, the first, and at `lengths` how many there are, None if all ranks have as many.
+    If those of every rank are `consecutive`, it is the first, and at `lengths` how many, None if all have as many.
     """
 
     place: int
@@ -71,16 +68,12 @@ class Step(NamedTuple):
 
 
 class RowProgram(NamedTuple):
-    """What all ranks run.
-
-    `numbers`: What each rank has in place of `Rows`, shape (ranks, any).  `output`: First row of the output.  `size`:
-    Rows of memory, with those that a slice of a fixed width may reach beyond the last.
-    """
+    """What all ranks run."""
 
     steps: tuple[Step, ...]
-    numbers: npt.NDArray[np.uint32]
-    output: int
-    size: int
+    numbers: npt.NDArray[np.uint32]  # What each rank has in place of `Rows`, shape (ranks, any)
+    output: int  # First row of the output
+    size: int  # Rows of memory, with those that a slice of a fixed width may reach beyond the last
 
 
 @lru_cache(maxsize=64)
@@ -90,10 +83,8 @@ def row_program(program: Program, slices: int, rows: int, inputs: int, outputs: 
     sizes = (inputs, outputs, max(work.scratch for work in ranks), max(work.staging for work in ranks))
     *begins, size = accumulate(sizes, initial=0)
     writer = _StepWriter(ranks, dict(zip(("input", "output", "scratch", "staging"), begins, strict=True)), size)
-    steps = [
-        Step(tuple(writer.permutations(number)), tuple(writer.additions(number)))
-        for number in range(len(ranks[0].rounds))
-    ]
+    rounds = range(len(ranks[0].rounds))
+    steps = [Step(tuple(writer.permutations(number)), tuple(writer.additions(number))) for number in rounds]
     return RowProgram(tuple(filter(any, steps)), np.hstack(writer.numbers), begins[1], writer.size)
 
 
@@ -174,9 +165,9 @@ class _StepWriter:
 
 
 def edge_coloring(edges: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """Color a bipartite graph's edges, none of one color meeting, with the largest degree's many colors (König, 1916).
+    """Color a bipartite graph's edges, none of one color meeting, in as many colors as the largest degree (König).
 
-    An edge gets a color a that its left vertex lacks.  If its right vertex has a but lacks b, a and b change places on
+    An edge gets a color a that its left vertex lacks.  If its right vertex lacks b instead, a and b change places on
     the path of these colors that starts there; it cannot end at the left vertex, which it would reach by color a.
 
     >>> edge_coloring([(0, 1), (1, 2), (2, 0), (0, 2)])
@@ -208,12 +199,12 @@ def jax_function(
 ) -> Callable[[jax.Array], jax.Array]:
     """Turn a plan into a function for `jax.shard_map`, in place of JAX's own collective.
 
-    Each round of the plan is a few calls of `jax.lax.ppermute`, which XLA runs on TPUs, GPUs and CPUs, and additions.
-    The function can be compiled and differentiated like the collectives of `jax.lax`.
+    Each round of the plan is a few calls of `jax.lax.ppermute` and additions.  The function can be compiled and
+    differentiated like the collectives of `jax.lax`.
 
     Raises `MissingDependencyError` if JAX is not installed; `ProgramError` if the program is wrong; `UnsupportedError`
-    if the plan's schedule cannot be lowered, or an argument is not understood.  The function raises the latter if the
-    axis or the array do not fit the plan.
+    if the plan's schedule cannot be lowered, or an argument is not understood, and in the function if the axis or the
+    array do not fit the plan.
 
     Parameters
     ----------
@@ -227,27 +218,22 @@ def jax_function(
         As in `jax.lax.all_gather` and `jax.lax.psum_scatter`: whether ranks divide the first dimension among them, or
         it is a dimension of its own, of one element per rank.  Plans with shards or parts of unequal sizes need True.
     slices : int
-        Pieces of the data that follow each other through the network.  More pieces keep more links busy at once and
-        take more rounds.
+        As for `execute`.
 
     Returns
     -------
     callable
-        Takes one array, of the same shape on all ranks, and returns one of the same type.
-
-        An allgather has the shapes of `jax.lax.all_gather`, a reduce-scatter those of `jax.lax.psum_scatter`, an
-        all-to-all those of `jax.lax.all_to_all` along the first dimension.  Allreduce, broadcast and reduce keep the
-        shape; a reduce returns zeros except on its root.
+        Takes one array, of the same shape on all ranks, and returns one of the same type, with the shapes of
+        `jax.lax.all_gather`, `jax.lax.psum_scatter` and `jax.lax.all_to_all` along the first dimension.  Allreduce,
+        broadcast and reduce keep the shape; a reduce returns zeros except on its root.
 
         With unequal sizes the first dimension is that of the rank with most.  Other ranks have their data first, then
         zeros, or elements that are ignored.
 
     Notes
     -----
-    Results differ between ranks as far as JAX can tell, so a `jax.shard_map` that returns one without its axis, such as
-    ``out_specs=P()`` for an allreduce, needs ``check_vma=False``.
-
-    Sums are computed in the array's own type, contribution by contribution, in the same order in every run.
+    A `jax.shard_map` that returns a result without its axis, such as ``out_specs=P()`` for an allreduce, needs
+    ``check_vma=False``.  Sums are computed in the array's own type, in the same order in every run.
 
     Examples
     --------

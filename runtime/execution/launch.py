@@ -36,13 +36,13 @@ class _Job(NamedTuple):
     op: str
     seed: int
 
-
-class _Measurement(NamedTuple):
-    """One rank's part of a report."""
-
-    backend: str
-    correct: bool
-    seconds: float
+    @property
+    def elements_in_all(self) -> int:
+        """Elements of all ranks; for all_to_allv, the largest multiple of its traffic, or at least that itself."""
+        layout = self.program.layout
+        total = total_elements(layout.collective, self.program.num_ranks, self.elements)
+        unit = sum(layout.parts) if layout.in_pairs else 1
+        return max(1, total // unit) * unit
 
 
 def run_local(
@@ -59,8 +59,8 @@ def run_local(
 ) -> RunReport:
     """Run a plan on this machine, one process per rank, and compare the result with torch's own collective.
 
-    In a process that torchrun started, or in which torch.distributed is initialised, no processes are started: this one
-    is a rank, and all ranks have to make the same call.
+    In a process that torchrun started, or in which torch.distributed is initialised, this process is a rank instead,
+    and all ranks have to make the same call.
 
     Raises `UnsupportedError` if the backend or the type is not available, the number of ranks does not fit, or the
     variables of torchrun make no sense; `ProgramError` if the program is wrong, or a rank fails, dies, is late or does
@@ -102,50 +102,38 @@ def run_local(
         terms={"the plan": program.digest} | {name: getattr(job, name) for name in _Job._fields[1:]},
         preload=("collopt.runtime.execution.launch",),
     )
-    correct = tuple(part.correct for part in parts)
-    seconds = max(part.seconds for part in parts)
+    backends, correct, seconds = zip(*parts, strict=True)
     return RunReport(
-        parts[0].backend, program.num_ranks, elements, dtype, repeats, correct, seconds, program.collective, op,
-        _elements_in_all(job), program.layout.root,
+        backends[0], program.num_ranks, elements, dtype, repeats, correct, max(seconds), program.collective, op,
+        job.elements_in_all, program.layout.root,
     )  # fmt: skip
 
 
-def _elements_in_all(job: _Job) -> int:
-    """Elements of all ranks together: for all_to_allv, the largest multiple of its traffic, or at least that itself."""
-    total = total_elements(job.program.collective, job.program.num_ranks, job.elements)
-    if not job.program.layout.in_pairs:
-        return total
-    unit = sum(job.program.layout.parts)
-    return max(1, total // unit) * unit
-
-
-def _measure(job: _Job, device: Any) -> _Measurement:
-    """Run the program on this rank's tensors, compare, and take the time."""
+def _measure(job: _Job, device: Any) -> tuple[str, bool, float]:
+    """Run the program on this rank's tensors; return the backend, whether all was correct, and the median of times."""
     import torch
     import torch.distributed as dist
 
-    program, elements = job.program, _elements_in_all(job)
-    workload = Workload(program.layout, program.num_ranks, dist.get_rank(), elements, job.dtype, job.op, job.seed)
+    program = job.program
+    workload = Workload(
+        program.layout, program.num_ranks, dist.get_rank(), job.elements_in_all, job.dtype, job.op, job.seed
+    )
     with out_of_memory_as_error(f"elements={job.elements} of {job.dtype}", "fewer"):
-        output, mine = workload.make_tensors(in_place=False, device=device)
-        workload.fill_random(mine)
-        expected = workload.by_torch(mine)
+        output, own = workload.make_tensors(in_place=False, device=device)
+        workload.fill_random(own)
+        expected = workload.by_torch(own)
+    finish = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     correct, times = True, []
     for _ in range(1 + job.repeats):
         fill_incorrect(output, expected)
         dist.barrier()
-        _finish(torch, device)
+        finish()
         start = time.perf_counter()
-        execute(job.program, output, mine, slices=job.slices, op=job.op)
-        _finish(torch, device)
+        execute(program, output, own, slices=job.slices, op=job.op)
+        finish()
         times.append(time.perf_counter() - start)
         correct = correct and not (workload.has_output and workload.count_wrong(output, expected))
-    return _Measurement(dist.get_backend(), correct, statistics.median(times[1:]))
-
-
-def _finish(torch: Any, device: Any) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return dist.get_backend(), correct, statistics.median(times[1:])
 
 
 @dataclass(frozen=True)

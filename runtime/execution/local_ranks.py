@@ -1,8 +1,7 @@
 """Local processes, one per rank: their results, or the first failure.
 
-One interpreter, the supervisor, imports the heavy modules once and forks a process per rank, so sixteen ranks start
-about as quickly as one.  It never runs the caller's main module, so scripts need no ``if __name__ == "__main__"``.  It
-lives in a session of its own: whatever happens, killing that process group leaves nothing behind.
+A supervisor imports the heavy modules once and forks a process per rank.  It never runs the caller's main module, so
+scripts need no ``if __name__ == "__main__"``; as it lives in a session of its own, killing that leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -71,12 +70,8 @@ def run_ranks(
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise UnsupportedError(f"the local ranks cannot start: {_describe(error)}{IMPORTABLE}") from error
     with tempfile.TemporaryDirectory(prefix="collopt-", ignore_cleanup_errors=True) as folder:
-        job = {
-            "ranks": num_ranks,
-            "deadline": time.time() + timeout_s,
-            "timeout_s": timeout_s,
-            "preload": list(preload),
-        }
+        deadline = time.time() + timeout_s
+        job = {"ranks": num_ranks, "deadline": deadline, "timeout_s": timeout_s, "preload": list(preload)}
         Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8")
         Path(folder, "task.pickle").write_bytes(pickled)
         Path(folder, "shared").mkdir()
@@ -88,13 +83,9 @@ def run_ranks(
             raise ProgramError(f"the {num_ranks} local ranks gave no answer within {timeout_s:g} s ({reason})")
         state, content = pickle.loads(outcome.read_bytes())  # noqa: S301 - written by our own supervisor.
     if state == "done":
-        results: list[Result] = content
-        return results
+        return content  # type: ignore[no-any-return]
     kind, message = content
-    error_class = getattr(errors, kind, None)
-    raise (error_class if isinstance(error_class, type) and issubclass(error_class, ColloptError) else ProgramError)(
-        message
-    )
+    raise (getattr(errors, kind) if kind in errors.__all__ else ProgramError)(message)
 
 
 def _run_supervisor(folder: str, timeout_s: float, on_update: Listener) -> int | None:

@@ -1,18 +1,9 @@
 """Messages that one rank posts in each round, in elements of its own tensors.
 
-Shards need not divide evenly: with C chunks in a shard, chunk c of a slice of m elements has the elements
-``c * m // C`` to ``(c + 1) * m // C - 1``.  A message that comes out empty is left out, at both ends alike.  Shards of
-weights w_0, w_1, ... themselves share out the T elements of the whole collective in the same way.
-
-Besides the caller's tensors there is scratch, as the program has it, and a staging area for data to be
-added at the end of the round.  As a sender waits for its receiver, a round also posts receives of later rounds, on a
-CPU, if their memory is not in use until then: rounds take turns with two staging areas.
-
-The parts of an all-to-allv are exact multiples of the traffic in lowest terms, so that each rank with some of it can
-tell from its own tensors how large everything is.
-
-Small data is packed: one message for each peer and round, received into memory of its own.  Pieces for
-a peer are copied together before the round, and pieces from it are copied to their places at its end.
+With C chunks in a shard, chunk c of a slice of m elements has those from ``c * m // C`` to ``(c + 1) * m // C - 1``;
+the weights of shards share out all elements likewise.  Data to be added arrives in a staging area.  As a sender waits
+for its receiver, a round also posts receives of later rounds on a CPU.  Small data is packed: one message for each
+peer and round.
 """
 
 from bisect import bisect_right
@@ -66,18 +57,14 @@ class Sum(NamedTuple):
 
 
 class RankRound(NamedTuple):
-    """One rank's part of a round; sums are computed last, in this order.
-
-    `packing` is copied before all sends, `unpacking` after all receives.  `receives` are posted when the round begins,
-    also those of later rounds; receives from one peer are in order.
-    """
+    """One rank's part of a round; sums are computed last, in this order."""
 
     operations: tuple[Operation, ...]
     copies: tuple[Copy, ...]
     sums: tuple[Sum, ...]
-    packing: tuple[Copy, ...] = ()
-    unpacking: tuple[Copy, ...] = ()
-    receives: tuple[Operation, ...] = ()
+    packing: tuple[Copy, ...] = ()  # Before all sends
+    unpacking: tuple[Copy, ...] = ()  # After all receives
+    receives: tuple[Operation, ...] = ()  # Posted when the round begins, also those of later rounds
 
     @property
     def pieces(self) -> list[Piece]:

@@ -195,10 +195,8 @@ class Launch(NamedTuple):
 def launched_rank() -> int | None:
     """Return which rank this process is, or None if nobody has started it as one.
 
-    It is one if torch.distributed is initialised, or by the environment variables that torchrun sets.  `run_local`
-    starts processes where this is None, and runs one rank in this process otherwise.
-
-    Raises `UnsupportedError` if some of the variables are missing or make no sense.
+    It is one if torch.distributed is initialised, or by the environment variables that torchrun sets; otherwise
+    `run_local` starts processes.  Raises `UnsupportedError` if some of the variables are missing or make no sense.
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -209,17 +207,13 @@ def launched_rank() -> int | None:
 
 
 def launch_of_environment() -> Launch | None:
-    """Read the environment variables of torchrun.
-
-    Batch systems set some of these names too, each for itself, so a lonely one means nothing: a launch is a
-    ``WORLD_SIZE`` together with a ``RANK`` or a ``MASTER_ADDR``, and then everything has to be there.
-    """
+    """Read the environment variables of torchrun; `WORLD_SIZE` alone is no launch, as batch systems set it too."""
     if "WORLD_SIZE" not in os.environ or not {"RANK", "MASTER_ADDR"} & os.environ.keys():
         return None
     if missing := [name for name in REQUIRED if not os.environ.get(name)]:
         raise UnsupportedError(
-            f"the environment has WORLD_SIZE but no {missing[0]}; start the ranks with torchrun, which sets "
-            f"{', '.join(REQUIRED)}, or unset WORLD_SIZE to run all ranks on this machine"
+            f"the environment has WORLD_SIZE but no {missing[0]}; start the ranks with torchrun, or unset WORLD_SIZE "
+            "to run all ranks on this machine"
         )
     size = _number("WORLD_SIZE", 1, sys.maxsize)
     rank = _number("RANK", 0, size - 1)
@@ -233,9 +227,9 @@ def _number(name: str, lowest: int, highest: int) -> int:
     text = os.environ[name]
     value = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
     if not lowest <= value <= highest:
-        upper = "" if highest == sys.maxsize else f" to {highest}"
+        upper = "on" if highest == sys.maxsize else f"to {highest}"
         raise UnsupportedError(
-            f"the environment variable {name} is {text!r}; expected a whole number from {lowest}{upper or ' on'}"
+            f"the environment variable {name} is {text!r}; expected a whole number from {lowest} {upper}"
         )
     return value
 
@@ -244,8 +238,8 @@ class TorchFacts(NamedTuple):
     """What there is of torch."""
 
     version: str | None  # None where torch is not installed or cannot be imported
-    accelerator: str = ""  # Such as ``CUDA 12.8`` or ``ROCm 6.4``, which this build is for; empty for one without
-    backends: tuple[str, ...] = ()  # Of torch.distributed: gloo, nccl (which is RCCL on ROCm), mpi
+    accelerator: str = ""  # Such as ``CUDA 12.8`` or ``ROCm 6.4``, which this build is for
+    backends: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # Names of the GPUs that torch sees
     problem: str = ""  # Why torch cannot be imported; empty if it can, or is not installed
 
@@ -256,17 +250,13 @@ def torch_facts() -> TorchFacts:
         return TorchFacts(None)
     try:
         import torch
-        import torch.distributed
+        import torch.distributed as dist
     except Exception as error:  # noqa: BLE001 - a broken build fails in any way
         return TorchFacts(None, problem=" ".join(str(error).split()) or type(error).__name__)
-    accelerator = ""
-    if torch.version.cuda:
-        accelerator = f"CUDA {torch.version.cuda}"
-    elif hip := getattr(torch.version, "hip", None):
-        accelerator = f"ROCm {hip}"
-    backends: tuple[str, ...] = ()
-    if torch.distributed.is_available():
-        backends = tuple(name for name in ("gloo", "nccl", "mpi") if torch.distributed.is_backend_available(name))
+    kinds = {"CUDA": torch.version.cuda, "ROCm": getattr(torch.version, "hip", None)}
+    accelerator = next((f"{name} {version}" for name, version in kinds.items() if version), "")
+    names = ("gloo", "nccl", "mpi") if dist.is_available() else ()
+    backends = tuple(name for name in names if dist.is_backend_available(name))
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    names = tuple(torch.cuda.get_device_name(number) for number in range(count))
-    return TorchFacts(torch.__version__, accelerator, backends, names)
+    devices = tuple(torch.cuda.get_device_name(number) for number in range(count))
+    return TorchFacts(torch.__version__, accelerator, backends, devices)

@@ -1,27 +1,22 @@
 """Division of a program into rounds of messages, for libraries that send and receive in batches.
 
-torch.distributed has no thread blocks: a rank posts a batch of sends and receives, waits for all of it, reduces what it
-received, and posts the next.  Every rank derives the same rounds from the same program.  A transfer goes into the first
-round after the data that it forwards has come in, and after earlier users of the memory that it fills, in which neither
-end has reached the limit of operations.  Explicit dependencies need no second look: in a program without races two
-steps are ordered wherever their order matters to the data.
-
-With several slices the whole program runs once for each slice of the data, one round apart.  A round begins with its
-sends and local copies; during it receives and copies fill memory; at its end sums are computed, stage by stage.  So
-moments are ordered like ``round * STAGES + stage``, with stage 0 for reads of sends and writes of receives.
+Every rank derives the same rounds.  A transfer goes into the first round after the data that it forwards has come in
+and after earlier users of the memory that it fills; in a program without races that keeps all dependencies.  A round
+begins with sends and local copies and ends with sums, stage by stage: moments are ordered like ``round * STAGES +
+stage``.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import UnsupportedError
+from ...support.arrays import IntArray
 from ..lowering.flows import ScratchAllocator
 from ..programs.ordering import Order, Site, global_order
 from ..programs.program import ChunkRange, Program
@@ -33,12 +28,10 @@ STAGES = 2**20  # More than the contributions to one chunk, which are at most as
 
 
 class Message(NamedTuple):
-    """One slice of `chunks` chunks on its way from `source` at the sender to `target` at the receiver.
+    """One slice of `chunks` chunks, from number `first` on, that belong to one shard, so are one piece at either end.
 
-    The chunks are consecutive ones of the collective, from number `first` on, and belong to one shard, so they are one
-    piece of memory at either end.  Places in scratch are numbered so that none is ever used for another chunk.  A
-    message with equal sender and receiver stays on its rank.  With an `operand` the receiver adds that to the data
-    at the end of the round, in the order of `stage`, from 1 on.
+    Places in scratch are numbered so that none is ever used for another chunk.  With an `operand` the receiver, maybe
+    the sender itself, adds that to the data at the end of the round, in the order of `stage`, from 1 on.
     """
 
     sender: int
@@ -54,13 +47,9 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """Messages that can be in flight at the same time.
+    """Messages that can be in flight at the same time; the k-th of all ranks come before the (k + 1)-th ones."""
 
-    The k-th messages of all ranks come before the (k + 1)-th ones, so that ranks post them in the program's order of
-    sends, in which they have different receivers where the network allows it.
-    """
-
-    messages: tuple[Message, ...]  # Between ranks.  Both ends post them in this order
+    messages: tuple[Message, ...]  # Between ranks; both ends post them in this order
     copies: tuple[Message, ...]  # Inside ranks
 
 
@@ -84,13 +73,14 @@ def rounds_of(program: Program, *, slices: int = 1, max_operations: int = MAX_OP
             last[number], stage = planner.place(message, at_least=last[number] + 1)
             placed.extend([] for _ in range(last[number] + 1 - len(placed)))
             placed[last[number]].append(message._replace(slice_number=slice_number, stage=stage))
-    return tuple(
-        Round(
-            tuple(_in_turn(_joined([message for message in messages if message.sender != message.receiver], program))),
-            tuple(_joined([message for message in messages if message.sender == message.receiver], program)),
+    rounds = []
+    for messages in placed:
+        sent, kept = (
+            _joined([message for message in messages if (message.sender == message.receiver) is stays], program)
+            for stays in (False, True)
         )
-        for messages in placed
-    )
+        rounds.append(Round(tuple(_in_turn(sent)), tuple(kept)))
+    return tuple(rounds)
 
 
 class _ChunkTracker:
@@ -109,8 +99,7 @@ class _ChunkTracker:
         step, site = order.instructions[number], order.sites[number]
         partner = order.partners[number] if step.kind == "send" else number
         end, there = order.instructions[partner], order.sites[partner]
-        # check_program has made sure that sends have a source, receives a target, and everything else both.
-        assert step.source is not None
+        assert step.source is not None  # As `check_program` has made sure, like the next one.
         assert end.target is not None
         operand = {"recv_reduce": end.source, "reduce": end.target}.get(end.kind)
         chunks = self._chunks(site.rank, step.source, step.count)
@@ -161,12 +150,11 @@ class _ChunkTracker:
         residents = self._chunks(site.rank, place, len(chunks))
         if residents == chunks:
             return
-        for offset, (there, chunk) in enumerate(zip(residents, chunks, strict=True)):
-            if there != chunk:
+        for offset, (resident, chunk) in enumerate(zip(residents, chunks, strict=True)):
+            if resident != chunk:
                 raise UnsupportedError(
                     f"{site} puts chunk {chunk} of the collective into {place.buffer} chunk {place.start + offset}, "
-                    f"where chunk {there} belongs; in rounds a chunk can only go where the same chunk of a shard "
-                    "belongs"
+                    f"where chunk {resident} belongs; in rounds a chunk can only go where it belongs"
                 )
 
     def _contiguous(self, chunks: Sequence[int], *places: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -182,12 +170,11 @@ class _ChunkTracker:
         return pairwise([0, *sorted(cuts), len(chunks)])
 
 
-def _breaks(numbers: Sequence[int]) -> Iterator[int]:
-    """Yield the positions at which numbers are not consecutive."""
-    if not isinstance(numbers, range):
-        for after, (one, other) in enumerate(pairwise(numbers), 1):
-            if other != one + 1:
-                yield after
+def _breaks(numbers: Sequence[int]) -> Iterable[int]:
+    """Return the positions at which numbers are not consecutive."""
+    if isinstance(numbers, range):
+        return ()
+    return (after for after, (one, other) in enumerate(pairwise(numbers), 1) if other != one + 1)
 
 
 def _shifted(place: ChunkRange, chunks: int) -> ChunkRange:
@@ -197,11 +184,11 @@ def _shifted(place: ChunkRange, chunks: int) -> ChunkRange:
 def _in_turn(messages: Sequence[Message]) -> list[Message]:
     """Order messages by how many their sender sends before."""
     sent: Counter[int] = Counter()
-    turns = []
-    for message in messages:
-        turns.append((sent[message.sender], message.sender))
+    turns: dict[int, tuple[int, int]] = {}
+    for place, message in enumerate(messages):
+        turns[place] = sent[message.sender], message.sender
         sent[message.sender] += 1
-    return [messages[place] for place in sorted(range(len(messages)), key=turns.__getitem__)]
+    return [messages[place] for place in sorted(turns, key=turns.__getitem__)]
 
 
 def _joined(messages: Sequence[Message], program: Program) -> list[Message]:
@@ -235,9 +222,6 @@ def _continues(one: Message, other: Message) -> bool:
     )
 
 
-AccessTimes = npt.NDArray[np.int64]
-
-
 class RoundPlanner:
     """Assigns messages to rounds by the last write and read of each chunk of memory, and the operations per round."""
 
@@ -253,7 +237,7 @@ class RoundPlanner:
         self.written = [self._empty_times(rank) for rank in range(self.program.num_ranks)]
         self.read = [self._empty_times(rank) for rank in range(self.program.num_ranks)]
 
-    def _empty_times(self, rank: int) -> dict[str, AccessTimes]:
+    def _empty_times(self, rank: int) -> dict[str, IntArray]:
         sizes = self.program.ranks[rank]
         chunks = {"input": sizes.input_chunks, "output": sizes.output_chunks, "scratch": self.scratch[rank]}
         if self.program.in_place:
@@ -262,24 +246,21 @@ class RoundPlanner:
 
     def place(self, message: Message, at_least: int) -> tuple[int, int]:
         """Assign a message to the first round possible; return the round and the stage."""
-        # Times of earlier accesses to the memory that the message reads, and that it fills.
+        # Times of the latest earlier accesses to the memory that the message reads, and that it fills.
         adds, stays = message.operand is not None, message.sender == message.receiver
-        read = list(self._access_times(self.written, message.sender, message.source, message))
-        touched = [
-            *self._access_times(self.written, message.receiver, message.target, message),
-            *self._access_times(self.read, message.receiver, message.target, message),
-        ]
+        read = _latest(self._access_times(self.written, message.sender, message.source, message))
+        filled = max(
+            _latest(self._access_times(times, message.receiver, message.target, message))
+            for times in (self.written, self.read)
+        )
         if message.operand is not None:
-            touched += self._access_times(self.written, message.receiver, message.operand, message)
+            filled = max(filled, _latest(self._access_times(self.written, message.receiver, message.operand, message)))
         # Copies and sends come in a later round than earlier accesses, sums in a later stage.
-        soonest = -1
+        soonest = max(filled, read if stays else -1) + 1 if adds else 0
         if not adds:
-            at_least = max(at_least, _next_round(read), _next_round(touched))
-        elif stays:
-            soonest = _latest(touched + read) + 1
-        else:
-            at_least = max(at_least, _next_round(read))
-            soonest = _latest(touched) + 1
+            at_least = max(at_least, max(read, filled) // STAGES + 1)
+        elif not stays:
+            at_least = max(at_least, read // STAGES + 1)
         number = self._free_round(message, max(at_least, soonest // STAGES))
         stage = int(adds)
         if adds and number == soonest // STAGES:
@@ -310,8 +291,8 @@ class RoundPlanner:
             times[...] = time
 
     def _access_times(
-        self, times: list[dict[str, AccessTimes]], rank: int, place: ChunkRange, message: Message
-    ) -> Iterator[AccessTimes]:
+        self, times: list[dict[str, IntArray]], rank: int, place: ChunkRange, message: Message
+    ) -> Iterator[IntArray]:
         """Yield the access times of a range: of its buffer, and of the memory that input and output share in place."""
         yield times[rank][place.buffer][place.start : place.start + message.chunks]
         ends = message.source.buffer, message.target.buffer
@@ -321,12 +302,8 @@ class RoundPlanner:
             yield times[rank]["both"][message.first : message.first + message.chunks]
 
 
-def _latest(times: list[AccessTimes]) -> int:
+def _latest(times: Iterable[IntArray]) -> int:
     return max(int(access_times.max()) for access_times in times)
-
-
-def _next_round(times: list[AccessTimes]) -> int:
-    return _latest(times) // STAGES + 1
 
 
 class RoundScratch:
@@ -391,7 +368,6 @@ def _locations(rounds: Sequence[Round], rank: int) -> Iterator[tuple[int, Messag
     """Yield the ranges of a rank's scratch that messages read or write, with the number of the round."""
     for number, part in enumerate(rounds):
         for message in (*part.messages, *part.copies):
-            ends = ((message.sender, message.source), (message.receiver, message.target))
-            for where, place in (*ends, (message.receiver, message.operand)):
-                if where == rank and place is not None and place.buffer == "scratch":
-                    yield number, message, place
+            places = [message.source] if message.sender == rank else []
+            places += [message.target, message.operand] if message.receiver == rank else []
+            yield from ((number, message, place) for place in places if place and place.buffer == "scratch")

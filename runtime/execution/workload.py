@@ -1,8 +1,8 @@
 """Test data whose expected result every rank can compute, and that of torch's own collectives.
 
-Each rank's numbers repeat every `PERIOD` elements, a prime, so the data of any rank, and their reduction, follow from
-one small table per rank.  Numbers are integers so small that every order of adding gives the same bits.  Factors are 1
-and -1, and 2 on one rank only.  Averages may be off by ``N`` units of rounding, as libraries divide before or after.
+Each rank's numbers repeat every `PERIOD` elements, so all data follow from one small table per rank.  They are integers
+so small that every order of adding gives the same bits; factors are 1 and -1, and 2 on one rank only.  Averages may be
+off by ``N`` units of rounding, as libraries divide before or after.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,9 @@ from ...schedules import BROADCAST, REDUCE, Collective
 from ..programs.layout import Layout
 from .rank_rounds import shard_elements
 
-PERIOD = 8191
+PERIOD = 8191  # A prime
 MAX_EXACT = {"int8": 127, "uint8": 255, "int16": 2**15 - 1, "bfloat16": 2**8, "float16": 2**11}
-"""Largest integer up to which a type is exact; `DEFAULT_MAX_EXACT` suffices for other types."""
-DEFAULT_MAX_EXACT = 2**16
+DEFAULT_MAX_EXACT = 2**16  # Integers up to which other types are exact, as far as is needed
 MAX_MAGNITUDE = 100  # Magnitude of data for minima and maxima
 
 
@@ -79,16 +78,15 @@ class Workload:
     @property
     def input_elements(self) -> int:
         """Number of elements on this rank."""
-        if self.layout.in_pairs:
-            return sum(self.send_counts)
-        return self.shares[self.rank] if self.own == "input" else self.elements
+        return sum(self.send_counts) if self.layout.in_pairs else self._elements_of("input")
 
     @property
     def output_elements(self) -> int:
         """Number of elements on this rank."""
-        if self.layout.in_pairs:
-            return sum(self.recv_counts)
-        return self.shares[self.rank] if self.own == "output" else self.elements
+        return sum(self.recv_counts) if self.layout.in_pairs else self._elements_of("output")
+
+    def _elements_of(self, name: str) -> int:
+        return self.shares[self.rank] if self.own == name else self.elements
 
     @property
     def has_input(self) -> bool:
@@ -110,11 +108,8 @@ class Workload:
         if not in_place:
             return empty(self.output_elements), empty(self.input_elements)
         buffer = empty(self.elements)
-        if self.own == "input":
-            return buffer, buffer[self.begin : self.begin + self.input_elements]
-        if self.own == "output":
-            return buffer[self.begin : self.begin + self.output_elements], buffer
-        return buffer, buffer
+        shard = buffer[self.begin :][: self.shares[self.rank]] if self.own else buffer
+        return (shard, buffer) if self.own == "output" else (buffer, shard)
 
     def fill_input(self, tensor: Any) -> None:
         """Write a rank's input."""

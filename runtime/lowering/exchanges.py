@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...schedules import Collective, StepExchange
-from ...schedules.timing.message_order import message_rounds
+from ...schedules.message_order import message_rounds
 from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray
 from ..programs.layout import Layout

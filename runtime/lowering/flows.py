@@ -6,11 +6,10 @@ its scratch, free again from the step after the one in which it is sent on.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 from math import lcm
 from typing import NamedTuple
 
@@ -19,13 +18,12 @@ import numpy.typing as npt
 
 from ...errors import UnsupportedError
 from ...schedules import AllToAllvSchedule, Collective, FlowSchedule, StagedFlow
-from ...schedules.sizes import is_even
+from ...schedules.collective import is_even
+from ...schedules.message_order import message_rounds, sending_turns
 from ...schedules.stages.as_flow import as_flow
 from ...schedules.steps.verify import check_flow, check_partners
-from ...schedules.timing.message_order import message_rounds, sending_turns
 from ...schedules.trees.tree_schedule import split_range
 from ...support.arrays import IntArray
-from ...topologies import Topology
 from ...topologies.symmetry.rank_groups import RankGroups, one_group
 from ..programs.layout import Layout
 from ..programs.program import Buffer, ChunkRange, Instruction, Program
@@ -33,41 +31,77 @@ from .rank_writer import LoweringOptions, RankWriter, Site, write_program
 from .trees import MAX_TRANSFERS
 
 MAX_WEIGHT = 2**62
-
-Turns = Callable[[int, int, int], int]
-"""Of the transfers of a step, from a sender to a receiver, among those of the step."""
 MAX_CHUNKS = 2**22  # Chunks of a program: every check, and every rank that runs it, looks at each of them
 NONE = -1
 BLOCK_SHIFT = 2**32  # A step's code is its thread block times this, plus its number
 
 
-def round_turns(groups: RankGroups) -> Turns:
-    """Turns by rounds."""
-    ranks = len(groups.digits)
-    rounds = message_rounds(groups, *np.divmod(np.arange(ranks**2), ranks)).reshape(ranks, ranks).tolist()
-    return lambda _, sender, receiver: rounds[sender][receiver]
+class Transfer(NamedTuple):
+    """Chunks ``first .. first + chunks - 1`` of the collective, from one rank to another; fields in sorting order."""
 
-
-def flow_turns(schedule: FlowSchedule, topology: Topology | None, groups: RankGroups) -> Turns:
-    """Turns as in simulations of the flow: those of the first of the transfers between two ranks."""
-    if topology is None or is_even(schedule.traffic):
-        return round_turns(groups)
-    transfers = schedule.transfers(topology)
-    first_turns: dict[tuple[int, int, int], int] = {}
-    turns = sending_turns(schedule, transfers, topology, groups)
-    columns = (transfers.levels, transfers.senders, transfers.receivers, turns)
-    for step, sender, receiver, turn in zip(*(column.tolist() for column in columns), strict=True):
-        first_turns[step, sender, receiver] = min(turn, first_turns.get((step, sender, receiver), turn))
-    return lambda step, sender, receiver: first_turns[step, sender, receiver]
-
-
-class PathChunks(NamedTuple):
-    """Chunks ``first .. first + chunks - 1`` of the collective go from each of `ranks` to the next, in `steps`."""
-
+    step: int
+    turn: int
+    sender: int
+    receiver: int
+    arrives: bool
+    source: tuple[Buffer, int]
     first: int
     chunks: int
-    ranks: tuple[int, ...]
-    steps: tuple[int, ...]
+    target: tuple[Buffer, int] = ("output", 0)
+
+    def continues(self, other: Transfer) -> bool:
+        """Whether it starts where another one ends, in memory and in the collective."""
+        ends = (other.source[0], other.source[1] + other.chunks), other.first + other.chunks
+        return self[:5] == other[:5] and (self.source, self.first) == ends
+
+
+def lower_flow(schedule: FlowSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    """Lower a flow; see `collopt.runtime.lowering.lower.lower`, which has checked everything but the schedule."""
+    check_flow(schedule)
+    return _program(schedule, collective, options, name, [0] * schedule.num_ranks, _flow_turns(schedule, options))
+
+
+def lower_staged_flow(schedule: StagedFlow, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    """Lower a flow in stages; see `lower_flow`."""
+    check_flow(schedule)
+    check_partners(schedule)
+    servers = np.unique(schedule.servers, return_inverse=True)[1]
+    turns = message_rounds(_server_groups(servers), *schedule.columns.ends)
+    return _program(schedule, collective, options, name, servers.tolist(), turns)
+
+
+def lower_stages(schedule: AllToAllvSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
+    """Lower a schedule of FAST; see `lower_flow`."""
+    schedule.verify()
+    flow = as_flow(schedule)
+    check_fineness(schedule, flow)
+    return lower_staged_flow(flow, collective, options, name)
+
+
+def _flow_turns(schedule: FlowSchedule, options: LoweringOptions) -> IntArray:
+    """Turns of sends among those of their step, (sends,); in simulations of the flow, those of the first between ranks.
+
+    Without a network, or if all parts are equal, they are rounds.
+    """
+    sends = schedule.columns
+    if options.topology is None or is_even(schedule.traffic):
+        return message_rounds(options.groups, *sends.ends)
+    transfers = schedule.transfers(options.topology)
+    turns = sending_turns(schedule, transfers, options.topology, options.groups)
+    _, message = np.unique(np.stack([sends.steps, *sends.ends]), axis=1, return_inverse=True)
+    earliest = np.full(len(turns), turns.max(initial=0))
+    np.minimum.at(earliest, message.reshape(-1), turns)
+    return earliest[message.reshape(-1)]
+
+
+def _server_groups(servers: IntArray) -> RankGroups:
+    """Servers, int64 (ranks,), as groups, and the places of their ranks, if all servers have as many."""
+    sizes = np.bincount(servers)
+    if (sizes != sizes[0]).any():
+        return one_group(len(servers))
+    places = np.empty(len(servers), dtype=np.int64)
+    places[np.argsort(servers, kind="stable")] = np.arange(len(servers)) % sizes[0]
+    return RankGroups(np.column_stack([servers, places]), (len(sizes), int(sizes[0])))
 
 
 def flow_layout(schedule: FlowSchedule, collective: Collective) -> Layout:
@@ -82,27 +116,6 @@ def flow_layout(schedule: FlowSchedule, collective: Collective) -> Layout:
     if not 0 < sum(shards) < MAX_WEIGHT:
         raise UnsupportedError(f"the schedule divides the data into {sum(shards)} chunks; expected 1 to 2^62 - 1")
     return Layout.of(collective, schedule.num_ranks, sum(shards), () if equal else shards)
-
-
-def flow_chunks(schedule: FlowSchedule, layout: Layout, max_count: int) -> list[PathChunks]:
-    """Assign every path its chunks, in nearly equal ranges of at most `max_count`."""
-    parts = -(-schedule.weights // max_count)
-    transfers = int((parts * schedule.num_transfers).sum())
-    if transfers > MAX_TRANSFERS:
-        raise UnsupportedError(
-            f"the paths divide the data into {layout.chunks} chunks, which takes {transfers} transfers of {max_count} "
-            f"chunks each; expected at most {MAX_TRANSFERS}: plan with fewer chunks per unit"
-        )
-    used = [0] * schedule.num_ranks**2
-    ranges = []
-    for chunks, path, steps in schedule.paths():
-        stops = [number for number, node in enumerate(path) if node < schedule.num_ranks]
-        ranks, times = tuple(path[stop] for stop in stops), tuple(steps[stop] for stop in stops[:-1])
-        pair = path[0] * schedule.num_ranks + path[-1]
-        begin = layout.offsets[pair] + used[pair]
-        used[pair] += chunks
-        ranges += [PathChunks(*part, ranks, times) for part in split_range(begin, begin + chunks, max_count)]
-    return ranges
 
 
 def check_fineness(schedule: AllToAllvSchedule, flow: StagedFlow) -> None:
@@ -120,101 +133,83 @@ def check_fineness(schedule: AllToAllvSchedule, flow: StagedFlow) -> None:
         )
 
 
-class PlacedTransfer(NamedTuple):
-    """Chunks ``first .. first + chunks - 1`` of the collective, from a buffer of one rank to one of another."""
-
-    step: int
-    sender: int
-    receiver: int
-    first: int
-    chunks: int
-    source: tuple[Buffer, int]
-    target: tuple[Buffer, int]
-
-
-class PlacedTransfers(NamedTuple):
-    """All transfers, ordered by step and turn, and the chunks of scratch that each rank needs."""
-
-    transfers: list[PlacedTransfer]
-    scratch: list[int]
+def _program(
+    schedule: FlowSchedule,
+    collective: Collective,
+    options: LoweringOptions,
+    name: str,
+    servers: Sequence[int],
+    turns: IntArray,
+) -> Program:
+    """Write the programs of all ranks; transfers between servers are ordered by stage."""
+    layout = flow_layout(schedule, collective)
+    singles = _single_transfers(schedule, layout, turns, options.max_count)
+    transfers, scratch = _placed_transfers(singles, layout, options.max_count, options.borders(layout))
+    writer = partial(_FlowRankWriter, layout, transfers, scratch, servers, options.max_count)
+    ends = [(transfer.sender, transfer.receiver) for transfer in transfers]
+    return write_program(name, layout, ends, [transfer.chunks for transfer in transfers], options, writer)
 
 
-class _Hop(NamedTuple):
-    """One hop of a chunk range; fields are in sorting order."""
+def _single_transfers(schedule: FlowSchedule, layout: Layout, turns: IntArray, max_count: int) -> list[Transfer]:
+    """Cut all sends into nearly equal ranges of at most `max_count` chunks, by step; sources are those at origins."""
+    sends = schedule.columns
+    count = int((-(-(sends.upper - sends.lower) // max_count)).sum())
+    if count > MAX_TRANSFERS:
+        raise UnsupportedError(
+            f"the paths divide the data into {layout.chunks} chunks, which takes {count} transfers of {max_count} "
+            f"chunks each; expected at most {MAX_TRANSFERS}: plan with fewer chunks per unit"
+        )
+    inputs = [layout.input_range(rank)[0] for rank in range(sends.num_ranks)]
+    columns = (sends.steps, turns, *sends.ends, sends.items, sends.lower, sends.upper)
+    transfers = []
+    for step, turn, sender, receiver, pair, lower, upper in zip(*(column.tolist() for column in columns), strict=True):
+        origin, destination = divmod(pair, sends.num_ranks)
+        begin, ends = layout.offsets[pair], (step, turn, sender, receiver, receiver == destination)
+        for first, chunks in split_range(begin + lower, begin + upper, max_count):
+            transfers.append(Transfer(*ends, ("input", first - inputs[origin]), first, chunks))
+    return sorted(transfers, key=lambda transfer: transfer.step)
 
-    turn: int
-    sender: int
-    receiver: int
-    arrives: bool
-    buffer: Buffer
-    place: int
-    first: int
-    chunks: int
-    number: int
 
-    def continues(self, other: _Hop) -> bool:
-        """Whether another hop starts where this one ends, in memory and in the collective."""
-        ends = self.place + self.chunks, self.first + self.chunks
-        return self[:5] == other[:5] and ends == (other.place, other.first)
-
-
-def merged_transfers(
-    ranges: Sequence[PathChunks],
-    layout: Layout,
-    num_ranks: int,
-    turns: Turns,
-    max_count: int,
-    borders: Collection[int] = (),
-) -> PlacedTransfers:
-    """Order all transfers by step and turn, merge adjacent ones and assign each its memory."""
-    columns = [list(accumulate(layout.shards[rank::num_ranks], initial=0)) for rank in range(num_ranks)]
-    inputs = [layout.input_range(rank)[0] for rank in range(num_ranks)]
-    places: list[tuple[Buffer, int]] = [("input", item.first - inputs[item.ranks[0]]) for item in ranges]
-    slots = [ScratchAllocator() for _ in range(num_ranks)]
-    transfers: list[PlacedTransfer] = []
-    steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for number, item in enumerate(ranges):
-        for at, step in enumerate(item.steps):
-            steps[step].append((number, at))
-    for step, stops in sorted(steps.items()):
-        left = []
-        ready = sorted(_hop(ranges[number], at, places[number], number, turns) for number, at in stops)
-        for joined in _merge(ready, max_count, borders):
-            one, chunks = joined[0], sum(hop.chunks for hop in joined)
+def _placed_transfers(
+    transfers: Sequence[Transfer], layout: Layout, max_count: int, borders: Collection[int]
+) -> tuple[list[Transfer], list[int]]:
+    """Order all transfers by step and turn, join adjacent ones, and assign memory; return the scratch of each rank."""
+    ranks = layout.num_ranks
+    # Where the output of each rank has the part of each other.
+    outputs = [list(accumulate(layout.shards[rank::ranks], initial=0)) for rank in range(ranks)]
+    slots = [ScratchAllocator() for _ in range(ranks)]
+    scratch: dict[tuple[int, int], tuple[Buffer, int]] = {}  # Of a rank, where it has the chunks from this one on
+    placed: list[Transfer] = []
+    for _, group in groupby(transfers, key=lambda transfer: transfer.step):
+        ready = [one._replace(source=scratch.pop((one.sender, one.first), one.source)) for one in group]
+        sent_on = []
+        for parts in _joined(sorted(ready), max_count, borders):
+            one, chunks = parts[0], sum(part.chunks for part in parts)
             target: tuple[Buffer, int]
             if one.arrives:
-                origin = ranges[one.number].ranks[0]
-                inside = one.first - layout.offsets[origin * num_ranks + one.receiver]
-                target = "output", columns[one.receiver][origin] + inside
+                pair = bisect_right(layout.offsets, one.first) - 1
+                target = "output", outputs[one.receiver][pair // ranks] + one.first - layout.offsets[pair]
             else:
                 target = "scratch", slots[one.receiver].allocate(chunks)
-            transfers.append(
-                PlacedTransfer(step, one.sender, one.receiver, one.first, chunks, (one.buffer, one.place), target)
-            )
-            if one.buffer == "scratch":
-                left.append((one.sender, one.place, chunks))
-            for hop in joined:
-                places[hop.number] = target[0], target[1] + hop.first - one.first
-        for rank, place, chunks in left:
+                for part in parts:
+                    scratch[one.receiver, part.first] = "scratch", target[1] + part.first - one.first
+            if one.source[0] == "scratch":
+                sent_on.append((one.sender, one.source[1], chunks))
+            placed.append(one._replace(chunks=chunks, target=target))
+        for rank, place, chunks in sent_on:
             slots[rank].free(place, chunks)
-    return PlacedTransfers(transfers, [item.size for item in slots])
+    return placed, [rank_slots.size for rank_slots in slots]
 
 
-def _hop(chunks: PathChunks, hop: int, place: tuple[Buffer, int], number: int, turns: Turns) -> _Hop:
-    sender, receiver = chunks.ranks[hop : hop + 2]
-    arrives, turn = hop + 2 == len(chunks.ranks), turns(chunks.steps[hop], sender, receiver)
-    return _Hop(turn, sender, receiver, arrives, *place, chunks.first, chunks.chunks, number)
-
-
-def _merge(hops: Sequence[_Hop], max_count: int, borders: Collection[int]) -> Iterator[list[_Hop]]:
-    """Group hops that continue one another."""
-    group: list[_Hop] = []
-    for hop in hops:
-        joins = bool(group) and group[-1].continues(hop) and hop.first not in borders
-        if group and not (joins and hop.first + hop.chunks - group[0].first <= max_count):
+def _joined(transfers: Sequence[Transfer], max_count: int, borders: Collection[int]) -> Iterator[list[Transfer]]:
+    """Group transfers that continue one another."""
+    group: list[Transfer] = []
+    for one in transfers:
+        joins = bool(group) and one.continues(group[-1]) and one.first not in borders
+        if group and not (joins and one.first + one.chunks - group[0].first <= max_count):
             yield group
             group = []
-        group.append(hop)
+        group.append(one)
     if group:
         yield group
 
@@ -253,59 +248,6 @@ class ScratchAllocator:
         insort(self._gaps, (begin, end))
 
 
-def lower_flow(schedule: FlowSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    """Lower a flow; see `collopt.runtime.lowering.lower.lower`, which has checked everything but the schedule."""
-    check_flow(schedule)
-    layout = flow_layout(schedule, collective)
-    ranges = flow_chunks(schedule, layout, options.max_count)
-    turns = flow_turns(schedule, options.topology, options.groups)
-    return _write_program(name, layout, ranges, [0] * schedule.num_ranks, turns, options)
-
-
-def lower_staged_flow(schedule: StagedFlow, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    """Lower a flow in stages; see `lower_flow`."""
-    check_flow(schedule)
-    check_partners(schedule)
-    layout = flow_layout(schedule, collective)
-    ranges = flow_chunks(schedule, layout, options.max_count)
-    servers = np.unique(schedule.servers, return_inverse=True)[1]
-    return _write_program(name, layout, ranges, servers.tolist(), round_turns(_server_groups(servers)), options)
-
-
-def lower_stages(schedule: AllToAllvSchedule, collective: Collective, options: LoweringOptions, name: str) -> Program:
-    """Lower a schedule of FAST; see `lower_flow`."""
-    schedule.verify()
-    flow = as_flow(schedule)
-    check_fineness(schedule, flow)
-    return lower_staged_flow(flow, collective, options, name)
-
-
-def _server_groups(servers: IntArray) -> RankGroups:
-    """Servers, int64 (ranks,), as groups, and the places of their ranks, if all servers have as many."""
-    sizes = np.bincount(servers)
-    if (sizes != sizes[0]).any():
-        return one_group(len(servers))
-    places = np.empty(len(servers), dtype=np.int64)
-    places[np.argsort(servers, kind="stable")] = np.arange(len(servers)) % sizes[0]
-    return RankGroups(np.column_stack([servers, places]), (len(sizes), int(sizes[0])))
-
-
-def _write_program(
-    name: str,
-    layout: Layout,
-    ranges: Sequence[PathChunks],
-    servers: Sequence[int],
-    turns: Turns,
-    options: LoweringOptions,
-) -> Program:
-    """Write the programs of all ranks; transfers between servers are ordered by stage."""
-    placed = merged_transfers(ranges, layout, len(servers), turns, options.max_count, options.borders(layout))
-    sizes = [transfer.chunks for transfer in placed.transfers]
-    writer = partial(_FlowRankWriter, layout, placed, servers, options.max_count)
-    ends = [(sent.sender, sent.receiver) for sent in placed.transfers]
-    return write_program(name, layout, ends, sizes, options, writer)
-
-
 class _StageSteps:
     """Last steps of each thread block in the current stage and in the previous one, of one rank's sends or receives."""
 
@@ -327,15 +269,21 @@ class _FlowRankWriter(RankWriter):
     """Writes one rank's ends of transfers; `written`, `read`: last step that wrote, and read, each chunk of scratch."""
 
     def __init__(
-        self, layout: Layout, placed: PlacedTransfers, servers: Sequence[int], max_count: int, rank: int
+        self,
+        layout: Layout,
+        transfers: Sequence[Transfer],
+        scratch: Sequence[int],
+        servers: Sequence[int],
+        max_count: int,
+        rank: int,
     ) -> None:
         self.layout = layout
-        self.transfers = placed.transfers
+        self.transfers = transfers
         self.servers = servers
         self.max_count = max_count
         self.rank = rank
         self.stages = {True: _StageSteps(), False: _StageSteps()}
-        self.scratch = placed.scratch[rank]
+        self.scratch = scratch[rank]
         self.written: npt.NDArray[np.int64] = np.full(self.scratch, NONE, dtype=np.int64)
         self.read = self.written.copy()
 

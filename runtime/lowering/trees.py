@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...schedules import Allreduce, AnyStepSchedule, Forest, Schedule, StepSchedule, TreeSchedule
 from ...schedules.collective import Direction
-from ...schedules.timing.message_order import message_rounds
+from ...schedules.message_order import message_rounds
 from ...schedules.trees.tree_schedule import Share, TreeChunks, heights_below
 from ...support.arrays import IntArray, SmallArray, narrow
 from ...support.kernels import kernel, kernel_with
@@ -219,57 +219,45 @@ def step_trees(schedule: StepSchedule) -> StepTrees:
     """Decompose a schedule, which is checked, into the fewest trees."""
     by_step = np.lexsort((schedule.steps, schedule.sources))
     limits = np.searchsorted(schedule.sources[by_step], np.arange(schedule.num_ranks + 1)).tolist()
-    left, parts = MAX_TRANSFERS, []
+    ends, left, parts = schedule.columns.ends, MAX_TRANSFERS, []
     for source, (first, last) in enumerate(pairwise(limits)):
-        arrivals = _Arrivals.of(schedule, source, by_step[first:last], left)
-        left -= len(arrivals.pieces)
-        parts.append(_trees_of(schedule, source, arrivals))
+        trees, count = _trees_of(schedule, source, by_step[first:last], ends, left)
+        left -= count
+        parts.append(trees)
     return StepTrees(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-class _Arrivals(NamedTuple):
-    """Arrivals of one shard at the ranks, cut at the ends of all intervals, by step."""
+def _trees_of(
+    schedule: StepSchedule, source: int, sends: IntArray, ends: tuple[IntArray, IntArray], limit: int
+) -> tuple[StepTrees, int]:
+    """Trees of one shard, whose `sends` are by step, and its arrivals, which are at most `limit`; `ends` of all sends.
 
-    places: IntArray  # int64 (pieces + 1,): piece ``p`` is chunks ``places[p]``, ..., ``places[p + 1] - 1``
-    pieces: IntArray  # int64 (arrivals,), as all below
-    senders: IntArray
-    receivers: IntArray
-    steps: IntArray
-
-    @classmethod
-    def of(cls, schedule: StepSchedule, source: int, sends: IntArray, limit: int) -> _Arrivals:
-        """Cut the sends of one source, given by step, into at most so many pieces."""
-        lower, upper, routes = schedule.lower[sends], schedule.upper[sends], schedule.routes[sends]
-        places = np.unique(np.concatenate([[0, schedule.chunks_per_shard], lower, upper]))
-        first = np.searchsorted(places, lower)
-        counts = np.searchsorted(places, upper) - first
-        if (total := int(counts.sum())) > limit:
-            raise UnsupportedError(
-                f"the sends cut the shard of rank {source} into {len(places) - 1} parts, which takes {total} "
-                f"transfers; expected at most {MAX_TRANSFERS} for all shards: cut shards into fewer chunks"
-            )
-        pieces = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(total)
-        senders = schedule.path_nodes[schedule.path_starts[:-1]][routes]
-        receivers = schedule.path_nodes[schedule.path_starts[1:] - 1][routes]
-        return cls(
-            places, pieces, *(np.repeat(column, counts) for column in (senders, receivers, schedule.steps[sends]))
+    The shard is cut into pieces at the ends of all intervals.  The first arrival of each piece at each rank stays;
+    consecutive pieces with equal arrivals form one tree.
+    """
+    lower, upper = schedule.lower[sends], schedule.upper[sends]
+    places = np.unique(np.concatenate([[0, schedule.chunks_per_shard], lower, upper]))
+    first = np.searchsorted(places, lower)
+    counts = np.searchsorted(places, upper) - first
+    if (total := int(counts.sum())) > limit:
+        raise UnsupportedError(
+            f"the sends cut the shard of rank {source} into {len(places) - 1} parts, which takes {total} "
+            f"transfers; expected at most {MAX_TRANSFERS} for all shards: cut shards into fewer chunks"
         )
-
-
-def _trees_of(schedule: StepSchedule, source: int, arrivals: _Arrivals) -> StepTrees:
-    """Keep the first arrival of each piece at each rank; consecutive pieces with equal arrivals form one tree."""
-    pieces = len(arrivals.places) - 1
+    arriving = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(total)
+    senders, receivers, steps_of = (np.repeat(column[sends], counts) for column in (*ends, schedule.steps))
+    pieces = len(places) - 1
     parents, steps = np.full((2, pieces, schedule.num_ranks), -1, dtype=np.int64)
     # `np.unique` finds the first of equals, which comes in the earliest step.
-    _, first = np.unique(arrivals.pieces * schedule.num_ranks + arrivals.receivers, return_index=True)
-    kept = first[arrivals.receivers[first] != source]
-    there = arrivals.pieces[kept], arrivals.receivers[kept]
-    parents[there], steps[there] = arrivals.senders[kept], arrivals.steps[kept]
+    _, earliest = np.unique(arriving * schedule.num_ranks + receivers, return_index=True)
+    kept = earliest[receivers[earliest] != source]
+    there = arriving[kept], receivers[kept]
+    parents[there], steps[there] = senders[kept], steps_of[kept]
     changes = (parents[1:] != parents[:-1]).any(axis=1) | (steps[1:] != steps[:-1]).any(axis=1)
     begins = np.flatnonzero(np.concatenate([[True], changes]))
-    ends = np.append(begins[1:], pieces)
+    stops = np.append(begins[1:], pieces)
     roots = np.full(len(begins), source, dtype=np.int64)
-    return StepTrees(roots, arrivals.places[begins], arrivals.places[ends], parents[begins], steps[begins])
+    return StepTrees(roots, places[begins], places[stops], parents[begins], steps[begins]), total
 
 
 @kernel_with(lambda _rank, events, *_: 40 * len(events))

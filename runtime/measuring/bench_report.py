@@ -1,8 +1,7 @@
 """Result of a benchmark, as the table and the JSON of nccl-tests, and sizes as these count them.
 
-The size is that of the whole result: all shards together, all parts of one rank for all-to-all (on average for
-all-to-allv), and one rank's buffer elsewhere.  The *count* is that of one shard or part where there are such, and of
-the buffer elsewhere.
+The size is that of the whole result: all shards together, all parts of one rank for all-to-all(v), on average, and one
+rank's buffer elsewhere.  The *count* is that of one shard or part where there are such.
 """
 
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ DATATYPES = {
 }  # fmt: skip
 """torch's names of element types by those of nccl-tests."""
 MAX_SIZES = 10**4
-
 JSON_VERSION = 1
 SIZE_COLUMNS = (("size", "(B)", 12), ("count", "(elements)", 12), ("type", "", 8), ("redop", "", 6), ("root", "", 6))
 TIME_COLUMNS = (("time", "(us)", 9), ("algbw", "(GB/s)", 7), ("busbw", "(GB/s)", 7), ("#wrong", "", 7))
@@ -44,9 +42,7 @@ def sweep(minbytes: int, maxbytes: int, stepfactor: int | None, stepbytes: int) 
     size = minbytes
     while size <= maxbytes:
         if len(sizes) == MAX_SIZES:
-            raise UnsupportedError(
-                f"the sweep from {minbytes} to {maxbytes} bytes has more than {MAX_SIZES} sizes; take larger steps"
-            )
+            raise UnsupportedError(f"the sweep has more than {MAX_SIZES} sizes; take larger steps")
         sizes.append(size)
         size = size * stepfactor if stepfactor else size + stepbytes
     return tuple(sizes)
@@ -85,9 +81,7 @@ class Reading(NamedTuple):
     """One measurement."""
 
     microseconds: float  # Mean over the iterations, of the slowest rank
-    wrong_elements: (
-        int | None
-    )  # Elements of all ranks and checks that were not as they have to be; None if nothing was checked
+    wrong_elements: int | None  # Of all ranks and checks; None if nothing was checked
 
 
 @dataclass(frozen=True)
@@ -117,17 +111,11 @@ class BenchReport:
 
     Attributes
     ----------
-    collective : Collective
-    backend : str
-    num_ranks : int
-    datatype : str
-        As nccl-tests calls it.
-    redop : str
-        ``"none"`` where nothing is combined.
+    collective, backend, num_ranks
+    datatype, redop, config
+        By the names of nccl-tests; `redop` is ``"none"`` where nothing is combined.
     root : int
         -1 where there is none.
-    config : dict
-        What was asked for, by the names of nccl-tests.
     devices : tuple of Device
         By rank.
     rows : tuple of BenchRow
@@ -239,13 +227,14 @@ class BenchReport:
         return "\n".join([*self.head_lines(), *map(self.row_line, self.rows), *self.tail_lines()])
 
     def _result(self, row: BenchRow) -> dict[str, Any]:
+        places = {name: self._place(row, getattr(row, name)) for name in ("out_of_place", "in_place")}
         return {
             "size": row.size,
             "count": row.count,
             "type": self.datatype,
             "redop": self.redop,
             "root": str(self.root),
-            **{name: self._place(row, getattr(row, name)) for name in ("out_of_place", "in_place")},
+            **places,
             "actual_iterations": self.config["iterations"],
             "experiment_name": row.name,
         }
@@ -253,12 +242,8 @@ class BenchReport:
     def _place(self, row: BenchRow, reading: Reading | None) -> dict[str, Any] | None:
         if reading is None:
             return None
-        return {
-            "time": reading.microseconds,
-            "alg_bw": self.algbw(row, reading),
-            "bus_bw": self.busbw(row, reading),
-            "nwrong": reading.wrong_elements,
-        }
+        rates = {"alg_bw": self.algbw(row, reading), "bus_bw": self.busbw(row, reading)}
+        return {"time": reading.microseconds, **rates, "nwrong": reading.wrong_elements}
 
 
 def _aligned(entries: list[str], name: str) -> str:

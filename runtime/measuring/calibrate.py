@@ -46,11 +46,9 @@ def beyond_line_rate(groups: LinkGroups, fit: CostFit) -> dict[Group, float]:
 
 def stated_too_low(groups: LinkGroups, group: Group, factor: float) -> str:
     """Name the bandwidths of links by the times."""
-    stated = [float(bandwidth.bandwidth) for bandwidth in groups.classes[group]]
-    rates, stated_rates = (
-        ", ".join(f"{bandwidth * factor:.3g}" for bandwidth in stated),
-        ", ".join(f"{bandwidth:g}" for bandwidth in stated),
-    )
+    bandwidths = [float(link_class.bandwidth) for link_class in groups.classes[group]]
+    rates = ", ".join(f"{bandwidth * factor:.3g}" for bandwidth in bandwidths)
+    stated_rates = ", ".join(f"{bandwidth:g}" for bandwidth in bandwidths)
     return f"the stated bandwidth may be too low: the times give {rates} GB/s instead of {stated_rates}"
 
 
@@ -184,10 +182,7 @@ def calibrate(
     docs/how-to/calibrate.md has the model and the fitted costs.  Figures have as few decimal digits, four at most, as
     change them by no more than a tenth of the uncertainty.
     """
-    pairs = [
-        measurement if isinstance(measurement, Measurement) else Measurement(measurement)
-        for measurement in measurements
-    ]
+    pairs = [entry if isinstance(entry, Measurement) else Measurement(entry) for entry in measurements]
     if not pairs:
         raise UnsupportedError("there are no measurements to calibrate with; give at least one")
     # Groups of link classes, and the assumed run of each measurement.
@@ -208,12 +203,11 @@ def calibrate(
         raise UnsupportedError(f"{alternatives}; name the planner of the measured runs, ring too if links are faster")
     _check(sources, groups, fit, fast)
     costs = _fitted_costs(classes, groups, start, fit)
+    fits = zip(runs, measured, fit.terms, fit.residuals, strict=True)
     return Calibration(
         _calibrated(topology, groups, start, costs, fit),
         costs,
-        tuple(
-            _run_fit(*measurement, groups) for measurement in zip(runs, measured, fit.terms, fit.residuals, strict=True)
-        ),
+        tuple(_run_fit(*run, groups) for run in fits),
         tuple(_notes(groups, runs, fit, fast, alternatives)),
     )
 
@@ -247,9 +241,8 @@ def _grouped(
                 )
         if named:
             groups.setdefault(names, (measurement.times.source, named))
-    grouped_names = {name for names in groups for name in names}
-    remainder = [measurement for measurement in classes if measurement.name not in grouped_names]
-    return [*(group for _, group in groups.values()), *([remainder] if remainder else [])]
+    ungrouped = [link_class for link_class in classes if not any(link_class.name in names for names in groups)]
+    return [*(group for _, group in groups.values()), *([ungrouped] if ungrouped else [])]
 
 
 def _unknowns(
@@ -337,16 +330,14 @@ def _calibrated(
         calibrated=True,
     )
     extra = {unknown.group: estimate for unknown, estimate in fit.estimates.items() if unknown.kind == "extra"}
-    links = tuple(
-        link._replace(
-            latency=_rounded(link.latency + groups.waits[link[:2]] * Fraction(estimate.value), estimate.error)
-        )
-        if (estimate := extra.get(groups.of[link[:2]]))
-        else link
-        for link in topology.links
-    )
+    links = []
+    for link in topology.links:
+        if estimate := extra.get(groups.of[link[:2]]):
+            latency = link.latency + groups.waits[link[:2]] * Fraction(estimate.value)
+            link = link._replace(latency=_rounded(latency, estimate.error))  # noqa: PLW2901 - others stay.
+        links.append(link)
     name = f"{topology.name.removesuffix(CALIBRATED)}{CALIBRATED}"
-    return replace(topology, links=links, costs=fitted_costs, name=name)
+    return replace(topology, links=tuple(links), costs=fitted_costs, name=name)
 
 
 def _run_fit(run: AssumedRun, times: MeasuredTimes, terms: Terms, residuals: FloatArray, groups: LinkGroups) -> RunFit:

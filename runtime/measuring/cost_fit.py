@@ -56,9 +56,8 @@ def independent_columns(columns: FloatArray) -> list[int]:
     scale = np.linalg.norm(columns, axis=0)
     for column in np.flatnonzero(scale).tolist():
         extended = [*independent, column]
-        if len(extended) < len(columns) and np.linalg.matrix_rank(
-            columns[:, extended] / scale[extended], tol=1e-6
-        ) == len(extended):  # fmt: skip
+        rank = np.linalg.matrix_rank(columns[:, extended] / scale[extended], tol=1e-6)
+        if rank == len(extended) < len(columns):
             independent = extended
     return independent
 
@@ -72,11 +71,10 @@ def fit_relative(
     runs: IntArray | None = None,
     roundings: FloatArray | None = None,
 ) -> RelativeFit:
-    """Fit ``times = offsets + columns @ values`` with ``values >= lower``.
+    """Fit ``times = offsets + columns @ values`` with ``values >= lower``, by Huber's weights of relative errors.
 
-    Minimises the sum of w r^2 over the relative errors r, where w is Huber's weight.  Intervals are percentiles over
-    fits of resampled points, without the bounds; a point is only replaced by one of its own run.  Rounding is no noise,
-    as equal times are rounded alike: its worst effect widens the intervals.
+    Intervals are percentiles over fits of points resampled in each run, without the bounds.  Rounding is no noise, as
+    equal times are rounded alike: its worst effect widens the intervals.
 
     Shapes: `columns` float64 (points, unknowns), independent; `lower` (unknowns,); all others (points,).
     """
@@ -220,11 +218,10 @@ def fit_costs(
     defaults: Mapping[Unknown, Fraction],
     send: Fraction = Fraction(0),
 ) -> CostFit:
-    """Fit costs to the right times of runs.
+    """Fit costs to the right times of runs, taking their terms near the costs of the last fit until these stay.
 
-    Which path is the deepest and which links are the busiest depends on the costs: the terms of the runs are taken near
-    the costs that were found last, until they stay.  `defaults`: unknowns with their values where the times do not tell
-    them, the first to be told first; `send`: µs that starting a message adds to each hop.
+    `defaults`: unknowns with their values where the times do not tell them, the first to be told first; `send`: µs that
+    starting a message adds to each hop.
     """
     rows = [(number, row) for number, times in enumerate(measured) for row in times.rows]
     points = _Points(
@@ -240,10 +237,8 @@ def fit_costs(
         if terms == fit.terms:
             break
         fit = _fit(points, terms, defaults)
-        values = {
-            **defaults,
-            **{unknown: round(Fraction(estimate.value), DECIMALS) for unknown, estimate in fit.estimates.items()},
-        }
+        estimates = {unknown: round(Fraction(estimate.value), DECIMALS) for unknown, estimate in fit.estimates.items()}
+        values = {**defaults, **estimates}
     return fit
 
 
@@ -255,17 +250,16 @@ def _near(run: AssumedRun, values: Mapping[Unknown, Fraction], send: Fraction) -
 
 
 def _column(unknown: Unknown, terms: Sequence[Terms], points: _Points) -> FloatArray:
-    if unknown.kind == "inverse":
-        return (
-            np.array([float(run_terms.loads.get(unknown.group, 0)) for run_terms in terms])[points.runs] * points.sizes
-        )
-    if unknown.kind == "reduction":
-        return np.array([float(run_terms.added) for run_terms in terms])[points.runs] * points.sizes / BYTES_PER_MB
-    if unknown.kind == "launch":
-        return np.ones(len(points.sizes))
-    if unknown.kind == "alpha":
-        return np.array([float(run_terms.hops) for run_terms in terms])[points.runs]
-    return np.array([float(run_terms.waits.get(unknown.group, 0)) for run_terms in terms])[points.runs]
+    """Return what an unknown is multiplied by at each point."""
+    factors = {
+        "inverse": [run_terms.loads.get(unknown.group, 0) for run_terms in terms],
+        "reduction": [run_terms.added / BYTES_PER_MB for run_terms in terms],
+        "launch": [1] * len(terms),
+        "alpha": [run_terms.hops for run_terms in terms],
+        "extra": [run_terms.waits.get(unknown.group, 0) for run_terms in terms],
+    }
+    column: FloatArray = np.array(factors[unknown.kind], dtype=float)[points.runs]
+    return column * points.sizes if unknown.kind in ("inverse", "reduction") else column
 
 
 def _fit(points: _Points, terms: list[Terms], defaults: Mapping[Unknown, Fraction]) -> CostFit:

@@ -53,14 +53,6 @@ class _Job(NamedTuple):
         return not self.program.collective.is_sharded or len(set(self.program.layout.parts)) == 1
 
 
-class _Part(NamedTuple):
-    """One rank's result; its rows are those of all ranks."""
-
-    device: Device
-    backend: str
-    rows: tuple[BenchRow, ...]
-
-
 def measure_plans(
     plans: Mapping[str, PlanLike | Program],
     *,
@@ -81,45 +73,35 @@ def measure_plans(
 ) -> BenchReport:
     """Measure plans of one collective, and the backend's own collective beside them, over a sweep of sizes.
 
-    One process per rank is started on this machine.  In a process that torchrun started, or in which torch.distributed
-    is initialised, this one is a rank instead, and all ranks have to make the same call.
-
-    Raises `UnsupportedError` if a plan or an option is invalid or cannot be run here, or plans differ in collective,
-    ranks, root or shares; `ProgramError` if a program is wrong, or a rank fails, dies, is late or does not come.
+    Processes are started, and errors raised, as by `run_local`; also `UnsupportedError` if plans differ in collective,
+    ranks, root or shares.
 
     Parameters
     ----------
     plans : mapping of str to Plan or Program
-        By the names that the report is to have for them; all for the same ranks, collective, root and shares.
+        By the names that the report is to have for them.
     minbytes, maxbytes, stepfactor, stepbytes : int
         Sizes as nccl-tests counts them, see `collopt.runtime.measuring.bench_report`; without a factor, steps of
         `stepbytes`. They are rounded down to equal parts.
     iters, warmup_iters : int
-        Timed calls of each size, one after the other, and calls before those.
+        Timed calls of each size, and calls before those.
     check : int
         Calls whose results are compared with the correct ones, element by element; 0 for none.
     datatype : str
         A name of nccl-tests: int8, uint8, int32, int64, half, float, double or bfloat16.
-    op : {"sum", "prod", "min", "max", "avg"}
-        See `collopt.runtime.execute`.
-    backend : {"gloo", "nccl"}
-        "nccl" is RCCL on AMD GPUs.  An initialised torch.distributed keeps the one that it has.
-    slices : int
-        See `collopt.runtime.execute`.
-    timeout_s : float
-        Seconds for everything.
-    seed : int
-        Of the data that are sent, 0 to 2147483647.
+    op : str
+        See `execute`.
+    backend, slices, timeout_s, seed
+        As for `run_local`.
     on_row : callable, optional
         Called after every row, with a report of those so far, which has no devices and no end yet, and the number of
         rows that there will be.  Where all ranks make this call, only the first one's is used.
 
     Notes
     -----
-    The time of a size is the mean over its calls, of the slowest rank; all start after a barrier.  On CPUs every call
-    is over when it returns.  On GPUs calls are queued, and the time is that between two events in the stream.  Torch
-    has allreduce, reduce and broadcast in place only; out of place, its time includes the copy that people then make.
-    The backend is left out where shares are not equal, for which torch has no collective.
+    The time of a size is the mean over its calls, of the slowest rank; all start after a barrier.  On GPUs it is that
+    between two events in the stream.  Torch has allreduce, reduce and broadcast in place only; out of place, its time
+    includes a copy.  The backend is left out where shares are not equal, for which torch has no collective.
     """
     check_choice("datatype", datatype, DATATYPES)
     check_choice("op", op, OPERATIONS)
@@ -152,12 +134,12 @@ def measure_plans(
         preload=("collopt.runtime.measuring.measure_plans",),
         on_update=on_update,
     )
-    devices = tuple(part.device for part in parts)
-    return replace(report, backend=parts[0].backend, devices=devices, rows=parts[0].rows, end_time=_now())
+    devices, backends, rows = zip(*parts, strict=True)
+    return replace(report, backend=backends[0], devices=devices, rows=rows[0], end_time=_now())
 
 
-def _measure(job: _Job, device: Any) -> _Part:
-    """Measure all sizes on one rank."""
+def _measure(job: _Job, device: Any) -> tuple[Device, str, tuple[BenchRow, ...]]:
+    """Measure all sizes; return this rank's device, the backend, and the rows of all ranks."""
     import torch.distributed as dist
 
     backend = dist.get_backend()
@@ -175,7 +157,7 @@ def _measure(job: _Job, device: Any) -> _Part:
             rows.append(row)
             if rank == 0:
                 notify((backend, row))
-    return _Part(_describe_device(rank, device), backend, tuple(rows))
+    return _describe_device(rank, device), backend, tuple(rows)
 
 
 def _reading(job: _Job, workload: Workload, library: Library, in_place: bool, device: Any) -> Reading | None:
@@ -251,25 +233,19 @@ def check_config(
 
 
 def _mean_seconds(call: Callable[[], object], times: int, device: Any) -> float:
-    """Mean time of a repeated call, in seconds."""
-    if device.type == "cuda":
-        return _mean_seconds_on_gpu(call, times, device)
-    begun = time.perf_counter()
-    for _ in range(times):
-        call()
-    return (time.perf_counter() - begun) / times
-
-
-def _mean_seconds_on_gpu(call: Callable[[], object], times: int, device: Any) -> float:
-    """Mean time between two events in the CUDA stream, since calls are asynchronous."""
+    """Mean time of a repeated call, in seconds; on GPUs, where calls are asynchronous, between two events."""
     import torch
 
     cuda: Any = torch.cuda
-    begun, ended = (cuda.Event(enable_timing=True) for _ in range(2))
-    cuda.synchronize(device)
-    begun.record()
+    begun, ended = (cuda.Event(enable_timing=True) if device.type == "cuda" else None for _ in range(2))
+    if begun is not None:
+        cuda.synchronize(device)
+        begun.record()
+    start = time.perf_counter()
     for _ in range(times):
         call()
+    if begun is None or ended is None:
+        return (time.perf_counter() - start) / times
     ended.record()
     ended.synchronize()
     return float(begun.elapsed_time(ended)) / 1e3 / times
@@ -353,10 +329,8 @@ def check_comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Progra
     (name, first), *other_plans = programs.items()
     for plan_name, program in programs.items():
         check_program(program)
-        if not isinstance(plan_name, str) or not plan_name or not plan_name.isprintable():
-            raise UnsupportedError(
-                f"a plan is called {shown(plan_name)}; expected a name for the last column of a table"
-            )
+        if not isinstance(plan_name, str) or not plan_name.strip() or not plan_name.isprintable():
+            raise UnsupportedError(f"a plan is called {shown(plan_name)}; expected a printable name")
         if plan_name in BACKENDS:
             raise UnsupportedError(f"a plan is called {plan_name}, like a backend; give it another name")
     for other, program in other_plans:

@@ -1,8 +1,8 @@
 """Measured times of a collective, and the reader of the output of nccl-tests, rccl-tests and `collopt bench`.
 
-The text is a table whose columns a comment names, beneath other comments and whatever launchers and libraries print in
-between.  Versions differ in their columns, so they are taken from that comment.  The JSON of ``-J`` and of
-``collopt bench --json`` goes by keys.
+The text is a table, beneath comments and whatever launchers and libraries print in between; as versions differ in their
+columns, these are taken from the comment that names them.  The JSON of ``-J`` and of ``collopt bench --json`` goes by
+keys.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ MEASURED: dict[str, Collective | str] = {
     **{name: name for name in UNPLANNED},
 }
 """By the names of nccl-tests, of its programs and of rccl-tests' JSON, without what these differ in."""
-
-
 MAX_EXPONENT = 300  # Of numbers in files; more is no time
-
 MAX_BYTES = 64 * 2**20
 MAX_COLUMNS = 64
 READING_COLUMNS = ("time", "algbw", "busbw", "#wrong")
@@ -149,10 +146,9 @@ class _Place(NamedTuple):
 def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
     """Read the text or the JSON of nccl-tests or rccl-tests, or of ``collopt bench``.
 
-    Rows of zero bytes and readings that are N/A are left out; times in ns, ms or s come in µs.  The file is what the
-    program printed, log lines and all, or what it wrote with ``-J``.  Raises `FileFormatError` if it cannot be read or
-    is none of these, holds more than one collective, has units of its own, is cut short, or measured nothing; the
-    message names the file and the line.
+    Rows of zero bytes and readings that are N/A are left out; times in ns, ms or s come in µs.  Raises
+    `FileFormatError`, with the file and the line, if it cannot be read or is none of these, holds more than one
+    collective, has units of its own, is cut short, or measured nothing.
     """
     text, where = read_text(path, MAX_BYTES), name_of(path)
     if not text.strip():
@@ -246,11 +242,8 @@ class _Table:
             raise FileFormatError(f"{self._place()} has {len(words)} columns; expected {expected}: is it cut short?")
         for place in places:
             time = _number(words[place.time], f"{self._place()}: time")
-            wrong_elements = (
-                None
-                if place.wrong_elements is None
-                else _number(words[place.wrong_elements], f"{self._place()}: #wrong")
-            )
+            count = None if place.wrong_elements is None else words[place.wrong_elements]
+            wrong_elements = _number(count, f"{self._place()}: #wrong")
             if time and (size := int(words[0])):
                 name = " ".join(words[expected:]) if by else ""
                 rounding = rounding_error(words[place.time]) * self._unit

@@ -159,7 +159,7 @@ def over_one_path(groups: LinkGroups, collective: Collective | str, links: Itera
         messages, part = 1, SIZE_SHARES[collective]
     else:
         raise UnsupportedError(f"there is no model of {collective} between two ranks; measure sendrecv or broadcast")
-    path = _shortest_path(groups.topology, list(links))
+    path = _shortest_path(groups.topology, links)
     if not path:
         raise UnsupportedError(
             "no two ranks are connected by these links alone; also name the other classes on the path"
@@ -168,19 +168,7 @@ def over_one_path(groups: LinkGroups, collective: Collective | str, links: Itera
     return PathRun(groups, tuple(path), messages, part, part / messages if adds else Fraction(0))
 
 
-def over_the_network(groups: LinkGroups, collective: Collective, planner: str) -> PlanRun:
-    """Model of all ranks that run the schedule of a planner."""
-    # nccl-tests' own root, unless it is told another.
-    root = 0 if collective.has_one_root else None
-    run_plan = plan(groups.topology, collective, planner=planner, root=root)
-    if not run_plan.schedule.pipelined:
-        raise UnsupportedError(
-            f"{planner} plans in steps here, whose time is not linear in the size; choose another, such as ring"
-        )
-    return PlanRun(groups, run_plan.schedule, planner)
-
-
-def _shortest_path(topology: Topology, links: list[Link]) -> list[Link]:
+def _shortest_path(topology: Topology, links: Iterable[Link]) -> list[Link]:
     """Find a shortest path of the given links between any two ranks, through switches only; empty if there is none."""
     leaving: dict[str, list[Link]] = {}
     for link in links:
@@ -197,11 +185,12 @@ def _nearest(start: str, leaving: dict[str, list[Link]], ranks: set[str]) -> lis
     while waiting:
         node = waiting.popleft()
         for link in leaving.get(node, ()):
-            if link.head not in paths:
-                paths[link.head] = [*paths[node], link]
-                if link.head in ranks:
-                    return paths[link.head]
-                waiting.append(link.head)
+            if link.head in paths:
+                continue
+            paths[link.head] = [*paths[node], link]
+            if link.head in ranks:
+                return paths[link.head]
+            waiting.append(link.head)
     return []
 
 
@@ -216,9 +205,7 @@ def assumed_run(
     if ranks == 2 and (group or topology.num_ranks == 2):
         return _between_two(groups, source, collective, group)
     if group:
-        raise UnsupportedError(
-            f"{source} was measured on {ranks} ranks, and link classes go with times between two; leave them out"
-        )
+        raise UnsupportedError(f"{source} was measured on {ranks} ranks; link classes go with times between two")
     if ranks != topology.num_ranks:
         how = "name the link classes between them" if ranks == 2 else "give the network of just those"
         raise UnsupportedError(
@@ -229,8 +216,15 @@ def assumed_run(
             f"{source} measured {collective} on {ranks} ranks, which no plan models; measure it between two, and "
             "name the link classes between them: --class NAMES=FILE"
         )
+    planner = planner or ("shortest-paths" if collective.in_pairs else "ring")
     with naming(source):
-        return over_the_network(groups, collective, planner or ("shortest-paths" if collective.in_pairs else "ring"))
+        # The root is nccl-tests' own, unless it is told another.
+        run_plan = plan(topology, collective, planner=planner, root=0 if collective.has_one_root else None)
+        if not run_plan.schedule.pipelined:
+            raise UnsupportedError(
+                f"{planner} plans in steps here, whose time is not linear in the size; choose another, such as ring"
+            )
+    return PlanRun(groups, run_plan.schedule, planner)
 
 
 def _between_two(groups: LinkGroups, source: str, collective: Collective | str, group: Sequence[LinkClass]) -> PathRun:

@@ -13,7 +13,7 @@ from ...errors import BoundError, NoAnswerError, UnsupportedError
 from ...planners import PLANNERS, Plan, bound, bound_sizes
 from ...planners.plans.registry import as_planner
 from ...schedules import Bound, Collective, SizeBound
-from ...schedules.timing.run import Rules, TimedSchedule, TimedTransfers, in_steps
+from ...schedules.timed_run import Rules, TimedSchedule, TimedTransfers, in_steps
 from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.files import name_of

@@ -20,8 +20,8 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import ALLGATHER, as_bytes
-from ...schedules.timing.message_order import ordered_transfers
-from ...schedules.timing.run import Rules, TimedSchedule
+from ...schedules.message_order import ordered_transfers
+from ...schedules.timed_run import Rules, TimedSchedule
 from ...schedules.transfers import Transfers
 from ...support.files import write_all_whole
 from ...support.formatting import count_text

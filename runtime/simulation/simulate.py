@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ...errors import UnsupportedError
 from ...planners import Plan
 from ...schedules import Collective, as_bytes
-from ...schedules.timing.message_times import Clock, PieceTimes
-from ...schedules.timing.run import Forwarding, Rules, Service, TimedSchedule, Waiting
+from ...schedules.message_order import Clock, PieceTimes
+from ...schedules.timed_run import Forwarding, Rules, Service, TimedSchedule, Waiting
 from ...schedules.transfers import Transfers
 from ...support.arrays import IntArray
 from ...support.formatting import bandwidth_text, time_text

@@ -12,8 +12,7 @@ from ...support.arrays import IntArray
 from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exact, rate_text, set_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..collective import ALLREDUCE, BROADCAST, REDUCE, AnyCollective, Collective, as_collective
-from ..sizes import crossing_traffic
+from ..collective import ALLREDUCE, BROADCAST, REDUCE, AnyCollective, Collective, as_collective, crossing_traffic
 from .witness import (
     WITHOUT_CODING,
     Argument,
@@ -299,27 +298,16 @@ class Partition(Witness):
     """All nodes in parts, p of which hold ranks: these must receive ``2 (p - 1)`` times all data between them.
 
     *Allreduce*: ``algbw <= B / (2 (p - 1))`` with B the bandwidth of the links that enter a part with ranks from
-    another part; ``docs/explanation/allreduce.md`` proves it, for algorithms that send, copy and reduce elements and do
-    not code several into one, like Theorem 17 of the pipeline paper.  On symmetric bidirectional links where every part
-    holds ranks, the smallest such bound is the strength of the network (Tutte; Nash-Williams).  Single ranks as parts,
-    each with its own switches, give the mean where `RankCuts` have the maximum.
+    another part; ``docs/explanation/allreduce.md`` proves it, for algorithms that do not code several elements into
+    one. On symmetric bidirectional links where every part holds ranks, the smallest such bound is the strength of the
+    network (Tutte; Nash-Williams).  Single ranks as parts, each with its own switches, give the mean where `RankCuts`
+    have the maximum.
 
     Attributes
     ----------
     parts : tuple of frozenset of str
         Every node is in exactly one.  A part of switches only counts for nothing, and none of its switches can reduce
         data.
-
-    Examples
-    --------
-    Four ranks around a switch with 10 GB/s each way: 40 GB/s for six times the data, where the widest cut around a
-    rank says the same.
-
-    >>> links = [(rank, "sw", 10) for rank in "abcd"]
-    >>> star = Topology.from_links(links, compute="abcd", switches=["sw"], bidirectional=True)
-    >>> parts = Partition(tuple(frozenset({node}) for node in star.nodes))
-    >>> parts.crossing(star, "allreduce")
-    Crossing(amount=Fraction(24, 1), bandwidth=Fraction(40, 1))
     """
 
     field: ClassVar[str] = "partition"

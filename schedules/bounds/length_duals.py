@@ -13,8 +13,7 @@ from ...errors import CertificateError
 from ...support.arrays import FloatArray
 from ...support.validation import shown
 from ...topologies import Topology
-from ..collective import AnyCollective, Collective, Direction, as_collective
-from ..sizes import traffic_matrix
+from ..collective import AnyCollective, Collective, Direction, as_collective, traffic_matrix
 from .witness import (
     EVERY_SCHEDULE,
     Crossing,
@@ -37,20 +36,16 @@ Adjacency = Mapping[str, Sequence[str]]
 class CutDual(RootedDuals):
     """Dual values of links, and for every rank their division over the data that it must receive and send.
 
-    Data goes in hops between ranks, past switches that can only pass it on.  Switches where it may branch or be reduced
-    are called relays and count like ranks without data; if all switches are relays, a hop is a link.
+    Data goes in hops between ranks, past switches that can only pass it on; switches that can copy or reduce are
+    *relays*, which count like ranks without data.  A hop that carries data for rank t carries nothing else for t at
+    that time, so with dual values z(t) of hops that data uses bandwidth worth ``sum of w(v) dist(v, t)`` per unit of
+    rate. Over all ranks z(t) of a hop sums to no more than its cheapest way past switches at link dual values y, and
+    all links together are worth ``sum of b y``: ``1 / x`` is at least ``sum of w(v) dist(v, t)`` over ``sum of b y``.
 
-    *Allgather, broadcast*: data of rank v for rank t takes hops from v to t, and a hop that carries it carries nothing
-    else for t at that time; so with dual values z(t) of hops, t's data uses bandwidth worth ``sum of w(v) dist(v, t)``
-    per unit of rate.  Different ranks can share a hop, if it is worth the sum of their dual values.  That sum is no
-    more than the cheapest way past switches at link dual values y, and all links together are worth ``sum of b y``: ``1
-    / x`` is at least ``sum of w(v) dist(v, t)`` over all v and t, over ``sum of b y``.  *Reduce-scatter, reduce*: the
-    same with the contribution of rank t to the sum at v.
-
-    *Allreduce*: every byte is reduced at some rank v, which takes ``dist'(t, v)`` from every t, and broadcast from
-    there, which takes ``dist(v, t)``.  Both kinds of hops share the links, so neither sum of dual values may exceed the
-    cheapest way.  At best all bytes use the rank v for which this is least.  Algorithms that do otherwise, such as
-    recursive doubling of whole buffers, are out of scope.
+    *Reduce-scatter, reduce*: the same with contributions of t to the sum at v.  *Allreduce*: every byte is reduced at
+    some rank and broadcast from there, at best at the cheapest; algorithms that do otherwise, such as recursive
+    doubling of whole buffers, are out of scope.  This is weak duality for the programs of `collopt.formulations`
+    (ForestColl, appendix E.1, Theorem 1; LP (5)).
 
     Attributes
     ----------
@@ -61,23 +56,6 @@ class CutDual(RootedDuals):
         dual values z' for the data it sends, empty for allgather and broadcast.
     relays : frozenset of str
         Switches at which hops end; all that can copy or reduce are among them.
-
-    Notes
-    -----
-    This is weak duality for the programs of `collopt.formulations`: Theorem 1 of ForestColl (appendix E.1) with shares
-    as in appendix G, and LP (5) there.  Coding several bytes into one does not help an allgather or a broadcast at the
-    best dual values, which are those of a cut, but this witness by itself is about schedules that copy and pass on.
-
-    Examples
-    --------
-    On a one-way ring of three, every rank receives over its own incoming link, which is worth 1:
-
-    >>> from collopt.topologies import ring
-    >>> network = ring(3, bandwidth=10, bidirectional=False)
-    >>> links = tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in network.links)
-    >>> into = tuple((next(dual for dual in links if dual.head == rank),) for rank in ("gpu0", "gpu1", "gpu2"))
-    >>> CutDual(links, into).verify(network, "allgather")
-    Crossing(amount=Fraction(6, 1), bandwidth=Fraction(30, 1))
     """
 
     field: ClassVar[str] = "prices"
@@ -242,27 +220,14 @@ EXACT_FLOATS = 2**53  # floats up to here are whole numbers that add up exactly
 class LengthDual(LinkDuals):
     """Length duals of links: data that goes from one rank to another takes at least their distance from the network.
 
-    *All-to-all(v)*: let T be the traffic and f the rate that a traffic of 1 gets.  Data from s to t at the rate f
-    T(s, t) passes links whose lengths sum to ``dist(s, t)`` or more, out of the sum of bandwidth times length that all
-    links have: ``1 / f`` is at least ``sum of T(s, t) dist(s, t)`` over ``sum of b(e) length(e)``.  This is weak
-    duality for linear program (3) of the direct-connect paper (appendix A.5), which the best lengths meet; equal
-    lengths give the paper's bound by the sum of distances.
+    *All-to-all(v)* with traffic T: ``1 / f``, f the rate that a traffic of 1 gets, is at least ``sum of T(s, t) dist(s,
+    t)`` over ``sum of b(e) length(e)``.  This is weak duality for linear program (3) of the direct-connect paper
+    (appendix A.5), which the best lengths meet; equal lengths give the paper's bound by the sum of distances.
 
     Attributes
     ----------
     links : tuple of LinkValue
         Length of each link, in any unit; those that are not there have length 0.
-
-    Examples
-    --------
-    On a one-way ring of three, each pair is one or two hops apart:
-
-    >>> from collopt.schedules import LinkValue
-    >>> from collopt.topologies import ring
-    >>> network = ring(3, bandwidth=10, bidirectional=False)
-    >>> lengths = LengthDual(tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in network.links))
-    >>> lengths.crossing(network, "all_to_all")
-    Crossing(amount=Fraction(9, 1), bandwidth=Fraction(30, 1))
     """
 
     dual_name: ClassVar[str] = "length"

@@ -32,37 +32,15 @@ class TreeDual(RootedDuals):
 
     A tree spans all ranks and branches at ranks and, in a broadcast, at switches that multicast, in a reduction at
     those that aggregate.  It costs the dual values y of the links on its paths, and of the links over which a switch
-    with loopback sends a copy back.  All links together are worth ``sum of b y``; ``1 / x`` is at least the cost of
-    the cheapest trees over that: ``sum of w(v) cost(v)`` over all roots v and, in an allreduce, all data times the
-    least sum of an in-tree and an out-tree of the same root.
+    with loopback sends a copy back.  ``1 / x`` is at least the cost of the cheapest trees over ``sum of b y``: ``sum of
+    w(v) cost(v)`` over all roots v and, in an allreduce, all data times the least sum of an in-tree and an out-tree of
+    the same root.  This is weak duality for the program of `collopt.formulations.steiner`.  The cheapest trees are
+    found by the algorithm of Dreyfus and Wagner (The Steiner problem in graphs, Networks 1, 1971) on directed links.
 
     Attributes
     ----------
     links : tuple of LinkValue
         y; links without a dual value are free.
-
-    Notes
-    -----
-    This is weak duality for the program of `collopt.formulations.steiner`, whose dual values make the bound the
-    optimum.  Any others prove a bound too.  The cheapest trees are found by the algorithm of Dreyfus and Wagner (The
-    Steiner problem in graphs, Networks 1, 1971) on directed links.
-
-    Examples
-    --------
-    Three ranks around a switch that adds and copies: every tree takes a link of each rank, either way.
-
-    >>> from collopt.schedules import LinkValue
-    >>> star = Topology.from_links(
-    ...     [(rank, "s", 30) for rank in "abc"],
-    ...     compute="abc",
-    ...     switches="s",
-    ...     bidirectional=True,
-    ...     multicast="s",
-    ...     aggregation="s",
-    ... )
-    >>> duals = TreeDual(tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in star.links))
-    >>> duals.verify(star, "allreduce")
-    Crossing(amount=Fraction(18, 1), bandwidth=Fraction(180, 1))
     """
 
     field: ClassVar[str] = "tree_dual"
@@ -157,25 +135,11 @@ def _tree_costs(costs: Costs, num_ranks: int, never: int) -> Costs:
 class TreePartition(Partition):
     """A partition whose parts without ranks may hold switches that multicast and aggregate.
 
-    *Allreduce by trees*: reduce trees and broadcast trees that span all ranks and branch at ranks and at switches.
-    With p parts that hold ranks, the hops of one tree leave and enter them ``2 (p - 1)`` times, if they branch at no
-    switch outside.  Switches in the other parts form components; one that is next to D of the p parts, and that can
-    branch the tree, saves at most ``D - 2`` of these crossings.  It saves ``D - 3`` if all its switches loop back
-    the copy of the rank above, and none of the D parts holds such a switch, which could be above instead.  What all
-    parts together give out and take in bounds the rate of both trees; ``docs/explanation/in-network.md`` proves it.
-
-    Examples
-    --------
-    Eight ranks around a switch of 450 GB/s per rank, which loops copies back: n / (n + 1) of a link.
-
-    >>> from collopt.topologies import SwitchLimits, Topology
-    >>> box = Topology.from_links(
-    ...     [(rank, "s", 450) for rank in "abcdefgh"], compute="abcdefgh", switches="s", bidirectional=True,
-    ...     multicast="s", aggregation="s", limits=[SwitchLimits("s", loopback=True)],
-    ... )
-    >>> amount, bandwidth = TreePartition(tuple(frozenset({node}) for node in box.nodes)).crossing(box, "allreduce")
-    >>> 8 * bandwidth / amount
-    Fraction(400, 1)
+    *Allreduce by trees*: with p parts that hold ranks, the hops of one tree leave and enter them ``2 (p - 1)`` times,
+    if they branch at no switch outside.  Switches in the other parts form components; one that is next to D of the p
+    parts, and that can branch the tree, saves at most ``D - 2`` of these crossings.  It saves ``D - 3`` if all its
+    switches loop back the copy of the rank above, and none of the D parts holds such a switch, which could be above
+    instead. ``docs/explanation/in-network.md`` has the proof.
     """
 
     field: ClassVar[str] = "tree_partition"

@@ -7,17 +7,24 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ...support.arrays import IntArray, read_only
-
-if TYPE_CHECKING:
-    from .step_loads import StepLoads
+from ...support.kernels import kernel, runtime_kernel
 
 Rates = Sequence[Sequence[Fraction]]
 """Of the NIC of each GPU, one row for each server; 0 where there is none."""
+
+
+ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "begins", "ends")
+PARTS = 64  # parts at most that the local bytes of a server are cut into
+Streams = tuple[IntArray, IntArray, IntArray, IntArray]
+"""Where streams start, their segments, and of each the segment that it has come to and the bytes of that."""
+Steps = tuple[IntArray, IntArray, IntArray, IntArray]
+"""Loads by step modulo 3, of GPUs (3, 2, ranks), sent and received, and from each to each place in its server,
+(3, ranks, places); the place of each rank; and the largest loads of GPUs and links, (2, steps)."""
 
 
 def lane_rate(nics: Rates) -> Fraction:
@@ -45,9 +52,6 @@ def lanes_in_parts(counts: IntArray, homes: IntArray, width: int) -> tuple[IntAr
     lanes = np.full(firsts[-1] * width, -1)
     lanes[np.arange(len(ranks)) + (firsts[:-1] * width - before[:-1])[homes[ranks]]] = ranks
     return lanes.reshape(-1, width), firsts
-
-
-ARRAYS = ("traffic", "stream_starts", "segments", "stage_bytes", "partners", "begins", "ends")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,8 +138,6 @@ class StagedArrays:
     @cached_property
     def step_loads(self) -> StepLoads:
         """Bytes that the steps move inside servers, and the scratch that they need."""
-        from .step_loads import step_loads
-
         firsts = np.append(self.first_ranks, self.num_ranks)
         return step_loads(self.traffic, firsts, self.lanes, *(getattr(self, name) for name in ARRAYS[1:]))
 
@@ -250,3 +252,123 @@ def _shift(schedule: StagedArrays, source: IntArray, destination: IntArray) -> I
     """Distance from GPU to GPU of the same server."""
     sizes = np.array(schedule.sizes)[schedule.homes[source]]
     return np.asarray((destination - source) % sizes, dtype=np.int64)
+
+
+class StepLoads(NamedTuple):
+    """Most bytes in a step, (steps,), to or from a GPU inside its server, and between two; scratch, (ranks,)."""
+
+    busiest: IntArray
+    busiest_link: IntArray
+    scratch: IntArray
+
+
+@kernel
+def local_shares(stage_bytes: IntArray) -> IntArray:
+    """Return how many `PARTS` of the local bytes have gone before each step, and after all; int64 (stages + 3,)."""
+    stages = len(stage_bytes)
+    shares = np.zeros(stages + 3, dtype=np.int64)
+    part, done = max(1, stage_bytes.sum() // PARTS), 0
+    for stage in range(stages):
+        done += stage_bytes[stage]
+        shares[stage + 2] = min(PARTS, done // part)
+    shares[stages + 1 :] = PARTS
+    return shares
+
+
+@kernel
+def part_of(cell: int, share: int) -> int:
+    """Bytes of a cell that have gone once so many parts of the local bytes have."""
+    return cell // PARTS * share + cell % PARTS * share // PARTS
+
+
+@runtime_kernel
+def step_loads(
+    traffic: IntArray,
+    firsts: IntArray,
+    lanes: IntArray,
+    starts: IntArray,
+    segments: IntArray,
+    stage_bytes: IntArray,
+    partners: IntArray,
+    begins: IntArray,
+    ends: IntArray,
+) -> StepLoads:
+    """Follow all streams through all steps.
+
+    Shapes: `firsts`, int64 (servers + 1,), has GPU 0 of each server, not of parts; `lanes`, int64 (parts, lanes).
+    """
+    ranks, stages, (parts, width) = len(traffic), len(partners), lanes.shape
+    places = np.diff(firsts).max()
+    place = np.empty(ranks, dtype=np.int64)  # in its server
+    for server in range(len(firsts) - 1):
+        place[firsts[server] : firsts[server + 1]] = np.arange(firsts[server + 1] - firsts[server])
+    shares = local_shares(stage_bytes)
+    busiest = np.zeros((2, stages + 2), dtype=np.int64)
+    loads, links = np.zeros((3, 2, ranks), dtype=np.int64), np.zeros((3, ranks, places), dtype=np.int64)
+    steps = loads, links, place, busiest
+    staged, largest = np.zeros((2, ranks), dtype=np.int64), np.zeros((2, 2, ranks), dtype=np.int64)  # proxied, landed
+    streams = starts, segments, starts[:-1].copy(), np.zeros(len(starts) - 1, dtype=np.int64)
+    for step in range(stages + 2):
+        # Balancing of this stage, and redistribution two steps later.
+        if step < stages:
+            staged[:] = 0
+            for part in range(parts):
+                other = partners[step, part]
+                if other >= 0:
+                    for lane in range(width):
+                        stream = (part * parts + other) * width + lane
+                        left = ends[step, part] - begins[step, part]
+                        _walk(stream, lanes[part, lane], lanes[other, lane], left, streams, step, steps, staged)
+            largest[step % 2] = np.maximum(largest[step % 2], staged)
+        # Local bytes, in proportion to the bytes between servers.
+        if shares[step] < shares[step + 1]:
+            _add_local(traffic, firsts, shares[step], shares[step + 1], step, steps)
+        # The step is over: its row is free for the third one from here.
+        loads[step % 3] = 0
+        links[step % 3] = 0
+    return StepLoads(busiest[0], busiest[1], largest.sum(axis=0).sum(axis=0))
+
+
+@kernel
+def _walk(
+    stream: int, proxy: int, peer: int, left: int, streams: Streams, step: int, steps: Steps, staged: IntArray
+) -> None:
+    """Add the next `left` bytes of a stream to the loads of balancing and redistribution, and to the scratch."""
+    starts, segments, at, done = streams
+    while left and at[stream] < starts[stream + 1]:
+        origin, final, _, size = segments[at[stream]]
+        length = min(left, size - done[stream])
+        if origin != proxy:
+            _add(origin, proxy, length, step, steps)
+            staged[0, proxy] += length
+        if final != peer:
+            _add(peer, final, length, step + 2, steps)
+            staged[1, peer] += length
+        left -= length
+        done[stream] += length
+        if done[stream] == size:
+            at[stream] += 1
+            done[stream] = 0
+
+
+@kernel
+def _add_local(traffic: IntArray, firsts: IntArray, begin: int, end: int, step: int, steps: Steps) -> None:
+    """Add the local bytes of servers, from one share of them to another."""
+    for server in range(len(firsts) - 1):
+        for source in range(firsts[server], firsts[server + 1]):
+            for final in range(firsts[server], firsts[server + 1]):
+                if source != final:
+                    length = part_of(traffic[source, final], end) - part_of(traffic[source, final], begin)
+                    _add(source, final, length, step, steps)
+
+
+@kernel
+def _add(source: int, destination: int, length: int, step: int, steps: Steps) -> None:
+    """Add bytes between GPUs of a server to the loads of a step, and to the largest of them."""
+    loads, links, place, busiest = steps
+    sent, received, link = loads[step % 3, 0], loads[step % 3, 1], links[step % 3, source]
+    sent[source] += length
+    received[destination] += length
+    link[place[destination]] += length
+    busiest[0, step] = max(busiest[0, step], sent[source], received[destination])
+    busiest[1, step] = max(busiest[1, step], link[place[destination]])

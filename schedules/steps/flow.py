@@ -19,13 +19,11 @@ from ...support.formatting import count_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import Topology
-from ..collective import Collective
+from ..collective import Collective, is_even
 from ..fields import as_count, as_paths, path_arrays, schedule_fields, whole_count, whole_numbers
-from ..loads import congestion, path_latencies, path_links, slowest_path
 from ..schedule import NS_PER_US
-from ..sizes import is_even
-from ..transfers import Transfers
-from .sends import MAX_LOADS, Sends
+from ..transfers import Transfers, congestion, path_latencies, path_links, slowest_path
+from .sends import Sends
 from .verify import FlowArrays, check_partners, flow_sends, verified_flow
 
 if TYPE_CHECKING:
@@ -202,18 +200,8 @@ class FlowSchedule(FlowArrays, kind="flow"):
         return loads
 
     def step_loads(self, topology: Topology) -> IntArray:
-        """Chunks that cross each link in each step, shape (steps, links); raises as `path_links`.
-
-        Raises `UnsupportedError` if the steps are numbered so high that there is no room for a row each.
-        """
-        size = topology.num_links
-        if self.num_steps * size > MAX_LOADS:
-            raise UnsupportedError(
-                f"the schedule has {self.num_steps} steps, too many for a row of loads on {size} links each"
-            )
-        loads = np.zeros((self.num_steps, size), dtype=np.int64)
-        np.add.at(loads, (self.steps, self.path_links(topology)), np.repeat(self.weights, self.hops))
-        return loads
+        """Chunks that cross each link in each step, shape (steps, links); see `Sends.step_loads`."""
+        return self.columns.step_loads(topology)
 
     def step_rate(self, topology: Topology) -> Fraction:
         """Sum over the steps of the largest ``load / bandwidth``: as `inverse_rate`, where each step is waited for."""
@@ -429,11 +417,9 @@ class StagedFlow(FlowSchedule, kind="staged-flow"):
 
     def verified_loads(self, topology: Topology) -> IntArray:
         """Verify the paths, and that ranks have one partner at a time; loads are those of each step."""
-        hops = verified_flow(self, topology)
+        verified_flow(self, topology)
         check_partners(self)
-        loads = np.zeros((int(self.steps.max()) + 1, topology.num_links), dtype=np.int64)
-        np.add.at(loads, (self.steps, hops.links), self.weights[hops.paths])
-        return loads
+        return flow_sends(self).step_loads(topology)
 
     def part_numbers(self, transfers: Transfers) -> IntArray:
         """Return -1 for each: one message may hold data of several sources."""

@@ -20,11 +20,11 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..collective import Direction
 from ..fields import as_rows
-from ..loads import path_links
-from ..transfers import Part, Transfers, concatenate, in_direction, root_transfers
+from ..transfers import Part, Transfers, concatenate, in_direction, path_links, root_transfers
 
 EVERYONE = -1  # In place of a rank: all of them
 MAX_CHUNKS = 2**62
+MAX_STEPS = 2**20
 MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
 
 
@@ -114,6 +114,23 @@ class Sends:
         places = np.repeat(self.steps[numbers], counts) * loads.shape[1] + passed
         amounts = self.upper[numbers] - self.lower[numbers]
         np.add.at(loads.reshape(-1), places, np.repeat(amounts, counts))
+
+    def step_loads(self, topology: Topology) -> IntArray:
+        """Chunks that cross each link in each step, int64 (steps, links).
+
+        Raises `CertificateError` for a link that the topology does not have, and `UnsupportedError` if the steps are
+        numbered so high that there is no room for a row each.
+        """
+        steps = int(self.steps.max(initial=-1)) + 1
+        links = path_links(self.path_starts, self.path_nodes, topology, self.direction)
+        if steps > MAX_STEPS or steps * topology.num_links > MAX_LOADS:
+            raise UnsupportedError(
+                f"the schedule has {steps} steps, too many for a row of loads on {topology.num_links} links each; "
+                f"expected at most {MAX_STEPS} steps, numbered from 0 without gaps"
+            )
+        loads = np.zeros((steps, topology.num_links), dtype=np.int64)
+        self.add_loads(loads, np.arange(len(self.steps)), links)
+        return loads
 
     @property
     def waits(self) -> IntArray:

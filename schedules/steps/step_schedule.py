@@ -18,13 +18,10 @@ from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from ..collective import Direction
 from ..fields import as_count, path_arrays, schedule_fields, whole_count, whole_numbers
-from ..loads import path_latencies
 from ..schedule import NS_PER_US, RoutedSchedule, Schedule
-from ..transfers import Transfers
-from .sends import EVERYONE, MAX_LOADS, Sends, as_columns, shard_transfers
+from ..transfers import Transfers, path_latencies
+from .sends import EVERYONE, Sends, as_columns, shard_transfers
 from .verify import check_sends, check_shapes, verified_sends
-
-MAX_STEPS = 2**20
 
 
 class InSteps(Schedule):
@@ -129,20 +126,8 @@ class StepSends(RoutedSchedule, InSteps):
         return int(self.steps.max()) + 1 if len(self.steps) else 0
 
     def link_loads(self, topology: Topology) -> IntArray:
-        """Chunks that cross each link in each step, int64 (steps, links), links in the order of ``topology.links``.
-
-        Raises `CertificateError` if a path uses a link that the topology does not have, and `UnsupportedError` if the
-        steps are numbered so high that there is no room for a row each.
-        """
-        links = self.path_links(topology)
-        if self.num_steps > MAX_STEPS or self.num_steps * topology.num_links > MAX_LOADS:
-            raise UnsupportedError(
-                f"the schedule has {self.num_steps} steps, too many for a row of loads on {topology.num_links} links "
-                f"each; expected at most {MAX_STEPS} steps, numbered from 0 without gaps"
-            )
-        loads = np.zeros((self.num_steps, topology.num_links), dtype=np.int64)
-        self.columns.add_loads(loads, np.arange(len(self.steps)), links)
-        return loads
+        """Chunks that cross each link in each step, int64 (steps, links), links in the order of ``topology.links``."""
+        return self.columns.step_loads(topology)
 
     @property
     def messages(self) -> IntArray:

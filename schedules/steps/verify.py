@@ -16,16 +16,7 @@ from ...errors import CertificateError
 from ...support.arrays import IntArray, distinct
 from ...support.validation import shown
 from ...topologies import Topology
-from ..path_checks import (
-    Hops,
-    check_arrays,
-    check_steps_used,
-    refuse_if,
-    routed_paths,
-    switched_paths,
-    verified_hops,
-    verified_routes,
-)
+from ..path_checks import Hops, check_arrays, check_steps_used, checked_paths, refuse_if, verified_hops
 from ..schedule import PairSchedule, RoutedSchedule
 from .sends import EVERYONE, Sends
 
@@ -47,7 +38,7 @@ def verified_sends(sends: Sends, topology: Topology) -> IntArray:
     Of vectors: no rank adds one to a sum twice, or is sent two values of a chunk in a step of which one replaces the
     other; in the end it has the sum of all.
     """
-    hops = verified_hops(sends.path_starts, sends.path_nodes, sends.direction, topology, "schedule")
+    hops = verified_hops(sends.path_starts, sends.path_nodes, topology, "schedule", sends.direction)
     _check_columns(sends)
     check_steps_used(sends.steps)
     loads = np.zeros((int(sends.steps.max()) + 1, topology.num_links), dtype=np.int64)
@@ -59,7 +50,7 @@ def verified_sends(sends: Sends, topology: Topology) -> IntArray:
 def check_sends(sends: Sends) -> None:
     """Check all that `verified_sends` does without a topology, but for steps in which nothing happens."""
     if sends.num_ranks > 1:
-        switched_paths(sends.path_starts, sends.path_nodes, sends.num_ranks, "schedule")
+        checked_paths(sends.path_starts, sends.path_nodes, sends.num_ranks, "schedule")
     _check_columns(sends)
     check_contents(sends)
 
@@ -335,8 +326,9 @@ def verified_flow(schedule: FlowArrays, topology: Topology) -> Hops:
     if not len(schedule.weights):
         raise CertificateError("the schedule has no paths")
     _check_flow_shapes(schedule, topology.num_ranks)
-    hops = verified_routes(schedule.path_starts, schedule.path_nodes, topology, "schedule")
-    check_steps_used(_checked_steps(schedule, hops.paths))
+    hops = verified_hops(schedule.path_starts, schedule.path_nodes, topology, "schedule", through_ranks=True)
+    _check_hop_steps(schedule, hops.paths)
+    check_steps_used(schedule.steps)
     _check_flow(schedule)
     return hops
 
@@ -345,9 +337,10 @@ def check_flow(schedule: FlowArrays) -> None:
     """Check all that `verified_flow` does without a topology, but for steps in which nothing happens."""
     _check_flow_shapes(schedule, schedule.num_ranks)
     if len(schedule.weights):
-        path = routed_paths(schedule.path_starts, schedule.path_nodes, schedule.num_ranks, "schedule")
+        starts, nodes, ranks = schedule.path_starts, schedule.path_nodes, schedule.num_ranks
+        path = checked_paths(starts, nodes, ranks, "schedule", through_ranks=True)
         # No hop begins at the last node of a path.
-        _checked_steps(schedule, np.delete(path, schedule.path_starts[1:] - 1))
+        _check_hop_steps(schedule, np.delete(path, starts[1:] - 1))
     _check_flow(schedule)
 
 
@@ -398,7 +391,7 @@ def _total(values: IntArray) -> int:
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
-def _checked_steps(schedule: FlowArrays, path_of_hop: IntArray) -> IntArray:
+def _check_hop_steps(schedule: FlowArrays, path_of_hop: IntArray) -> None:
     """Check that the steps of a path stay the same at switches."""
     steps = schedule.steps
     if (steps < 0).any():
@@ -410,4 +403,3 @@ def _checked_steps(schedule: FlowArrays, path_of_hop: IntArray) -> IntArray:
         raise CertificateError(
             f"the steps of path {path_of_hop[waits[0]]} do not stay the same at a switch that it passes"
         )
-    return steps

@@ -16,9 +16,8 @@ from ...support.validation import shown
 from ...topologies import Topology
 from ..collective import Collective, Direction
 from ..fields import path_arrays, schedule_fields, whole_count, whole_numbers
-from ..loads import INT64_LIMIT, path_latencies, path_links, slowest_path
 from ..schedule import AllreduceSchedule
-from ..transfers import Transfers
+from ..transfers import INT64_LIMIT, Transfers, path_latencies, path_links, slowest_path
 from .transfers import tree_transfers
 from .tree_arrays import TreeArrays
 from .tree_schedule import TreeSequence, chunk_columns

@@ -9,8 +9,7 @@ import numpy as np
 
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ..loads import path_links
-from ..transfers import Part, Transfers, concatenate, in_direction, root_transfers
+from ..transfers import Part, Transfers, concatenate, in_direction, path_links, root_transfers
 from .tree_arrays import TreeArrays
 from .tree_schedule import TreeChunks, Trees, heights_below, shard_chunks, tree_chunks
 from .verify import check_trees

@@ -1,26 +1,110 @@
-"""Weighted spanning trees with their routes through switches, as arrays, with parents, depths and heights."""
+"""Weighted spanning trees as arrays, with parents, depths and heights, and the same trees sent from rank to rank."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from ...support.arrays import BoolArray, IntArray, SmallArray, read_only
-from ...support.kernels import kernel
+from ...support.arrays import BoolArray, IntArray, SmallArray, joined_rows, read_only
 from ...topologies import Topology
 from ..collective import Direction
 from ..schedule import RoutedSchedule
-from .switch_vertices import branching, columns, joined_routes, without_leaves
-
-if TYPE_CHECKING:
-    from .switch_vertices import Abilities, NumberedRoutes
-
 
 BLOCK_ENTRIES = 2**19  # tree entries of one block, so that they fit the processor's cache
+
+
+class NumberedRoutes(NamedTuple):
+    """Routes, and the paths that they number."""
+
+    routes: SmallArray  # int32 (trees, vertices)
+    path_starts: IntArray
+    path_nodes: IntArray
+
+
+def columns(nodes: IntArray, num_ranks: int, switches: IntArray) -> IntArray:
+    """Look up nodes among the vertices of trees: ranks, then `switches`; other nodes keep numbers beyond all columns.
+
+    Shapes: any shape of `nodes`, returned.
+    """
+    if not len(switches):
+        return nodes
+    size = num_ranks + len(switches)
+    lookup = np.arange(max(int(nodes.max(initial=0)), int(switches.max())) + 2) + size
+    lookup[:num_ranks] = np.arange(num_ranks)
+    lookup[switches] = np.arange(num_ranks, size)
+    lookup[-1] = -1
+    return lookup[nodes]
+
+
+def num_children(parents: IntArray) -> IntArray:
+    """How many vertices each vertex hands its data on to, shape (trees, vertices)."""
+    children = np.zeros(parents.shape, dtype=np.int64)
+    trees, vertices = np.nonzero((parents >= 0) & (parents < parents.shape[1]))
+    np.add.at(children, (trees, parents[trees, vertices]), 1)
+    return children
+
+
+def branching(parents: IntArray, num_ranks: int) -> BoolArray:
+    """Whether each vertex is a switch that hands data on to two vertices, or to another switch; (trees, vertices)."""
+    children = np.zeros(parents.shape, dtype=np.int64)
+    trees, vertices = np.nonzero((parents >= num_ranks) & (parents < parents.shape[1]))
+    np.add.at(children, (trees, parents[trees, vertices]), np.where(vertices < num_ranks, 1, 2))
+    return children >= 2
+
+
+def without_leaves(parents: IntArray, num_ranks: int) -> IntArray:
+    """Leave out switches that hand data on to nobody, and those above them that then do not either.
+
+    Shapes: `parents`, returned, int64 (trees, vertices); -1 where a vertex is not part of a tree any more.
+    """
+    while True:
+        idle = (num_children(parents) == 0) & (parents >= 0)
+        idle[:, :num_ranks] = False
+        if not idle.any():
+            return parents
+        parents = np.where(idle, -1, parents)
+
+
+def joined_routes(
+    routes: SmallArray, parents: IntArray, kept: BoolArray, path_starts: IntArray, path_nodes: IntArray
+) -> NumberedRoutes:
+    """Join the paths into and out of vertices that are not kept, so that data passes them on one path.
+
+    Shapes: `routes`, `parents`, `kept` (trees, vertices).
+    """
+    chains = [np.where(kept, routes, -1).astype(np.int64)]
+    above, last = parents, routes.shape[1]
+    for _ in range(last):
+        place = np.where((above >= 0) & (above < last), above, 0)
+        passed = (place == above) & ~np.take_along_axis(kept, place, axis=1) & kept
+        if not passed.any():
+            break
+        chains.append(np.where(passed, np.take_along_axis(routes, place, axis=1), -1))
+        above = np.where(passed, np.take_along_axis(parents, place, axis=1), above)
+    rows = np.stack(chains, axis=-1)
+    used = rows[..., 0] >= 0
+    kinds, numbers = np.unique(rows[used], axis=0, return_inverse=True)
+    joined = np.full(used.shape, -1, dtype=np.int32)
+    joined[used] = numbers.ravel()
+    paths = [_joined(chain, path_starts, path_nodes) for chain in kinds.tolist()]
+    return NumberedRoutes(joined, *joined_rows(paths))
+
+
+def _joined(chain: list[int], starts: IntArray, nodes: IntArray) -> list[int]:
+    """Nodes along a chain of paths, from the last in `chain` to the first, with loops cut off."""
+    path: list[int] = []
+    for number in reversed(chain):
+        if number < 0:
+            continue
+        for node in nodes[starts[number] : starts[number + 1]].tolist():
+            if node in path:
+                del path[path.index(node) :]
+            path.append(node)
+    return path
 
 
 def depth_blocks(parents: IntArray, roots: IntArray) -> Iterator[IntArray]:
@@ -153,87 +237,3 @@ class TreeArrays(RoutedSchedule):
         looped = branching(above, self.num_ranks) & (above >= 0) & (above < self.num_ranks)
         looped[:, self.num_ranks :] &= back
         return looped
-
-
-@kernel
-def divide(
-    weights: IntArray,
-    depths: IntArray,
-    numbered: NumberedRoutes,
-    abilities: Abilities,
-    column: IntArray,
-    longest: int,
-    pieces: IntArray,
-) -> None:
-    """Write for each vertex the piece of a path on which it receives: ``(path * longest + first) * longest + last``.
-
-    Paths to ranks near the root come first, so that no tree becomes higher.
-
-    Shapes: as in a Forest; `column` int64 (nodes,); `pieces` int64 (trees, vertices), -1 where nothing is received.
-    """
-    routes, starts, nodes = numbered
-    ranks = routes.shape[1]
-    supplier = np.empty(len(column), dtype=np.int64)  # the rank on whose path each switch receives
-    begins = np.empty(len(column), dtype=np.int64)  # how many paths begin at each switch
-    first = np.empty(ranks, dtype=np.int64)
-    for tree in range(len(weights)):
-        supplier[:] = -1
-        begins[:] = 0
-        # Each path begins at the last switch on it that has the data already.
-        for rank in np.argsort(depths[tree], kind="mergesort")[1:]:
-            path = routes[tree, rank]
-            begin, length = starts[path], starts[path + 1] - starts[path]
-            first[rank] = 0
-            for place in range(length - 2, 0, -1):
-                switch = nodes[begin + place]
-                if supplier[switch] >= 0 and _takes(
-                    switch, tree, supplier[switch], first, begins[switch], weights[tree], numbered, abilities
-                ):
-                    first[rank] = place
-                    begins[switch] += 1
-                    break
-            # Further switches on the path have the data from now on.
-            for place in range(first[rank] + 1, length - 1):
-                switch = nodes[begin + place]
-                if abilities.branches[switch] and supplier[switch] < 0:
-                    supplier[switch] = rank
-        # Paths end, and new ones begin, at the switches where others begin.
-        for rank in range(ranks):
-            path = routes[tree, rank]
-            if path < 0:
-                continue
-            begin, length, since = starts[path], starts[path + 1] - starts[path], first[rank]
-            for place in range(first[rank] + 1, length):
-                node = nodes[begin + place]
-                if place == length - 1 or (supplier[node] == rank and begins[node] > 0):
-                    pieces[tree, column[node]] = (path * longest + since) * longest + place
-                    since = place
-
-
-@kernel
-def _takes(
-    switch: int,
-    tree: int,
-    supplier: int,
-    first: IntArray,
-    begun: int,
-    weight: int,
-    numbered: NumberedRoutes,
-    abilities: Abilities,
-) -> bool:
-    """Whether one more path may begin at a switch; reserves links for the copy that the first one loops back."""
-    if begun + 3 > abilities.group[switch]:
-        return False
-    if begun > 0 or not abilities.loops[switch] or first[supplier] > 0:
-        return True
-    begin = numbered.path_starts[numbered.routes[tree, supplier]]
-    end = begin
-    while numbered.path_nodes[end] != switch:
-        end += 1
-    back = abilities.opposite[begin:end]
-    for link in back:
-        if link < 0 or abilities.room[link] < weight:
-            return False
-    for link in back:
-        abilities.room[link] -= weight
-    return True

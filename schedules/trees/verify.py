@@ -20,7 +20,7 @@ from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray, orbits
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
-from ..path_checks import Hops, check_arrays, refuse_if, switched_paths, verified_hops
+from ..path_checks import Hops, check_arrays, checked_paths, refuse_if, verified_hops
 from ..schedule import Schedule
 from .tree_arrays import TreeArrays
 from .tree_schedule import Trees
@@ -40,7 +40,7 @@ def verified_forest(forest: TreeArrays, topology: Topology) -> IntArray:
     _check_weights(forest)
     _check_switches(forest, topology)
     switches = frozenset(forest.switches.tolist())
-    hops = verified_hops(forest.path_starts, forest.path_nodes, forest.direction, topology, "forest", switches)
+    hops = verified_hops(forest.path_starts, forest.path_nodes, topology, "forest", forest.direction, switches)
     # A path takes a link once, and a copy that a switch sends back once more.
     copies_each = forest.num_ranks + 2 * len(forest.switches)
     if sum(forest.weights.tolist()) * copies_each >= LOAD_LIMIT:
@@ -87,7 +87,7 @@ def check_trees(schedule: Trees) -> None:
         _check_weights(forest)
         if forest.num_ranks > 1:
             switches = frozenset(forest.switches.tolist())
-            switched_paths(forest.path_starts, forest.path_nodes, forest.num_ranks, "forest", switches)
+            checked_paths(forest.path_starts, forest.path_nodes, forest.num_ranks, "forest", switches)
             for _ in _checked_blocks(forest):
                 pass
 

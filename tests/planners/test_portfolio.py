@@ -14,7 +14,7 @@ from collopt.planners import PLANNERS, Planner
 from collopt.planners.portfolio import least_rate
 from collopt.runtime import simulate
 from collopt.schedules import as_bytes
-from collopt.schedules.timing.run import Predictor
+from collopt.schedules.timed_run import Predictor
 from collopt.topologies import RuntimeCosts, dgx1_v100, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
 from strategies import eulerian_topologies
 

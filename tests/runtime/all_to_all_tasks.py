@@ -16,7 +16,7 @@ from runtime_tasks import join, message_of, same
 
 from collopt.runtime import all_to_all_single
 from collopt.runtime.all_to_allv import all_to_all_single as runtime
-from collopt.schedules.stages.two_tier_cost import H200, MI300X, TwoTierModel
+from collopt.schedules.stages.two_tier_cost import TwoTierModel
 
 RANKS = 4
 SHAPES = ((2, 2), (1, 4), (4, 1))
@@ -313,12 +313,9 @@ OUTPUT = object()
 """Stands for the output of the call itself."""
 WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "sum": ("input_split_sizes add up to 9; expected 8", {"async_op": True}, {"input_split_sizes": [2, 2, 2, 3]}),
-    "negative": ("output_split_sizes has -4; expected", {}, {"output_split_sizes": [4, 4, 4, -4]}),
-    "length": ("input_split_sizes is [4, 4]; expected 4 whole", {}, {"input_split_sizes": [4, 4]}),
+    "negative": ("output_split_sizes is [4, 4, 4, -4]; expected", {}, {"output_split_sizes": [4, 4, 4, -4]}),
     "fractions": ("input_split_sizes is [2.0, 2.0, 2.0, 2.0]; expected 4", {}, {"input_split_sizes": [2.0] * 4}),
-    "words": ("input_split_sizes is '2222'; expected 4 whole", {}, {"input_split_sizes": "2222"}),
     "64 bits": ("input_split_sizes is [9223372036854775808,", {}, {"input_split_sizes": [2**63, 2, 2, 2]}),
-    "huge": ("input_split_sizes is [1180591620717411303424,", {}, {"input_split_sizes": [2**70, 2, 2, 2]}),
     "uneven": ("input has 7 rows", {}, {"input": torch.arange(7), "input_split_sizes": None}),
     "strided": ("input has shape (8,) and is not contiguous", {}, {"input": torch.arange(16)[::2]}),
     "sparse": ("input has shape (8,) and is not contiguous", {}, {"input": EIGHT.to_sparse()}),
@@ -330,25 +327,27 @@ WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "rows": ("output has rows of 8 bytes and", {}, {"input": EIGHT.view(4, 2), "input_split_sizes": None}),
     "overlap": ("input and output overlap", {}, {"input": OUTPUT}),
     "shape": ("servers is 3 and gpus_per_server is 2, but", {"servers": 2, "gpus_per_server": 2}, {"servers": 3}),
-    "servers": ("servers is 0; expected", {"servers": 2}, {"servers": 0}),
     "timeout": ("timeout is '1'; expected", {"timeout": 1}, {"timeout": "1"}),
     "stage": ("max_stage_bytes is 0; expected", {"max_stage_bytes": 10}, {"max_stage_bytes": 0}),
     "unequal servers": ("gpus_per_server adds up to 3,", {"gpus_per_server": [2, 2]}, {"gpus_per_server": [2, 1]}),
     "no NIC": ("nics[0] has no rate above 0;", {"nics": [[1]] * 4}, {"nics": [[0], [1], [1], [1]]}),
     "odd NIC": ("the largest rate of nics", {"nics": [["0.97"]] * 4}, {"nics": [["0.97"], [1], [1], [1]]}),
+    "text for a NIC": (
+        "the arguments of the all-to-all cannot be read: amount is 'x'",
+        {"nics": [[1]] * 4},
+        {"nics": [["x"], [1], [1], [1]]},
+    ),
+    "NaN for a NIC": (
+        "the arguments of the all-to-all cannot be read: amount is nan",
+        {"nics": [[1]] * 4},
+        {"nics": [[float("nan")], [1], [1], [1]]},
+    ),
     "model": ("the model is 450; expected a TwoTierModel", {}, {"model": 450}),
     "scratch": ("max_scratch_bytes is -1; expected", {"max_scratch_bytes": 10}, {"max_scratch_bytes": -1}),
     "kind of stages": ("stages is 'few'; expected one of", {"stages": "fewest"}, {"stages": "few"}),
     "async": ("async_op is 2; expected True or False", {"async_op": True}, {"async_op": 2}),
-    "traffic below 0": (
-        "the traffic from rank 0 to 0",
-        {"traffic": TWOS},
-        {"traffic": TWOS - 3 * np.eye(4, dtype=int)},
-    ),
-    "fractions of traffic": ("the traffic has entries of type", {"traffic": TWOS}, {"traffic": TWOS / 1}),
     "huge traffic": ("the traffic has entries of type", {"traffic": TWOS}, {"traffic": TWOS.astype(object) + 2**70}),
-    "much traffic": ("the traffic adds up to 9223372036854775840", {"traffic": TWOS}, {"traffic": TWOS + 2**59}),
-    "traffic row": ("traffic has 3 at position 2", {"traffic": TWOS}, {"traffic": TWOS + np.diag([0, 0, 1, 0])}),
+    "traffic row": ("traffic has [2, 2, 3, 2] in row 2", {"traffic": TWOS}, {"traffic": TWOS + np.diag([0, 0, 1, 0])}),
     "traffic shape": ("the traffic has shape (4, 3);", {"traffic": TWOS}, {"traffic": TWOS[:, :3]}),
 }
 """Calls with wrong arguments on rank 2: how its message begins, the arguments of all ranks, and those of rank 2."""
@@ -356,9 +355,9 @@ NO_SPLITS = {"output_split_sizes": None, "input_split_sizes": None}
 DIFFERENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "three servers": ("servers is 3, but the group has 4 ranks; expected servers x gpus", {"servers": 3}, {}),
     "sizes": ("the ranks disagree about gpus_per_server,", {"gpus_per_server": [3, 1]}, {"gpus_per_server": [1, 3]}),
-    "NICs": ("the ranks disagree about the rates", {"servers": 1, "nics": [[1] * 4]}, {"nics": [[1, 1, 1, 2]]}),
-    "traffic": ("the ranks disagree about whether", {"traffic": TWOS}, {"traffic": TWOS + np.diag([1, 0, 0, 0])}),
-    "one traffic": ("the ranks disagree about whether traffic is given", {}, {"traffic": TWOS}),
+    "NICs": ("the ranks disagree about nics", {"servers": 1, "nics": [[1] * 4]}, {"nics": [[1, 1, 1, 2]]}),
+    "traffic": ("the ranks disagree about traffic", {"traffic": TWOS}, {"traffic": TWOS + np.diag([1, 0, 0, 0])}),
+    "one traffic": ("the ranks disagree about traffic", {}, {"traffic": TWOS}),
     "mismatch": ("rank 2 has 1 rows for rank 1, which expects 2", {}, {"input_split_sizes": [2, 1, 3, 2]}),
     "types": (
         "the ranks disagree about the element type", {}, {"output": torch.zeros(8).double(), "input": EIGHT.double()},
@@ -367,15 +366,14 @@ DIFFERENT: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "caps": (
         "the ranks disagree about max_stage_bytes: 20 on rank 0", {"max_stage_bytes": 20}, {"max_stage_bytes": 21},
     ),
-    "stages": ("the ranks disagree about stages: not given on rank 0, fewest on rank 2", {}, {"stages": "fewest"}),
+    "stages": ("the ranks disagree about stages", {}, {"stages": "fewest"}),
     "scratch": ("the ranks disagree about max_scratch_bytes: not given on rank 0", {}, {"max_scratch_bytes": 20}),
     "little scratch": (
         "the exchange needs 16 bytes of scratch on rank 0",
         {"servers": 2, "max_stage_bytes": 2**20, "max_scratch_bytes": 15}, {},
     ),
-    "models": ("the ranks disagree about the model, such as ranks 0 and 2", {"model": H200}, {"model": MI300X}),
     "rows": (
-        "rows have 8 bytes on rank 0 and 16 on rank 2",
+        "the ranks disagree about the bytes of a row: 8 on rank 0, 16 on rank 2",
         {**NO_SPLITS, "output": torch.zeros(4, dtype=torch.int64), "input": EIGHT[:4]},
         {"output": torch.zeros(4, 2, dtype=torch.int64), "input": EIGHT.view(4, 2)},
     ),

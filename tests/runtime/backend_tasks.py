@@ -349,7 +349,7 @@ def executes(rank: int) -> bool:
     refused = message_of(lambda: execute(plan, None if rank == 1 else output, mine, timeout=60))
     execute(plan, output, mine, timeout=60)
     expected = (torch.arange(7 * RANKS) * RANKS + 6)[7 * rank : 7 * rank + 7]
-    told = "output has 0 elements" if rank == 1 else "another rank refused its arguments"
+    told = "output has 0 elements" if rank == 1 else "rank 1 refused its arguments"
     # The group's own collectives had nothing to do with it.
     return torch.equal(output, expected) and told in refused and backend.usage() == before
 

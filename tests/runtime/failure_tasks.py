@@ -12,7 +12,7 @@ import torch.distributed as dist
 from backend_tasks import RANKS, join, listen
 
 from collopt.runtime import backend
-from collopt.runtime.torch_backend.plan_cache import FAILURE_CALLS, Request
+from collopt.runtime.plan_cache import FAILURE_CALLS, Request
 from collopt.schedules import ALLGATHER
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from runtime_tasks import RANKS, join, message_of
+from runtime_forests import ring_forest
+from runtime_tasks import RANKS, join, message_of, planned
 from torch.distributed.nn.functional import all_to_all_single as torch_all_to_all
 
-from collopt.runtime import differentiable_all_to_all, moe_combine, moe_dispatch
+from collopt.runtime import all_to_all_single, differentiable_all_to_all, execute, moe_combine, moe_dispatch
 
 COLUMNS = 5
 CHOICES = 3
@@ -125,6 +127,7 @@ class Answers(NamedTuple):
     bytes: tuple[list[int], list[int]]
     relayed: tuple[list[int], list[int]]
     told: dict[str, str]
+    mixed: dict[str, str]
     absence: str
 
 
@@ -141,7 +144,12 @@ def everything(rank: int, folder: str) -> Answers:
     right["without choices"] = unchosen()
     right["all-to-all with gradients"] = stands_in(rank)
     return Answers(
-        right, counted(rank), relayed(rank), {**wrong_dispatches(rank), **wrong_combines(rank)}, absence(rank)
+        right,
+        counted(rank),
+        relayed(rank),
+        {**wrong_dispatches(rank), **wrong_combines(rank)},
+        mixed(rank),
+        absence(rank),
     )
 
 
@@ -213,6 +221,8 @@ def wrong_dispatches(rank: int) -> dict[str, str]:
         "index": {"indices": to + 1},
         "fractions": {"indices": to.float()},
         "number of indices": {"indices": to[:3]},
+        "sparse indices": {"indices": to.to_sparse()},
+        "indices without values": {"indices": to.to("meta")},
         "placement": {"placement": even + 1},
         "no tokens": {"tokens": None},
         "strided": {"tokens": torch.ones(4, 6)[:, ::2]},
@@ -258,6 +268,22 @@ def wrong_combines(rank: int) -> dict[str, str]:
         )
         for name, change in changes.items()
     }
+
+
+def mixed(rank: int) -> dict[str, str]:
+    """Make another kind of call on rank 2 than on the others, and then the right one."""
+    tokens, to = torch.ones(4, 3), torch.arange(4).view(4, 1)
+    arrived = moe_dispatch(tokens, to, range(RANKS), servers=2)
+    plan = planned("allgather", ring_forest(RANKS))
+    calls: dict[str, Callable[[], object]] = {
+        "dispatch": lambda: moe_dispatch(tokens, to, range(RANKS), servers=2),
+        "combine": lambda: moe_combine(arrived.tokens[arrived.rows], arrived.handle),
+        "all-to-all": lambda: all_to_all_single(torch.empty(8), torch.ones(8), servers=2),
+        "run of a plan": lambda: execute(plan, torch.empty(8), torch.ones(2)),
+    }
+    pairs = [("dispatch", "combine"), ("dispatch", "all-to-all"), ("all-to-all", "run of a plan")]
+    told = {f"{one}, {other}": message_of(calls[other if rank == 2 else one]) for one, other in pairs}
+    return told | {name: message_of(call) for name, call in calls.items()}
 
 
 def absence(rank: int) -> str:

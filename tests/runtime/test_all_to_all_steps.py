@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.planners.all_to_all.fast import STAGES, schedule_all_to_allv
-from collopt.runtime.all_to_allv.step_kernel import INPUT, OUTPUT, SCRATCH
-from collopt.runtime.all_to_allv.steps import Exchange, RankSteps, rank_steps
+from collopt.runtime.all_to_allv.steps import INPUT, OUTPUT, SCRATCH, Exchange, RankSteps, rank_steps
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]

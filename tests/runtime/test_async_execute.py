@@ -22,7 +22,7 @@ PRELOAD = (
     "torch.distributed",
     "collopt.planners.all_to_all.fast",
     "collopt.solvers.steps.stages",
-    "collopt.runtime.all_to_allv.step_kernel",
+    "collopt.runtime.all_to_allv.steps",
 )
 RANKS = runtime_tasks.RANKS
 
@@ -60,7 +60,7 @@ def test_wrong_arguments_are_refused_by_the_call(answers: list[async_tasks.Answe
     for rank, answer in enumerate(answers):
         for name, message in REFUSALS.items():
             assert answer.refusals[name].startswith(message)
-        own = "UnsupportedError: output has 11 elements" if rank == 2 else "ProgramError: another rank refused"
+        own = "UnsupportedError: output has 11 elements" if rank == 2 else "ProgramError: rank 2 refused"
         assert answer.refusals["one rank"].startswith(own)
 
 

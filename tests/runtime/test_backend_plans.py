@@ -8,9 +8,8 @@ import pytest
 
 from collopt import plan
 from collopt.errors import UnsupportedError
-from collopt.runtime.torch_backend import settings as backend_settings
-from collopt.runtime.torch_backend.plan_cache import PlanCache, Request
-from collopt.runtime.torch_backend.settings import BackendSettings, configure, settings_of
+from collopt.runtime import plan_cache
+from collopt.runtime.plan_cache import BackendSettings, PlanCache, Request, configure, settings_of
 from collopt.schedules import COLLECTIVES
 from collopt.topologies import complete, dgx_a100, ring
 from own_collectives import SCATTER, registered
@@ -18,7 +17,7 @@ from own_collectives import SCATTER, registered
 
 @pytest.fixture(autouse=True)
 def _unconfigured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_settings, "_configured", [])
+    monkeypatch.setattr(plan_cache, "_configured", [])
     monkeypatch.delenv("COLLOPT_PLANS", raising=False)
     monkeypatch.delenv("COLLOPT_TOPOLOGY", raising=False)
 
@@ -82,10 +81,8 @@ def test_plans_of_what_the_backend_does_not_run_are_ignored(tmp_path: Path) -> N
     unknown = PlanCache(BackendSettings(plans=tmp_path), 4)
     first = "b.json: calls of all_to_allv are not run by plans"
     assert known.ignored == [first, "c.json: calls of scatter are not run by plans"]
-    reason = (
-        "the file is of the collective 'scatter', which is not registered here; import the module that registers it"
-    )
-    assert unknown.ignored == [first, f"c.json: {reason}"]
+    assert unknown.ignored[0] == first
+    assert unknown.ignored[1].startswith("c.json: the collective 'scatter' is not registered")
     for cache in (known, unknown):
         assert cache.find(Request(COLLECTIVES["allgather"], 100, None)) == (
             f"{tmp_path} has no plan of it; those that can be run here are of broadcast with root 1"

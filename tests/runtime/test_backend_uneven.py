@@ -11,11 +11,10 @@ import uneven_tasks
 
 from collopt.runtime.all_to_allv.steps import Exchange, rank_steps
 from collopt.runtime.execution.local_ranks import run_ranks
-from collopt.runtime.torch_backend.plan_cache import PlanCache
-from collopt.runtime.torch_backend.settings import BackendSettings
+from collopt.runtime.plan_cache import BackendSettings, PlanCache
 from collopt.topologies import dgx_h100, ring
 
-PRELOAD = ("torch", "torch.distributed", "uneven_tasks", "collopt.runtime.all_to_allv.step_kernel")
+PRELOAD = ("torch", "torch.distributed", "uneven_tasks", "collopt.runtime.all_to_allv.steps")
 
 
 @pytest.mark.slow

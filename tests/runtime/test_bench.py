@@ -7,7 +7,7 @@ from typing import Any
 
 import bench_tasks
 import pytest
-from runtime_forests import COLLECTIVES, random_schedule, ring_forest, weighted_forest
+from runtime_forests import random_schedule, ring_forest, weighted_forest
 
 import collopt
 from collopt.errors import ProgramError, UnsupportedError
@@ -20,7 +20,7 @@ TIMEOUT_S = 200
 
 @pytest.mark.parametrize(
     "collective",
-    [pytest.param(each, marks=[] if each == "allreduce" else pytest.mark.slow) for each in COLLECTIVES],
+    ["allreduce", *(pytest.param(name, marks=pytest.mark.slow) for name in ("reduce_scatter", "broadcast"))],
 )
 def test_a_plan_and_the_backend_are_measured_side_by_side(collective: str) -> None:
     """Every size has a row for each, with both places, and no wrong element."""
@@ -76,9 +76,7 @@ def test_all_to_alls_are_measured_out_of_place_only(traffic: list[list[int]] | N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("op", "datatype"), [("avg", "bfloat16"), ("sum", "int8"), ("prod", "half"), ("min", "uint8"), ("max", "double")]
-)
+@pytest.mark.parametrize(("op", "datatype"), [("avg", "bfloat16"), ("sum", "int8"), ("prod", "half")])
 def test_operations_and_types_come_out_right(op: str, datatype: str) -> None:
     """Plan and backend agree with the data, also where sums do not fit many numbers."""
     program = lower(random_schedule("allreduce", 3, 2, seed=4), "allreduce")
@@ -94,9 +92,7 @@ def test_operations_and_types_come_out_right(op: str, datatype: str) -> None:
     ("collective", "op", "datatype"),
     [
         ("allreduce", "avg", "double"),
-        pytest.param("allgather", "sum", "int32", marks=pytest.mark.slow),
         pytest.param("reduce_scatter", "max", "float", marks=pytest.mark.slow),
-        pytest.param("reduce", "sum", "bfloat16", marks=pytest.mark.slow),
     ],
 )
 def test_each_spoiled_element_is_counted(collective: str, op: str, datatype: str) -> None:

@@ -248,7 +248,7 @@ def rows(*sizes: int) -> MeasuredTimes:
         (measured(float, None), ("gpu-nvswitch",), "times.txt does not say which collective was measured"),
         (measured(float), (), "measured on 2 ranks, and the network has 16; name the link classes between them"),
         (measured(float, num_ranks=4), (), "measured on 4 ranks, and the network has 16; give the network"),
-        (measured(float, num_ranks=16), ("nic-ib",), "link classes go with times between two; leave them out"),
+        (measured(float, num_ranks=16), ("nic-ib",), "link classes go with times between two"),
         (
             measured(float, num_ranks=16),
             (),

@@ -17,7 +17,7 @@ import pytest
 TIMEOUT_S = 3.0
 """Of the calls."""
 GRACE_PERIOD_S = 5.0
-TRIES = 5
+TRIES = 3
 
 
 def tries(what: str, number: int) -> list[dict[str, Any]]:

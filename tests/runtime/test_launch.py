@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 import subprocess
 import sys
@@ -11,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import runtime_tasks
-from runtime_forests import exchange, random_forest, random_schedule, ring_forest, with_step
+from runtime_forests import random_forest, random_schedule, ring_forest, with_step
 
-from collopt.errors import MissingDependencyError, ProgramError, UnsupportedError
+from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import RunReport, lower, run_local
 from collopt.runtime.execution.local_ranks import run_ranks
 
@@ -21,19 +20,15 @@ RING = lower(ring_forest(4), "allgather")
 PRELOAD = ("torch", "torch.distributed")
 
 
-@pytest.mark.parametrize(
-    ("collective", "elements", "dtype", "slices"),
-    [("allgather", 1000003, "float32", 3), pytest.param("reduce_scatter", 1, "uint8", 1, marks=pytest.mark.slow)],
-)
-def test_results_are_compared_with_torch(collective: str, elements: int, dtype: str, slices: int) -> None:
+def test_results_are_compared_with_torch() -> None:
     """Shards are uneven; the report has the verdict of each rank, the time and the size of all shards."""
-    program = lower(random_schedule(collective, 4, 3, seed=1), collective)
-    report = run_local(program, elements=elements, dtype=dtype, repeats=2, slices=slices, timeout_s=100)
+    program = lower(random_schedule("allgather", 4, 3, seed=1), "allgather")
+    report = run_local(program, elements=1000003, repeats=2, slices=3, timeout_s=100)
     assert report.correct == (True,) * 4
     assert report.all_correct
-    assert str(report.collective) == collective
+    assert str(report.collective) == "allgather"
     assert report.seconds > 0
-    assert report.total_bytes == 4 * elements * (1 if dtype == "uint8" else 4)
+    assert report.total_bytes == 4 * 4 * 1000003
 
 
 def test_reports_have_the_figures_of_nccl_tests() -> None:
@@ -111,13 +106,6 @@ def test_a_backend_that_cannot_run_here_is_refused() -> None:
         pytest.skip("nccl runs here")
     with pytest.raises(UnsupportedError, match=r"nccl is not available.*try gloo"):
         run_local(RING, backend="nccl")
-
-
-def test_a_missing_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says how to install it."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match="pip install"):
-        run_local(exchange())
 
 
 def test_a_launched_process_is_one_of_the_ranks() -> None:

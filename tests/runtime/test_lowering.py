@@ -218,16 +218,6 @@ def test_refuses_trees_for_something_else(schedule: TreeSchedule, collective: st
         lower(schedule, collective)
 
 
-def test_refuses_halves_of_an_allreduce_that_do_not_belong_together() -> None:
-    """Other directions, other ranks, other shards."""
-    up, down = weighted_forest([1, 1, 1], 1, 0, direction="reduce"), weighted_forest([1, 1, 1], 1, 0)
-    with pytest.raises(CertificateError, match="one forest that reduces and one that broadcasts"):
-        lower(Allreduce(down, up), "allreduce")
-    for other in (weighted_forest([1, 1], 1, 0), weighted_forest([1, 1, 2], 1, 0)):
-        with pytest.raises(CertificateError, match="broadcasts other shards than it reduces"):
-            lower(Allreduce(up, other), "allreduce")
-
-
 @given(forest=forests())
 @settings(max_examples=examples(30))
 def test_every_hop_moves_exactly_the_share_of_its_tree(forest: Forest) -> None:
@@ -247,14 +237,6 @@ def test_every_hop_moves_exactly_the_share_of_its_tree(forest: Forest) -> None:
     assert {pair: Fraction(chunks, shard) for pair, chunks in sent.items()} == {
         pair: Fraction(weight, forest.trees_per_root) for pair, weight in planned.items()
     }
-
-
-def test_weights_with_a_common_divisor_make_fewer_chunks() -> None:
-    """Weights 4 and 2 of k = 6 need three chunks, not six."""
-    trees = [(root, weight, [(root, 1 - root)]) for root in range(2) for weight in (4, 2)]
-    program = lower(Forest.from_paths(2, 6, trees), "allgather")
-    assert program.chunks_per_loop == 2 * 3
-    assert [step.count for step in program.ranks[0].thread_blocks[0].instructions] == [2, 1]
 
 
 def test_a_large_tree_is_cut_into_even_pieces() -> None:
@@ -331,13 +313,6 @@ def test_refuses_senseless_options(option: str, value: object) -> None:
     """Options are positive whole numbers, and the message names the option."""
     with pytest.raises(UnsupportedError, match=option):
         lower(ring_forest(3), "allgather", **{option: value})
-
-
-def test_refuses_weights_that_do_not_add_up() -> None:
-    """Rank 1 has one tree where k says two."""
-    forest = Forest.from_paths(2, 2, [(0, 2, [(0, 1)]), (1, 1, [(1, 0)])])
-    with pytest.raises(CertificateError, match="root 1 weigh 1"):
-        lower(forest, "allgather")
 
 
 @pytest.mark.parametrize(

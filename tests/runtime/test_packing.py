@@ -87,10 +87,3 @@ def test_plans_with_more_peers_than_blocks_are_written(tmp_path: Path) -> None:
     assert read_xml(tmp_path / "b.xml") == program
     with pytest.raises(UnsupportedError, match=r"47 thread blocks.* runs 40 at once, in rccl; .* fewer chunks"):
         export_msccl_xml(plan, tmp_path / "c.xml", runtime="rccl", max_thread_blocks=40)
-
-
-@pytest.mark.parametrize(("most", "steps", "name"), [(0, 1, "max_thread_blocks"), (1, 0, "max_steps")])
-def test_limits_are_positive(most: int, steps: int, name: str) -> None:
-    """One block and one step at least."""
-    with pytest.raises(UnsupportedError, match=f"{name} is 0"):
-        packed(lower(ring_flow(3), "all_to_all"), most, steps)

@@ -14,7 +14,7 @@ from collopt.runtime.execution.execute import program_of
 from collopt.runtime.execution.rounds import rounds_of
 from collopt.runtime.lowering.trees import Hop, from_rank_to_rank, ordered_hops
 from collopt.schedules import AllToAllvSchedule, Forest, Send, StepSchedule
-from collopt.schedules.timing.message_order import sending_turns
+from collopt.schedules.message_order import sending_turns
 from collopt.schedules.trees.tree_schedule import shard_chunks, tree_chunks
 from collopt.topologies import Topology, dgx_a100, dgx_h100, fat_tree, torus
 from collopt.topologies.symmetry.rank_groups import rank_groups

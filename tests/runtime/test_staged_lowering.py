@@ -17,7 +17,7 @@ from runtime_forests import write_xml
 from runtime_rounds import run_in_rounds
 
 import collopt
-from collopt.errors import CertificateError, ProgramError, UnsupportedError
+from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import (
     Program,
     RankProgram,
@@ -265,30 +265,6 @@ def test_too_many_chunks_are_refused_with_what_to_change(monkeypatch: pytest.Mon
     multiple = int(str(caught.value).rpartition(" ")[2])
     rounded = -(-traffic // multiple) * multiple
     assert lower(scheduled(rounded, sizes), "all_to_allv").chunks_per_loop <= 2**12
-
-
-@pytest.mark.parametrize("collective", ["all_to_all", "all_to_allv"])
-def test_traffic_of_nothing_is_refused_as_that(collective: str) -> None:
-    """What ranks have for themselves would be something."""
-    nothing = np.zeros((4, 4), dtype=np.int64)
-    schedule = collopt.schedule_all_to_allv(nothing, servers=2, gpus_per_server=2)
-    with pytest.raises(UnsupportedError, match="traffic is 0 everywhere, so there is nothing to send"):
-        lower(schedule, collective)
-    own = collopt.schedule_all_to_allv(nothing + np.eye(4, dtype=np.int64), servers=2, gpus_per_server=2)
-    assert lower(own, "all_to_allv").num_instructions == 4
-
-
-def test_wrong_requests_are_refused() -> None:
-    """Another collective, uneven parts, nothing to send, and a schedule that is wrong."""
-    schedule = scheduled(np.arange(16).reshape(4, 4), [2, 2])
-    with pytest.raises(UnsupportedError, match="an AllToAllvSchedule is for all_to_all or all_to_allv"):
-        lower(schedule, "allgather")
-    with pytest.raises(UnsupportedError, match="not the same everywhere; expected all_to_allv"):
-        lower(schedule, "all_to_all")
-    with pytest.raises(UnsupportedError, match="so there is nothing to send"):
-        lower(scheduled(np.zeros((4, 4), dtype=np.int64), [2, 2]), "all_to_allv")
-    with pytest.raises(CertificateError, match="the all-to-allv schedule is wrong"):
-        lower(replace(schedule, stage_bytes=schedule.stage_bytes + 1), "all_to_allv")
 
 
 def test_single_servers_and_single_gpus_have_no_proxies() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -31,7 +29,6 @@ from collopt.runtime import Program, interpret_file, lower, read_xml, run_progra
 from collopt.runtime.execution.rounds import rounds_of
 from collopt.runtime.msccl.export import export_msccl_xml
 from collopt.schedules import AnyStepSchedule, Send, StepAllreduce, StepSchedule
-from collopt.schedules.collective import as_collective
 from collopt.topologies import complete, ring
 from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names
 from oracles.slow_steps import steps_hold
@@ -195,22 +192,6 @@ def test_plans_for_eight_nodes_are_written_for_every_runtime(
     assert (str(read_xml(path).collective), read_xml(path).num_ranks) == (collective, 8)
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("collective", COLLECTIVES)
-@pytest.mark.parametrize("name", ["Diamond", "DBJMod(2, 3)"])
-def test_schedules_that_come_with_collopt_are_written_for_every_runtime(
-    tmp_path: Path, name: str, collective: str, runtime: str
-) -> None:
-    """Those of the two networks with 8 nodes, on which they beat a breadth-first broadcast."""
-    schedule = schedule_for(collective, shipped_schedule(name))
-    topology = replace(complete(8), name=name)
-    plan = SimpleNamespace(collective=as_collective(collective), schedule=schedule, topology=topology)
-    path = tmp_path / "file.xml"
-    export_msccl_xml(plan, path, runtime=runtime)  # type: ignore[arg-type]
-    assert interpret_file(path, interleavings=2).interleavings == 2
-    assert str(read_xml(path).collective) == collective
-
-
 def test_a_shard_is_cut_into_as_few_chunks_as_its_trees_need() -> None:
     """Twelve chunks per shard, but on a ring of four the farthest rank gets halves from both sides."""
     steps = bfb_schedule(ring(4), chunks=12)
@@ -344,41 +325,6 @@ def test_refuses_steps_for_something_else(schedule: AnyStepSchedule, collective:
     """And says what they are for."""
     with pytest.raises(UnsupportedError, match=message):
         lower(schedule, collective)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "message"),
-    [
-        (StepAllreduce(pair(), pair()), "have the directions"),
-        (StepAllreduce(reversed_steps(chain()), pair()), "for 3 and 2 ranks; expected the same ranks in both"),
-    ],
-)
-def test_refuses_halves_of_an_allreduce_that_do_not_belong_together(schedule: StepAllreduce, message: str) -> None:
-    """Other directions, other ranks."""
-    with pytest.raises(CertificateError, match=message):
-        lower(schedule, "allreduce")
-
-
-def _dropped() -> StepSchedule:
-    return StepSchedule.from_sends(3, 2, [*CHAIN[:1], CHAIN[1]._replace(upper=1), *CHAIN[2:]])
-
-
-def _too_early() -> StepSchedule:
-    return StepSchedule.from_sends(3, 2, [CHAIN[0], CHAIN[1]._replace(step=0), *CHAIN[2:]])
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (_dropped, "rank 2 never gets chunk 1 of the shard of rank 0"),
-        (_too_early, "in step 0 rank 1 sends chunks 0 to 1 of the shard of rank 0, but does not have them by then"),
-    ],
-)
-def test_refuses_wrong_schedules(make: Callable[[], StepSchedule], message: str) -> None:
-    """With what is wrong, where, and what it should be."""
-    schedule = make()
-    with pytest.raises(CertificateError, match=message):
-        lower(schedule, "allgather" if schedule.direction == "broadcast" else "reduce_scatter")
 
 
 def test_refuses_a_division_too_fine_to_be_written_down() -> None:

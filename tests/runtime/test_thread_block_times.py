@@ -9,8 +9,8 @@ import pytest
 
 import collopt
 from collopt.runtime.programs.channels import assign_channels
-from collopt.schedules.timing.message_order import ordered_transfers
-from collopt.schedules.timing.run import Rules, TimedTransfers
+from collopt.schedules.message_order import ordered_transfers
+from collopt.schedules.timed_run import Rules, TimedTransfers
 from collopt.schedules.transfers import Transfers
 from collopt.topologies import LINKS_ONLY, dgx_a100, dgx_h100
 

@@ -195,17 +195,6 @@ def test_schedules_are_read_only_and_survive_pickling() -> None:
         assert not getattr(schedule, name).flags.writeable
 
 
-def test_stages_are_the_arrays() -> None:
-    """One tuple each."""
-    schedule = random_schedule(2)
-    assert len(schedule.stages) == schedule.num_stages
-    for number, stage in enumerate(schedule.stages):
-        assert stage.num_bytes == schedule.stage_bytes[number]
-        assert stage.partners == tuple(schedule.partners[number])
-        assert stage.begins == tuple(schedule.begins[number])
-        assert stage.ends == tuple(schedule.ends[number])
-
-
 def test_the_time_of_a_small_case_is_what_a_hand_works_out() -> None:
     """8 bytes go from GPU 0 to GPU 0 of the other server: 4 by each peer; 1 and 4 ns per byte, and 1 µs per step."""
     traffic = np.zeros((4, 4), dtype=np.int64)

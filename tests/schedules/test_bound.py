@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import collopt
 from collopt import bound
 from collopt.errors import CertificateError
-from collopt.schedules import TREE_COLLECTIVES, Bound, Cut, RankCuts
+from collopt.schedules import Bound, Cut, CutDual, Partition, RankCuts, link_values
 from collopt.topologies import Topology, dgx_a100, mi250, ring
 from oracles.slow_check import bound_holds
+from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
 ONE_WAY = Topology.from_links(
@@ -120,43 +122,6 @@ def test_wrong_weights_and_cuts_around_ranks_are_refused(changes: dict[str, obje
         replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), **changes).verify()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("collective", "weights", "message"),
-    [
-        ("alltoall", (), "there is no bound for 'alltoall'; expected one of allgather,"),
-        ("allgather", (1, 1), "weights are not one non-negative number per rank"),
-        ("allgather", (0, 1, 0), "the witness shows 0 shards over 3 GB/s, which is no bound"),
-        ("broadcast", (1, 0, 1), "the bound of a broadcast has weights for several ranks"),
-    ],
-)
-def test_nothing_is_stated_that_would_be_refused(collective: str, weights: tuple[int, ...], message: str) -> None:
-    """A witness that proves nothing makes no bound."""
-    with pytest.raises(CertificateError, match=message):
-        Bound.from_witness(ONE_WAY, collective, Cut(frozenset("acs")), weights)
-    stated = Bound.from_witness(ONE_WAY, "allgather", Cut(frozenset("acs")), (3, 0, 1))
-    stated.verify()
-    assert stated.inverse_rate == Fraction(4, 3)
-
-
-def test_bus_bandwidth_counts_what_a_rank_sends() -> None:
-    """The bus bandwidth is that of nccl-tests."""
-    factors = {str(collective): collective.bus_factor(4) for collective in TREE_COLLECTIVES}
-    assert factors == {
-        "allgather": Fraction(3, 4),
-        "reduce_scatter": Fraction(3, 4),
-        "allreduce": Fraction(3, 2),
-        "broadcast": 1,
-        "reduce": 1,
-    }
-
-
-def test_a_cut_that_nothing_leaves_is_refused() -> None:
-    """It would prove an infinite time."""
-    dead_end = Topology.from_links([("a", "b", 1)], compute=["a", "b"])
-    with pytest.raises(CertificateError, match="over 0 GB/s"):
-        Bound(dead_end, "allgather", Fraction(1), Cut(frozenset("b"))).verify()
-
-
 @given(st.one_of(eulerian_topologies(), switch_free_topologies()), st.data())
 def test_any_cut_is_accepted_exactly_with_its_own_ratio(topology: Topology, data: st.DataObject) -> None:
     """A cut that is no bottleneck is a weaker bound, and a true one."""
@@ -189,13 +154,6 @@ def test_trees_per_root_of_the_paper() -> None:
     """k = 83 for two MI250 boxes (ForestColl, Table 1)."""
     assert bound(mi250(boxes=2), "allgather").trees_per_root == 83
     assert bound(dgx_a100(boxes=2), "allgather").trees_per_root == 13
-
-
-def test_a_broadcast_has_one_shard() -> None:
-    """An allgather's bound and plan do not become a broadcast's by another name."""
-    bound = Bound(ring(4), "broadcast", Fraction(3, 2), Cut(frozenset({"gpu0", "gpu1", "gpu2"})))
-    with pytest.raises(CertificateError, match="the bound of a broadcast has weights for several ranks"):
-        bound.verify()
 
 
 def test_cuts_around_ranks_prove_nothing_where_switches_add() -> None:
@@ -239,3 +197,67 @@ def test_what_is_not_of_the_form_proves_nothing(changes: dict[str, Any], message
     with pytest.raises(CertificateError, match=message) as caught:
         replace(stated, **changes).verify()
     assert "\n" not in str(caught.value)
+
+
+def widened(topology: Topology, tail: str, head: str, extra: Fraction) -> Topology:
+    """The same network with one link wider."""
+    links = tuple(
+        link._replace(bandwidth=link.bandwidth + extra) if link[:2] == (tail, head) else link for link in topology.links
+    )
+    return replace(topology, links=links)
+
+
+@settings(max_examples=examples(40))
+@given(
+    topology=switch_free_topologies(max_ranks=5),
+    collective=st.sampled_from(["allgather", "reduce_scatter", "allreduce"]),
+    number=st.integers(0, 100),
+)
+def test_a_wider_link_gains_no_more_than_its_price(topology: Topology, collective: str, number: int) -> None:
+    """The witness on the wider network gives exactly the figure of its price."""
+    bound = collopt.bound(topology, collective)
+    prices = {(tail, head): price for tail, head, price in link_values(bound)}
+    link = topology.links[number % len(topology.links)]
+    wider = widened(topology, link.tail, link.head, Fraction(1, 2))
+    allowed = bound.algbw + prices.get(link[:2], Fraction(0)) / 2
+    assert collopt.bound(wider, collective).algbw <= allowed
+    assert Bound.from_witness(wider, collective, bound.witness).algbw == allowed
+
+
+def test_all_links_together_are_worth_the_bandwidth() -> None:
+    """Price times bandwidth adds up to the bound, for every kind of witness."""
+    topology = ring(4, bandwidth=25)
+    alone = tuple(frozenset({rank}) for rank in topology.compute_nodes)
+    bounds = [
+        Bound.from_witness(topology, "allgather", Cut(alone[0] | alone[1])),
+        Bound.from_witness(topology, "reduce", Cut(alone[2]), (0, 0, 1, 0)),
+        Bound.from_witness(topology, "allreduce", Partition(alone)),
+        collopt.planners.lp_bound(topology, "allreduce"),
+    ]
+    for stated in bounds:
+        frame = stated.sensitivity()
+        assert frame.columns.tolist() == ["tail", "head", "bandwidth", "dual"]
+        assert len(frame) == len(topology.links)
+        assert frame["dual"].tolist() == sorted(frame["dual"], reverse=True)
+        assert (frame["dual"] * frame["bandwidth"]).sum() == stated.algbw
+
+
+def test_every_widest_cut_around_a_rank_counts() -> None:
+    """The bound rises with the widest of them, and with no other."""
+    topology = dgx_a100(boxes=2).derate("box0/gpu0", "box0/nvswitch", "1/2")
+    around = tuple(Cut(frozenset({rank})) for rank in topology.compute_nodes)
+    bound = Bound.from_witness(topology, "allreduce", RankCuts(around))
+    prices = {(tail, head): price for tail, head, price in link_values(bound)}
+    assert prices["box0/gpu1", "box0/nvswitch"] == Fraction(16, 30)
+    assert ("box0/gpu0", "box0/nvswitch") not in prices
+
+
+def test_bound_tells_its_scope_and_its_links() -> None:
+    """A cut speaks of all schedules; the prices of an allreduce by trees say that they speak of less."""
+    network = ring(4, bandwidth=25)
+    cut = Bound.from_witness(network, "allgather", Cut(frozenset({"gpu0", "gpu1", "gpu2"})))
+    assert cut.scope == "all schedules"
+    assert cut.scope not in str(cut)
+    prices = CutDual((), ((),) * 4, ((),) * 4, frozenset())
+    assert "at one rank" in Bound(network, "allreduce", Fraction(1), prices).scope
+    assert "at one rank" in str(Bound(network, "allreduce", Fraction(1), prices))

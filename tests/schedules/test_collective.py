@@ -26,7 +26,7 @@ from collopt.schedules import (
     Cut,
     register_collective,
 )
-from collopt.schedules.collective import as_collective, collective_or_given
+from collopt.schedules.collective import as_collective
 from collopt.topologies import complete
 from own_collectives import GATHER, HALO, SCATTER, SHIFT, from_root, registered, to_next
 
@@ -106,30 +106,6 @@ def test_lookup_by_name() -> None:
         as_collective(None)
     with pytest.raises(UnsupportedError, match=r"there is no collective \['allgather'\]; expected one of"):
         as_collective(["allgather"])
-
-
-def test_lookup_among_some() -> None:
-    """Others are refused in the words of whoever asks, whether by name or not."""
-    assert as_collective("reduce", TREE_COLLECTIVES, "trees do not carry out") is REDUCE
-    expected = r"^trees do not carry out the collective {}; expected one of allgather, .*, reduce{}$"
-    for value, text, hint in (
-        ("all_to_all", "'all_to_all'", ""),
-        (ALL_TO_ALL, "'all_to_all'", ""),
-        ("reduce-scatter", "'reduce-scatter'", r": did you mean 'reduce_scatter'\?"),
-        (7, "7", ""),
-    ):
-        with pytest.raises(UnsupportedError, match=expected.format(text, hint)):
-            as_collective(value, TREE_COLLECTIVES, "trees do not carry out")
-    with pytest.raises(CertificateError, match="no bound covers the collective 'scan'"):
-        as_collective("scan", TREE_COLLECTIVES, "no bound covers", error=CertificateError)
-
-
-def test_what_is_no_name_is_left_to_later_checks() -> None:
-    """Records whose contents are verified take anything, and say later what is wrong."""
-    assert collective_or_given("allgather") is ALLGATHER
-    assert collective_or_given(ALLGATHER) is ALLGATHER
-    assert collective_or_given("gossip") == "gossip"
-    assert collective_or_given([]) == []
 
 
 def test_copies_are_the_same_object() -> None:
@@ -242,21 +218,6 @@ def test_the_traffic_of_no_root_is_refused() -> None:
         assert replace(SHIFT, traffic=lambda _, values=values: values).root_of(np.ones((3, 3), dtype=np.int64)) is None
 
 
-def test_another_record_of_a_registered_name_is_told_apart() -> None:
-    """The message about a second record of a name does not list this name among the choices."""
-    again = replace(SCATTER, traffic=lambda ranks, root: to_next(ranks))
-    with registered(again):
-        for error in (UnsupportedError, CertificateError):
-            with pytest.raises(error, match=r"^this record of 'scatter' is another .*; use COLLECTIVES\['scatter'\]$"):
-                as_collective(SCATTER, PAIR_COLLECTIVES, "flows do not implement", error=error)
-        with pytest.raises(CertificateError, match="this record of 'scatter' is another"):
-            Bound.from_witness(complete(3, bandwidth=10), SCATTER, Cut(frozenset({"gpu1"})), (1,) * 9)
-        with pytest.raises(
-            UnsupportedError, match="trees do not implement the collective 'scatter'; expected one of all"
-        ):
-            as_collective(SCATTER, TREE_COLLECTIVES, "trees do not implement")
-
-
 def test_the_root_follows_from_the_traffic() -> None:
     """Every root is found, and traffic of another collective or unit has none."""
     for root in range(5):
@@ -281,13 +242,6 @@ def test_registered_partners_are_each_others_reverse() -> None:
         with registered(back):
             assert (SHIFT.transposed, back.transposed) == (back, SHIFT)
         assert (ALL_TO_ALL.transposed, ALL_TO_ALLV.transposed) == (ALL_TO_ALL, ALL_TO_ALLV)
-
-
-def test_bus_bandwidth_is_that_of_the_busiest_rank() -> None:
-    """A scatter's size in nccl-tests is the root's data: (n - 1) / n of it, n times the average."""
-    assert SCATTER.bus_factor(4, 0) == GATHER.bus_factor(4, 3) == Fraction(3, 4) * 4
-    assert (SHIFT.bus_factor(4), HALO.bus_factor(4)) == (1, Fraction(1, 2))
-    assert SCATTER.bus_factor(1) == SHIFT.bus_factor(1) == 0
 
 
 def test_bus_factors_are_those_of_the_root() -> None:

@@ -6,11 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.planners import plan
-from collopt.schedules import Forest, as_bytes, schedule_time
+from collopt.schedules import Forest, as_bytes, busiest_links, congestion, schedule_time
 from collopt.topologies import Topology, mi250, ring
+from strategies import eulerian_topologies, switch_free_topologies
 
 RING = Topology.from_links(
     [(f"gpu{rank}", f"gpu{(rank + 1) % 4}", 25, latency) for rank, latency in enumerate(["1/2", 1, "1/3", 2])],
@@ -64,12 +67,6 @@ def test_sizes_that_are_too_large_are_refused_with_the_limit(size: int | str) ->
     with pytest.raises(UnsupportedError, match=r" is too large; expected less than 10\^18 bytes$") as caught:
         as_bytes(size)
     assert len(str(caught.value)) < 250
-
-
-def test_sizes_below_the_limit_are_read() -> None:
-    """Sizes are exact to the last byte, and leading zeros count for nothing."""
-    assert as_bytes(10**18 - 1) == as_bytes("9" * 18) == as_bytes("0" * 30 + "9" * 18) == 10**18 - 1
-    assert as_bytes(f"{10**18 // 2**40}T") == 10**18 // 2**40 * 2**40
 
 
 def test_latency_is_that_of_the_slowest_way_from_a_root() -> None:
@@ -127,3 +124,43 @@ def test_estimates_are_the_same_times_as_floats() -> None:
     assert exact > Fraction(2**30) / made.algbw / 1000
     with pytest.raises(UnsupportedError, match="not understood"):
         made.estimate("much")
+
+
+TWO_SPEEDS = Topology.from_links([("a", "b", "5/2"), ("b", "c", 4), ("c", "a", "5/2"), ("a", "c", 4)], compute="abc")
+
+
+def test_the_most_loaded_for_its_speed_decides() -> None:
+    """4 copies on 2.5 GB/s take longer than 6 on 4 GB/s."""
+    assert congestion(np.array([4, 6, 3, 5]), 2, TWO_SPEEDS) == Fraction(4, 2) / Fraction(5, 2)
+    assert busiest_links(np.array([4, 6, 3, 5]), TWO_SPEEDS).tolist() == [0]
+
+
+def test_links_of_different_speeds_can_be_equally_busy() -> None:
+    """5 on 2.5 GB/s and 8 on 4 GB/s; in the order of the links."""
+    assert busiest_links(np.array([5, 7, 4, 8]), TWO_SPEEDS).tolist() == [0, 3]
+
+
+def test_nothing_takes_no_time() -> None:
+    """All links are equally idle."""
+    assert congestion(np.zeros(4, dtype=np.int64), 1, TWO_SPEEDS) == 0
+    assert busiest_links(np.zeros(4, dtype=np.int64), TWO_SPEEDS).tolist() == [0, 1, 2, 3]
+
+
+def test_products_may_be_larger_than_any_machine_number() -> None:
+    """Loads near 2^62 on capacities near 2^40, told apart by one part in 2^62."""
+    topology = Topology.from_links([("a", "b", "1000000.000001"), ("b", "a", "999999.999999")], compute="ab")
+    loads = np.array([2**62, 2**62 - 2])
+    ratios = [Fraction(int(load)) / link.bandwidth for load, link in zip(loads, topology.links, strict=True)]
+    assert congestion(loads, 3, topology) == max(ratios) / 3
+    assert busiest_links(loads, topology).tolist() == [ratios.index(max(ratios))]
+
+
+@given(st.one_of(eulerian_topologies(max_bandwidth=4), switch_free_topologies()), st.integers(1, 9), st.data())
+def test_rates_are_those_of_one_fraction_per_link(topology: Topology, trees: int, data: st.DataObject) -> None:
+    """The largest of all, and who has it."""
+    links = topology.links
+    loads = data.draw(st.lists(st.integers(0, 12), min_size=len(links), max_size=len(links)))
+    ratios = [Fraction(load, trees) / link.bandwidth for load, link in zip(loads, links, strict=True)]
+    assert congestion(np.array(loads), trees, topology) == max(ratios)
+    expected = [number for number, ratio in enumerate(ratios) if ratio == max(ratios)]
+    assert busiest_links(np.array(loads), topology).tolist() == expected

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collopt.schedules.timing.event_loop import Network, heap_pop, heap_push, run_events
+from collopt.schedules.event_loop import Network, heap_pop, heap_push, run_events
 
 
 def network(
@@ -81,12 +81,6 @@ def test_circles_are_counted_not_run_forever() -> None:
     assert run.unfinished == 4
     assert run.finish == 6
     assert run.starts.tolist() == [[-1, -1], [-1, -1], [0, 3]]
-
-
-def test_nothing_takes_no_time() -> None:
-    """A transfer that crosses no link, on a network without links, is over at 0."""
-    run = run_events(network([]), 1)
-    assert (run.finish, run.unfinished, run.starts.shape) == (0, 0, (0, 1))
 
 
 def plain_starts(run: Network, pieces: int) -> list[list[int]]:

@@ -18,7 +18,6 @@ from collopt.errors import CertificateError
 from collopt.schedules import (
     FlowPath,
     FlowSchedule,
-    StagedFlow,
     rate_of_loads,
     schedule_from_json,
     schedule_time,
@@ -160,13 +159,6 @@ def test_the_check_names_what_is_wrong(name: str) -> None:
         verified_loads(make(), RING)
 
 
-def test_what_is_no_topology_is_refused() -> None:
-    """The verification of both kinds of flows refuses a topology that is none."""
-    for schedule in (flow(), StagedFlow.of(flow(), np.zeros(3, dtype=np.int64))):
-        with pytest.raises(CertificateError, match="the topology is None; expected a Topology"):
-            verified_loads(schedule, None)  # type: ignore[arg-type]
-
-
 def test_steps_change_at_ranks_and_not_at_switches() -> None:
     """Data does not wait at switches."""
     paths = [(1, (s, 3, d), (0, int(s == 0))) for s in range(3) for d in range(3) if s != d]
@@ -200,3 +192,57 @@ def test_loads_are_those_of_plain_loops(data: st.DataObject) -> None:
     assert verified_loads(schedule, network).tolist() == list(loads.values())
     assert schedule.link_loads(network).tolist() == list(loads.values())
     assert schedule.step_loads(network).sum(axis=0).tolist() == list(loads.values())
+
+
+RELAYED = Topology.from_links(
+    [(0, 1, 1), (1, 2, 1), (2, 0, 1), (0, "s", 1), (2, "s", 1)], compute=[0, 1, 2], switches="s", bidirectional=True
+)
+"""A ring of three ranks, two of which have a switch between them."""
+WAYS = [(0, 1), (1, 0), (0, 3, 2), (2, 3, 0), (0, 1, 2), (2, 1, 0), (0, 2), (1, 0, 3, 2), (2, 3, 0, 1), (1, 2)]
+
+
+def is_flow(traffic: np.ndarray[Any, Any], paths: list[tuple[int, tuple[int, ...], tuple[int, ...]]]) -> bool:
+    """Whether paths bring everything where it belongs, node by node."""
+    brought = np.zeros_like(traffic)
+    for chunks, path, steps in paths:
+        known = {(RELAYED.node_index[link.tail], RELAYED.node_index[link.head]) for link in RELAYED.links}
+        if len(set(path)) < len(path) or not set(pairwise(path)) <= known or max(path[0], path[-1]) > 2 or chunks < 1:
+            return False
+        for node, (before, after) in zip(path[1:-1], pairwise(steps), strict=True):
+            if after <= before if node < 3 else after != before:
+                return False
+        brought[path[0], path[-1]] += chunks
+    used = {step for _, _, steps in paths for step in steps}
+    return np.array_equal(brought, traffic) and used == set(range(len(used)))
+
+
+@given(st.data())
+@settings(max_examples=examples(150))
+def test_flows_are_accepted_exactly_if_every_path_is_right(data: st.DataObject) -> None:
+    """Random paths through ranks and a switch, with a step, a node or an amount changed."""
+    paths = []
+    traffic = np.zeros((3, 3), dtype=np.int64)
+    for path in data.draw(st.lists(st.sampled_from(WAYS), min_size=1, max_size=6)):
+        chunks, step, steps = data.draw(st.integers(1, 3)), 0, [0]
+        for node in path[1:-1]:
+            step += node < 3
+            steps.append(step)
+        traffic[path[0], path[-1]] += chunks
+        paths.append((chunks, path, tuple(steps)))
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(0, len(paths) - 1))
+        chunks, path, steps = paths[place]
+        at = data.draw(st.integers(0, len(steps) - 1))
+        paths[place] = data.draw(
+            st.sampled_from([
+                (chunks + 1, path, steps), (chunks - 1, path, steps), (chunks, path[::-1], steps),
+                (chunks, path, (*steps[:at], steps[at] + 1, *steps[at + 1 :])), (chunks, path, (0,) * len(steps)),
+                (chunks, (*path[:at], (path[at] + 1) % 4, *path[at + 1 :]), steps),
+            ])
+        )  # fmt: skip
+    made = FlowSchedule.from_paths(traffic, 1, paths)
+    if is_flow(traffic, paths):
+        assert verified_loads(made, RELAYED).tolist() == made.step_loads(RELAYED).sum(axis=0).tolist()
+    else:
+        with pytest.raises(CertificateError):
+            verified_loads(made, RELAYED)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import CertificateError
 from collopt.planners import plan
-from collopt.schedules import Forest, TreeEdge
+from collopt.schedules import Forest
 from collopt.schedules.trees import tree_arrays as forests
 from collopt.topologies import Topology, dgx_a100
 from oracles.slow_check import loads_of
@@ -41,19 +41,6 @@ def chain_and_star() -> Forest:
     )
 
 
-def test_equal_paths_are_stored_once() -> None:
-    """Paths are numbered in the order of their first use."""
-    forest = chain_and_star()
-    paths = [forest.path(number) for number in range(len(forest.path_starts) - 1)]
-    assert paths == [(0, 1), (1, 4, 2), (2, 4, 3), (0, 4, 1), (0, 4, 2), (0, 4, 3), (3, 4, 0)]
-    assert forest.routes.tolist() == [[-1, 0, 1, 2], [-1, 3, 4, 5], [6, 0, -1, 2]]
-
-
-def test_parents_are_the_first_nodes_of_routes() -> None:
-    """The root's parent is -1."""
-    assert chain_and_star().parents.tolist() == [[-1, 0, 1, 2], [-1, 0, 0, 0], [3, 0, -1, 2]]
-
-
 def test_depths_and_heights_count_hops_between_ranks() -> None:
     """A path through the switch is one hop."""
     forest = chain_and_star()
@@ -65,14 +52,6 @@ def test_ranks_on_a_cycle_have_no_depth() -> None:
     """They get the number of ranks, more than any depth there is."""
     forest = Forest.from_paths(4, 1, [(0, 1, [(0, 1), (3, 2), (2, 3)])])
     assert forest.depths.tolist() == [[0, 1, 4, 4]]
-
-
-def test_edges_come_after_the_ones_that_feed_them() -> None:
-    """Edges are sorted by depth, then by rank."""
-    forest = chain_and_star()
-    assert list(forest.edges(2)) == [TreeEdge(2, 3, (2, 4, 3)), TreeEdge(3, 0, (3, 4, 0)), TreeEdge(0, 1, (0, 1))]
-    assert [edge.head for edge in forest.edges(1)] == [1, 2, 3]
-    assert forest.num_trees == 3
 
 
 @given(eulerian_topologies())
@@ -87,22 +66,6 @@ def test_edges_of_a_plan_bring_every_rank_the_data_once(topology: Topology) -> N
             assert (edge.path[0], edge.path[-1]) == (edge.tail, edge.head)
             informed.append(edge.head)
         assert sorted(informed) == list(range(topology.num_ranks))
-
-
-def test_loads_count_every_copy_on_every_link() -> None:
-    """Summed by hand; one link is used by several paths, and by one tree twice."""
-    loads = dict(zip([link[:2] for link in STAR.links], chain_and_star().link_loads(STAR).tolist(), strict=True))
-    assert loads == {
-        ("gpu0", "gpu1"): 1 + 2,
-        ("gpu0", "sw"): 3,
-        ("gpu1", "sw"): 1,
-        ("gpu2", "sw"): 1 + 2,
-        ("gpu3", "sw"): 2,
-        ("sw", "gpu0"): 2,
-        ("sw", "gpu1"): 1,
-        ("sw", "gpu2"): 1 + 1,
-        ("sw", "gpu3"): 1 + 1 + 2,
-    }
 
 
 @given(eulerian_topologies())
@@ -182,28 +145,6 @@ def test_depths_are_those_of_a_walk_to_the_root(data: st.DataObject, ranks: int,
         patch.setattr(forests, "BLOCK_ENTRIES", block)
         assert forest.depths.tolist() == walked_depths(forest)
         assert forest.heights.tolist() == [max(row) for row in walked_depths(forest)]
-
-
-def test_heights_of_long_paths_are_found_once() -> None:
-    """Chains of 600 ranks, in rounds that double, and the answer is kept."""
-    ranks = 600
-    hops = [(rank, (rank + 1) % ranks) for rank in range(ranks)]
-    trees = [(root, 1, hops[root:] + hops[: root - 1] if root else hops[:-1]) for root in range(ranks)]
-    forest = Forest.from_paths(ranks, 1, trees)
-    assert (forest.heights == ranks - 1).all()
-    assert forest.heights is forest.heights
-    assert not forest.heights.flags.writeable
-
-
-def test_numpy_integers_make_the_same_forest() -> None:
-    """Paths may be arrays, roots and weights numpy integers."""
-    plain = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
-    numpy_like = Forest.from_paths(
-        2, 1, [(np.int64(0), np.int64(1), [np.array([0, 1])]), (np.int64(1), np.int64(1), [np.array([1, 0])])]
-    )
-    for name in ("roots", "weights", "routes", "path_starts", "path_nodes"):
-        assert np.array_equal(getattr(plain, name), getattr(numpy_like, name))
-        assert getattr(plain, name).dtype == getattr(numpy_like, name).dtype
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 9])

@@ -1,5 +1,7 @@
 """Order of messages: rounds that are permutations on every level, and steps' sends that make one message."""
 
+from __future__ import annotations
+
 from fractions import Fraction
 from itertools import pairwise
 
@@ -7,10 +9,31 @@ import numpy as np
 import pytest
 
 import collopt
+from collopt.planners.by_size.families import families
 from collopt.runtime import simulate
-from collopt.schedules import StepSchedule
-from collopt.schedules.timing.message_order import merged, message_rounds, ordered_transfers, reordered, sending_turns
-from collopt.topologies import RuntimeCosts, complete, dgx_a100, dgx_h100, dragonfly, fat_tree, ring, torus
+from collopt.schedules import Allreduce, Forest, StepSchedule
+from collopt.schedules.message_order import (
+    merged,
+    message_rounds,
+    ordered_transfers,
+    piece_times,
+    reordered,
+    sending_turns,
+    transfers_ahead,
+)
+from collopt.schedules.timed_run import Predictor, Rules, TimedSchedule
+from collopt.topologies import (
+    LINKS_ONLY,
+    RuntimeCosts,
+    Topology,
+    complete,
+    dgx_a100,
+    dgx_h100,
+    dragonfly,
+    fat_tree,
+    ring,
+    torus,
+)
 from collopt.topologies.symmetry.rank_groups import rank_groups
 
 
@@ -193,3 +216,89 @@ def test_shares_of_line_rates() -> None:
     plan = collopt.plan(ring(4, bandwidth=25), "allgather")
     whole = simulate(plan, "1M", 4)
     assert simulate(plan, "1M", 4, costs=RuntimeCosts(efficiency={"gpu-gpu": "1/2"})).time == 2 * whole.time
+
+
+PAIR = Forest.from_paths(2, 1, [(0, 1, [(0, 1)]), (1, 1, [(1, 0)])])
+
+
+def test_times_of_pieces_are_exact() -> None:
+    """Halves of 300 bytes over 25 GB/s, that is of 6 ns, and a latency of 10 ns."""
+    pair = complete(2, bandwidth=25, latency="0.01")
+    times = piece_times(PAIR.transfers(pair), pair, 600, 2, LINKS_ONLY)
+    assert (times.tick * 500, times.ticks.tolist(), times.delays.tolist()) == (1, [3, 3], [5, 5])
+
+
+def test_times_on_links_are_rounded_down_to_whole_nanoseconds() -> None:
+    """155 bytes over 25 GB/s, 6.2 ns, and a latency of 10.9 ns take 17 ns together."""
+    pair = complete(2, bandwidth=25, latency="0.0109")
+    times = piece_times(PAIR.transfers(pair), pair, 620, 2, LINKS_ONLY, "ns")
+    assert (times.tick * 1000, times.ticks.tolist(), times.delays.tolist()) == (1, [6, 6], [11, 11])
+
+
+def row(length: int) -> collopt.Topology:
+    """Ranks in a row."""
+    names = [f"r{place}" for place in range(length)]
+    links = [(tail, head, 1) for tail, head in pairwise(names)]
+    return collopt.Topology.from_links(links, compute=names, bidirectional=True)
+
+
+def test_transfers_ahead_are_those_of_the_longest_branch() -> None:
+    """Rank 1 of a row of four counts its way to ranks 2 and 3, not to rank 0."""
+    forest = Forest.from_paths(4, 1, [(1, 1, [(1, 0), (1, 2), (2, 3)])], root_weights=[0, 1, 0, 0])
+    transfers = forest.transfers(row(4))
+    ahead = dict(zip(transfers.receivers.tolist(), transfers_ahead(transfers).tolist(), strict=True))
+    assert ahead == {0: 0, 2: 1, 3: 0}
+
+
+def test_sums_go_on_at_the_root() -> None:
+    """With the root in the middle of three, one transfer is ahead of each that adds, and the turn is none."""
+    star = Forest.from_paths(3, 1, [(1, 1, [(1, 0), (1, 2)])], root_weights=[0, 1, 0])
+    inwards = Forest.from_paths(3, 1, [(1, 1, [(1, 0), (1, 2)])], root_weights=[0, 1, 0], direction="reduce")
+    transfers = Allreduce(inwards, star).transfers(row(3))
+    ahead = transfers_ahead(transfers)
+    crosses = np.diff(transfers.hop_starts) > 0
+    assert ahead[crosses & transfers.adds].tolist() == [1, 1]
+    assert ahead[crosses & ~transfers.adds].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter"])
+@pytest.mark.parametrize("slices", [2, 16, 64])
+def test_links_of_a_ring_are_never_idle(collective: str, slices: int) -> None:
+    """Seven eighths of 1 MiB over two links, and one latency at the end, however fine the slices."""
+    plan = collopt.plan(ring(8, bandwidth=50, latency="0.5"), collective)
+    expected = 7 * 2**20 / 8 / 2 / 50_000 + 0.5
+    assert simulate(plan, "1M", slices).microseconds == pytest.approx(expected, rel=1e-12)
+
+
+def test_sums_take_as_long_as_what_they_are_the_reversal_of() -> None:
+    """A reduce-scatter on a torus and in boxes takes as long as its allgather."""
+    for topology in (torus(4, 4, bandwidth=50, latency="0.5"), dgx_a100(boxes=2)):
+        gather, scatter = (collopt.plan(topology, name) for name in ("allgather", "reduce_scatter"))
+        for size in ("1M", "256M"):
+            longer = simulate(scatter, size, 16).microseconds
+            assert longer == pytest.approx(simulate(gather, size, 16).microseconds, rel=0.05)
+
+
+FUSED = RuntimeCosts(alpha=2, send="0.2")
+BOXES, MESH = dgx_h100(boxes=2), torus(4, 4, bandwidth=25, latency="0.5")
+
+
+@pytest.mark.parametrize("costs", [FUSED, LINKS_ONLY], ids=lambda costs: costs.label)
+@pytest.mark.parametrize(("network", "planner"), [(MESH, "forestcoll"), (MESH, "ring"), (BOXES, "forestcoll")])
+def test_a_part_of_the_slices_tells_the_time_of_all(network: Topology, planner: str, costs: RuntimeCosts) -> None:
+    """Few slices predict the time, also where latency decides or no link is ever busy."""
+    for collective in ("allgather", "allreduce"):
+        schedule = collopt.plan(network, collective, planner=planner).schedule
+        timed = TimedSchedule(schedule, network, Rules(costs))
+        part = Predictor(schedule, network, costs, 8 * len(timed.transfers.hop_links))
+        for size in (2**16, 2**26):
+            assert part.time(size) == pytest.approx(timed.run(size).time, rel=0.06 if size == 2**16 else 0.02)
+
+
+@pytest.mark.parametrize("costs", [FUSED, LINKS_ONLY], ids=lambda costs: costs.label)
+def test_families_take_no_less_than_their_links_and_messages(costs: RuntimeCosts) -> None:
+    """The lower bound excludes no family that could be faster; phases of an allreduce overlap."""
+    for family in (found for name in ("allgather", "allreduce") for found in families(dgx_a100(boxes=2), name)):
+        for size in (2**10, 2**20, 2**28):
+            time = Predictor(family.schedule, dgx_a100(boxes=2), costs).time(size)
+            assert family.estimate(size, costs).minimum <= 1.005 * time

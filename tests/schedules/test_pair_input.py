@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from collopt.errors import UnsupportedError
-from collopt.schedules.sizes import as_pair_traffic
+from collopt.schedules.collective import as_pair_traffic
 
 LONG = "5.666666666666667"
 ENDLESS: list[Any] = []

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from collopt.errors import UnsupportedError
 from collopt.schedules import (
+    StepAllreduce,
+    StepCost,
     StepSchedule,
     allreduce_schedule,
+    base_reduce_scatter,
+    base_schedule,
     reduce_scatter_schedule,
     reversed_schedule,
     step_cost,
     verified_loads,
     without_repeats,
 )
-from collopt.topologies import DirectGraph, Topology, complete, diamond, unidirectional_ring
+from collopt.topologies import (
+    DirectGraph,
+    Topology,
+    bandwidth_optimum,
+    diamond,
+    modified_de_bruijn,
+    unidirectional_ring,
+)
+from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names, base_transpose_names
 from graph_symmetry import is_reverse_symmetric
 from oracles.breadth_first import first_neighbor_schedule
 from oracles.slow_steps import steps_hold
@@ -97,24 +108,47 @@ def test_a_send_may_be_cut_into_several() -> None:
     assert [tuple(send) for send in kept.sends()] == [*rows[:2], (1, 0, 0, 2, (0, 1)), (1, 0, 3, 6, (0, 1))]
 
 
-def test_a_schedule_without_repeats_is_left_alone() -> None:
-    """The very same object."""
-    schedule = first_neighbor_schedule(RING)
-    assert without_repeats(schedule) is schedule
+NAMES = (*base_schedule_names(), *base_transpose_names())
+STEPS = {"Diamond": 3, "DBJMod(2, 3)": 4, "DBJMod(2, 4)": 5, "DBJMod(3, 2)": 3, "DBJMod(4, 2)": 3}
+"""Table 9; the transposes take as many."""
 
 
-def test_input_that_makes_no_sense_is_refused() -> None:
-    """No permutation, no schedule, a reduce-scatter for an allgather, a schedule for another graph."""
-    schedule = first_neighbor_schedule(RING)
-    for wrong in ([0, 1], [0, 1, 1], [0.0, 1.0, 2.0], "abc", [[0], [1, 2]]):
-        with pytest.raises(UnsupportedError, match="each number from 0 to 2 once"):
-            reduce_scatter_schedule(RING, schedule, symmetry=wrong)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match="expected a StepSchedule"):
-        reversed_schedule("allgather")  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedError, match="expected an allgather"):
-        reduce_scatter_schedule(RING.transpose(), replace(schedule, direction="reduce"))
-    with pytest.raises(UnsupportedError, match="for 3 ranks"):
-        allreduce_schedule(complete(4).direct_graph(), schedule)
-    lopsided = diamond().direct_graph()
-    with pytest.raises(UnsupportedError, match="does not map Diamond to its transpose"):
-        reduce_scatter_schedule(lopsided, first_neighbor_schedule(lopsided), symmetry=range(8))
+def graph_of(name: str) -> DirectGraph:
+    """The graph as its family makes it, not as it is stored."""
+    topologies = (diamond(), *(modified_de_bruijn(*size) for size in ((2, 3), (2, 4), (3, 2), (4, 2))))
+    graphs = [topology.direct_graph() for topology in topologies]
+    return {graph.name: graph for graph in (*graphs, *(graph.transpose() for graph in graphs))}[name]
+
+
+def optimum(name: str) -> StepCost:
+    """The steps of Table 9, and (N - 1) / N."""
+    return StepCost(STEPS[name.removesuffix("^T")], bandwidth_optimum(graph_of(name).num_nodes))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_allgathers_are_bandwidth_optimal(name: str) -> None:
+    """Every link carries the same in each step, on the graph itself."""
+    graph, schedule = graph_of(name), base_schedule(name)
+    loads = verified_loads(schedule, Topology.from_graph(graph))
+    assert np.array_equal(loads.min(axis=1), loads.max(axis=1))
+    assert schedule.direction == "broadcast"
+    assert step_cost(graph, schedule) == optimum(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reduce_scatters_on_the_same_graph_cost_the_same(name: str) -> None:
+    """Graphs that are not isomorphic to their transposes have one of the same cost."""
+    graph, schedule = graph_of(name), base_reduce_scatter(name)
+    loads = verified_loads(schedule, Topology.from_graph(graph))
+    assert np.array_equal(loads.min(axis=1), loads.max(axis=1))
+    assert schedule.direction == "reduce"
+    assert step_cost(graph, schedule) == optimum(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_make_an_allreduce_at_twice_the_cost(name: str) -> None:
+    """They cut shards into as many chunks, so that one can follow the other."""
+    graph, allreduce = graph_of(name), StepAllreduce(base_reduce_scatter(name), base_schedule(name))
+    verified_loads(allreduce, Topology.from_graph(graph))
+    steps, factor = optimum(name)
+    assert step_cost(graph, allreduce) == StepCost(2 * steps, 2 * factor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import pickle
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -37,7 +36,7 @@ from collopt.schedules import (
     verified_loads,
     without_repeats,
 )
-from collopt.schedules.sizes import as_weights
+from collopt.schedules.collective import as_weights
 from collopt.topologies import build, circulant, complete
 from sample_sizes import examples
 
@@ -259,15 +258,3 @@ def test_weights_are_any_exact_numbers() -> None:
     assert as_weights(written, 7) == (1, Fraction(1, 3), Fraction(1, 10), Fraction(5, 2), Fraction(2, 7), 4, 0)
     assert as_weights(np.array([2, 3]), 2) == (2, 3)
     assert as_weights(None, 3) == (1, 1, 1)
-
-
-def test_costs_are_tuples_of_exact_numbers() -> None:
-    """They unpack, compare, sort and copy as tuples do, and take text for bytes."""
-    cost, made = StepCost(1, Fraction(1, 2)), StepCost(2, Fraction(1))
-    steps, factor = made
-    assert made == (steps, factor) == (2, 1)
-    assert sorted([made, cost, StepCost(1, Fraction(1, 3))]) == [(1, Fraction(1, 3)), cost, made]
-    assert pickle.loads(pickle.dumps(made)) == copy.copy(made) == made
-    assert isinstance(made._replace(steps=3), StepCost)
-    assert runtime("1M") == runtime(2**20) == 10 + Fraction(2**20, 2 * 25_000)
-    assert schedule_time(STEPS, PAIR, "1K") == schedule_time(STEPS, PAIR, 1024)

@@ -32,7 +32,6 @@ from collopt.topologies import (
     base_schedule_rows,
     bidirectional,
     cartesian_power,
-    cartesian_product,
     degree_expansion,
     line_graph,
     unidirectional_ring,
@@ -328,24 +327,6 @@ def test_expanding_the_best_breadth_first_schedule_gives_the_best_where_that_is_
     assert no_more(actual, line_graph_cost_bound(graph, cost))
     if is_line_graph_cost_exact(graph):
         assert actual == line_graph_cost_bound(graph, cost) == least_breadth_first_cost(line_graph(graph))
-
-
-@pytest.mark.parametrize("graph", [graph for graph in BASES if graph.degree > 1], ids=lambda graph: graph.name)
-def test_bidirectional_bases_expand_by_exactly_the_bound(graph: DirectGraph) -> None:
-    """The condition holds if all arcs have opposites and lead to several nodes."""
-    several = graph.num_nodes > 2 and not graph.has_parallel_links
-    if graph.is_bidirectional and several:
-        assert is_line_graph_cost_exact(graph)
-    if graph.num_nodes * graph.degree <= 30 and is_line_graph_cost_exact(graph):
-        bound = line_graph_cost_bound(graph, least_breadth_first_cost(graph))
-        assert least_breadth_first_cost(line_graph(graph)) == bound
-
-
-def test_products_of_bandwidth_optimal_graphs_are_bandwidth_optimal() -> None:
-    """Theorem 13 against the least cost of the product itself."""
-    names = {graph.name: graph for graph in BASES}
-    factors = [names["K(3)"], names["UniRing(1, 4)"]]
-    assert least_breadth_first_cost(cartesian_product(*factors)) == (4, Fraction(11, 12))
 
 
 def test_a_known_symmetry_is_used_and_a_wrong_one_refused() -> None:

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners import Plan, load_plan, plan, plan_of_schedule, schedule_all_to_allv
-from collopt.runtime import lower, simulate
+from collopt.planners import load_plan, plan, plan_of_schedule, schedule_all_to_allv
+from collopt.runtime import lower
 from collopt.schedules import (
     SCHEDULE_KINDS,
     Allreduce,
@@ -38,6 +38,7 @@ from collopt.schedules import (
     schedule_to_json,
     verified_loads,
 )
+from collopt.schedules.message_order import reordered
 from collopt.support.arrays import read_only
 from collopt.topologies import Topology, ring
 from sample_sizes import examples
@@ -175,6 +176,18 @@ def test_plans_verify_and_come_back_from_files(name: str, tmp_path: Any) -> None
             lower(schedule, other)
 
 
+def test_parts_of_a_flow_are_its_sources_in_any_order_of_transfers() -> None:
+    """Tables and pages number transfers of a run, which has an order of its own."""
+    network, traffic = ring(3, bidirectional=False), np.ones((3, 3), dtype=np.int64)
+    near = [(1, (rank, (rank + 1) % 3), (0,)) for rank in range(3)]
+    far = [(1, (rank, (rank + 1) % 3, (rank + 2) % 3), (0, 1)) for rank in range(3)]
+    schedule = FlowSchedule.from_paths(traffic, 1, near + far)
+    transfers = schedule.transfers(network)
+    order = np.array([8, 3, 0, 5, 1, 7, 2, 4, 6])
+    sources = schedule.columns.items // 3
+    assert schedule.part_numbers(reordered(transfers, order)).tolist() == sources[order].tolist()
+
+
 def test_arrays_of_the_caller_stay_writable() -> None:
     """They are shared, not copied, and what is read-only is not wrapped again."""
     weights = np.array([1, 1])
@@ -260,25 +273,6 @@ def test_stages_without_links_have_no_loads_and_are_lowered() -> None:
     for name in ("link_loads", "transfers", "latency", "hop_rate"):
         with pytest.raises(UnsupportedError, match="expected trees, steps or a flow"):
             getattr(STAGED, name)(PAIR)
-
-
-def test_plans_say_which_parts_they_lack() -> None:
-    """Trees have no steps, and steps and flows no trees."""
-    made: dict[str, Plan] = {name: plan_of_schedule(PAIR, *ANY[name][:2]) for name in ("steps", "flow", "forest")}
-    with pytest.raises(UnsupportedError, match="by 'given' consists of steps; expected one of trees"):
-        _ = made["steps"].trees
-    with pytest.raises(UnsupportedError, match="by 'given' consists of the paths of a flow; expected one of trees"):
-        _ = made["flow"].trees
-    with pytest.raises(UnsupportedError, match="by 'given' consists of trees; expected one of steps"):
-        _ = made["forest"].num_steps
-    with pytest.raises(UnsupportedError, match="consists of trees, which have none; leave steps out"):
-        simulate(made["forest"], 1000, steps="wait")
-
-
-def test_only_a_forest_of_one_shard_has_a_root() -> None:
-    """All others have none, or several."""
-    assert Forest.from_paths(2, 1, [(1, 1, [(1, 0)])], root_weights=[0, 5]).root == 1
-    assert {schedule.root for _, schedule, _, _ in ANY.values()} == {None}
 
 
 def test_symmetric_forests_are_never_expanded_where_it_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import CertificateError
 from collopt.schedules import FanOut, RateAndHop, SizeBound, TimedCut, TimedRequest
-from collopt.schedules.bounds.size_bound import copying_groups, hop_latencies, spreading_time
-from collopt.schedules.bounds.time_witness import shards_to
+from collopt.schedules.bounds.size_bound import copying_groups, hop_latencies, shards_to, spreading_time
 from collopt.topologies import LINKS_ONLY, RuntimeCosts, Topology, dgx_a100, dgx_h100, ring
 from sample_sizes import examples
 
@@ -359,8 +358,3 @@ def test_the_shortest_link_counts_beside_the_rate() -> None:
     network = Topology.from_links(links, compute="abc", bidirectional=True)
     asked = request(network, "allgather", 3000)
     assert RateAndHop().least_time(asked) == 1 + Fraction(3000) / (asked.rate.algbw * 1000)
-
-
-def test_one_byte_has_a_bound() -> None:
-    """The least amount there is."""
-    found(size=1).verify()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import CertificateError, UnsupportedError
+from collopt.errors import CertificateError
 from collopt.planners.bounds import plan_of_schedule
 from collopt.planners.by_size.families import families
 from collopt.schedules import StepExchange, rate_of_loads, schedule_time, verified_loads
@@ -154,12 +154,6 @@ def test_sums_wait_for_all_that_is_added() -> None:
     plan = plan_of_schedule(FOUR, "allreduce", made(SCATTERED))
     # Three messages are started, the last arrives, and is added; 10 kB take 0.4 µs, and 0.05 µs to add.
     assert plan.simulate(40_000, costs=costs) == pytest.approx(2 * (3 + 10 + 1 + 0.4) + 0.05)
-
-
-def test_other_collectives_are_refused() -> None:
-    """It is an allreduce and nothing else."""
-    with pytest.raises(UnsupportedError, match="expected one of direction"):
-        plan_of_schedule(FOUR, "allgather", made(SCATTERED))
 
 
 def test_switches_are_passed() -> None:

@@ -45,7 +45,7 @@ REFUSED = {
     "astrasim-htsim_8nodes.topo": "a topology of htsim",
     "astrasim-ns3-logical_8nodes_1D.json": "a logical topology of ASTRA-sim",
     "astrasim-system_custom_collective.json": "a system description of ASTRA-sim",
-    "chakra_ring_allreduce_8npus.0.et": "is a binary file",
+    "chakra_ring_allreduce_8npus.0.et": "is not UTF-8 text",
     "msccl_ring_allreduce_8npus.xml": "an MSCCL schedule, not a network",
     "nccl-graph_azure-ncv4.xml": "a result of NCCL's search",
     "nccl-topo_aws-g5.xml": "the file names no GPU",

@@ -1,56 +1,182 @@
 """The process group of the ``collopt`` backend: calls run by plans, or else by the wrapped backend.
 
-Facts about torch that this rests on (torch 2.13):
-
-- Python can override `ProcessGroup`, not `Backend`; what C++ callers such as DDP reach in a subclass are ``allreduce``,
-  ``broadcast``, ``allgather``, ``barrier`` and a few more, everything else goes to the backends registered on it.
-- Only groups whose type is `ProcessGroup` itself post batches of messages as one NCCL group.  So plans run on a second
-  group of that type with the same ranks, which also keeps their messages apart from the caller's.
-- A DDP model that outlives its group destroys the group's backends while it holds the GIL.  Gloo's threads may need
-  the GIL to release their last works, and Gloo joins its threads: a deadlock.  Python releases the GIL when it destroys
-  a backend, so Python must do so.
+What C++ callers such as DDP reach in a Python subclass of `ProcessGroup` are ``allreduce``, ``broadcast``,
+``allgather`` and a few more (torch 2.13).  Plans run on a second group of torch's own type, the only one that posts
+batches as NCCL groups, which also keeps their messages apart from the caller's.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial, wraps
+from typing import Any, NamedTuple
 from weakref import finalize
 
-from ...errors import UnsupportedError
-from ...planners import Plan
-from ...schedules import ALL_TO_ALL, ALL_TO_ALLV, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective
-from ..all_to_allv import all_to_all_single
-from ..execution import execute
-from ..execution.arguments import TYPES, check_process, import_torch
-from .plan_cache import FailureWatch, PlanCache, Request
-from .settings import BackendSettings
-from .works import (
-    Tensors,
-    are_uniform,
-    completed_work,
-    flatten,
-    list_arguments,
-    misalignment,
-    run_prepared,
-    sizes_of,
-    unflatten,
-)
+from ..errors import UnsupportedError
+from ..planners import Plan
+from ..schedules import ALL_TO_ALL, ALL_TO_ALLV, ALLGATHER, ALLREDUCE, BROADCAST, REDUCE, REDUCE_SCATTER, Collective
+from .all_to_allv import all_to_all_single
+from .all_to_allv.arguments import AllToAllCall
+from .execution import execute
+from .execution.arguments import TYPES, check_async, check_process, import_torch
+from .execution.call_queue import AsyncWork, run_now, start
+from .plan_cache import BackendSettings, FailureWatch, PlanCache, Request
 
 torch, dist = import_torch()
 ProcessGroup: Any = dist.ProcessGroup
+Work: Any = dist.Work
 
 Op = dist.ReduceOp
 REDUCE_OPS = {Op.SUM: "sum", Op.PRODUCT: "prod", Op.MIN: "min", Op.MAX: "max", Op.AVG: "avg"}
 
 logger = logging.getLogger("collopt.runtime.backend")
-
 _logged: set[str] = set()
 _destroyed: list[Any] = []
-"""Wrapped groups of destroyed groups that no model holds any more; Python destroys them when the next group is made."""
+"""Wrapped groups of destroyed groups that no model holds any more; they are destroyed when the next group is made.
 
+A DDP model would do so while it holds the GIL, which Gloo's threads may need before Gloo can join them; Python releases
+it.
+"""
 BACKEND_NAMES = {"cpu": "gloo", "cuda": "nccl"}  # Wrapped backends by type of device
+
+
+class PlannedWork(Work):  # type: ignore[misc]
+    """A collective that runs asynchronously by a plan.
+
+    It is a subclass, as a work that torch makes of a future drops the future's error in `wait`, which C++ callers call
+    too; those that wait for the future, as DDP does, get the error there.
+    """
+
+    def __init__(self, work: AsyncWork, tensors: Sequence[Any]) -> None:
+        super().__init__()
+        self._work = work
+        # C++ gets errors from callbacks only: it takes the argument of `set_exception` for a value.
+        self._future = work.get_future().then(lambda _: work.wait() and list(tensors))
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Wait for completion; on CUDA the current stream waits.  Torch passes 0 for no timeout."""
+        return self._work.wait(timeout or None)
+
+    def synchronize(self) -> None:
+        """Same as `wait`."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether the collective has finished or failed."""
+        return self._work.is_completed()
+
+    def get_future(self) -> Any:
+        """Return a future of the output tensors."""
+        return self._future
+
+
+class Tensors(NamedTuple):
+    """Output and input of a call; where these are copies, the caller's tensors and the function that fills them."""
+
+    output: Any
+    input: Any
+    results: Sequence[Any] = ()
+    on_complete: Callable[[], object] = lambda: None
+
+
+def run_prepared(
+    prepare: Callable[[Any, Any], tuple[Any, Callable[[], None] | None]], tensors: Tensors, *, synchronous: bool
+) -> Any:
+    """Run or start the job, if any, of the call that `prepare` returns for a contiguous output and input."""
+    output, argument, results, on_complete = tensors
+    results = results or [output]
+    for tensor in (output, *results):
+        check_writable(tensor)
+    # Unlike no_grad this also lets us write to tensors that were made so.
+    with torch.inference_mode():
+        target = contiguous(output)
+        source = target if argument is output else contiguous(argument)
+    call, job = prepare(target, source)
+
+    def copy_back() -> None:
+        with torch.inference_mode():
+            if target is not output:
+                output.copy_(target)
+            on_complete()
+
+    try:
+        check_async(not synchronous, target, None)
+    except UnsupportedError:
+        synchronous = True
+    if job is not None and not synchronous:
+        return PlannedWork(start(call.group, job, [target], [source, output, *results], on_complete=copy_back), results)
+    if job is not None:
+        run_now(call.group, job)
+    copy_back()
+    return completed_work(results)
+
+
+def list_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Convert a call, such as DDP's, to the overload with lists of tensors and one object with options.
+
+    The base class converts it and calls the method again, which pybind11 only allows from a function of another name.
+    """
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        if named.keys() - {"opts"} or any(
+            isinstance(argument, (torch.Tensor, dist.ReduceOp.RedOpType, int)) for argument in args
+        ):
+            return getattr(dist.ProcessGroup, method.__name__)(self, *args, **named)
+        return method(self, *args, **named)
+
+    return call
+
+
+def misalignment(ranks: list[int]) -> str | None:
+    """Return why the ranks of a group are not an aligned block of consecutive ranks, or None if they are."""
+    start, size = ranks[0], len(ranks)
+    if ranks == list(range(start, start + size)) and start % size == 0:
+        return None
+    some = ", ".join(map(str, ranks[:3])) + ", …" * (size > 3)
+    return f"the group of ranks {some} is no run of {size} consecutive ones that starts at a multiple of {size}"
+
+
+def contiguous(tensor: Any) -> Any:
+    """Return the tensor, or a contiguous copy without lazy conjugation and negation."""
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def check_writable(tensor: Any) -> None:
+    """Refuse an output whose elements share memory, as in expanded tensors."""
+    if any(size > 1 and not stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+        raise UnsupportedError(
+            f"an output of shape {tuple(tensor.shape)} has strides {tensor.stride()}, so elements share memory; "
+            "expected a place for each, as .contiguous() makes"
+        )
+
+
+def are_uniform(tensors: Sequence[Any], *, in_size: bool) -> bool:
+    """Whether all tensors have one type, device and, if asked, number of elements."""
+    return len({(tensor.dtype, tensor.device, tensor.numel() if in_size else 0) for tensor in tensors}) == 1
+
+
+def flatten(tensors: Sequence[Any]) -> Any:
+    """Concatenate the elements of several tensors."""
+    with torch.inference_mode():
+        return torch.cat([contiguous(tensor).view(-1) for tensor in tensors])
+
+
+def unflatten(buffer: Any, tensors: Sequence[Any]) -> Sequence[Any]:
+    """Copy the elements of one tensor to several."""
+    with torch.inference_mode():
+        for part, tensor in zip(buffer.split([tensor.numel() for tensor in tensors]), tensors, strict=True):
+            tensor.copy_(part.view(tensor.shape))
+    return tensors
+
+
+def completed_work(tensors: Sequence[Any]) -> Any:
+    """Return completed work; on CUDA its future is ordered after the current stream."""
+    on_gpu = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
+    future = torch.futures.Future(devices=sorted(on_gpu, key=str))
+    future.set_result(list(tensors))
+    return torch._C._distributed_c10d._create_work_from_future(future)
 
 
 def in_place(collective: Collective, options: Callable[[], Any]) -> Callable[..., Any]:
@@ -103,7 +229,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         """Reduce several tensors as one."""
         opts = opts or dist.AllreduceCoalescedOptions()
         elements = sum(tensor.numel() for tensor in tensors)
-        uniform = len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
+        uniform = are_uniform(tensors, in_size=False)
         if self._check_uniform(uniform, ALLREDUCE) and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts)):
             buffer = flatten(tensors)
             return self._run(plan, Tensors(buffer, buffer, tensors, partial(unflatten, buffer, tensors)), opts)
@@ -129,7 +255,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.AllgatherOptions()
         outputs, own = output_tensors[0], input_tensors[0]
         elements = sum(tensor.numel() for tensor in outputs)
-        if self._check_uniform(are_uniform(outputs, own), ALLGATHER) and (
+        if self._check_uniform(are_uniform([*outputs, own], in_size=True), ALLGATHER) and (
             plan := self._plan_for(ALLGATHER, own, elements, opts)
         ):
             buffer = torch.empty(elements, dtype=own.dtype, device=own.device)
@@ -142,7 +268,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.ReduceScatterOptions()
         inputs, own = input_tensors[0], output_tensors[0]
         elements = sum(tensor.numel() for tensor in inputs)
-        if self._check_uniform(are_uniform(inputs, own), REDUCE_SCATTER) and (
+        if self._check_uniform(are_uniform([*inputs, own], in_size=True), REDUCE_SCATTER) and (
             plan := self._plan_for(REDUCE_SCATTER, own, elements, opts)
         ):
             buffer = flatten(inputs)
@@ -183,11 +309,16 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     def alltoall(self, output_tensors: list[Any], input_tensors: list[Any], opts: Any = None) -> Any:
         """Send every rank a tensor."""
         opts = opts or dist.AllToAllOptions()
-        uniform = len({(tensor.dtype, tensor.device) for tensor in (*output_tensors, *input_tensors)}) == 1
+        uniform = are_uniform([*output_tensors, *input_tensors], in_size=False)
         if uniform and self._can_exchange(input_tensors[0]):
-            buffer, own = output_tensors[0].new_empty(sum(sizes := sizes_of(output_tensors))), flatten(input_tensors)
+            buffer, own = (
+                output_tensors[0].new_empty(sum(sizes := [tensor.numel() for tensor in output_tensors])),
+                flatten(input_tensors),
+            )
             done = partial(unflatten, buffer, output_tensors)
-            return self._exchange(Tensors(buffer, own, output_tensors, done), (sizes, sizes_of(input_tensors)), opts)
+            return self._exchange(
+                Tensors(buffer, own, output_tensors, done), (sizes, [tensor.numel() for tensor in input_tensors]), opts
+            )
         return self._wrapped.alltoall(output_tensors, input_tensors, opts)
 
     def _can_exchange(self, tensor: Any) -> bool:
@@ -208,7 +339,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             boxes = self._cache.boxes
             assert not isinstance(boxes, str)  # Or it cannot exchange.
             sizes, nics = boxes
-            return all_to_all_single.prepared(target, source, *splits, group, gpus_per_server=sizes, nics=nics or None)
+            call = AllToAllCall(target, source, *splits, group, gpus_per_server=sizes, nics=nics or None)
+            return all_to_all_single.prepared(call)
 
         return self._run_prepared(ALL_TO_ALLV, prepare, tensors, opts)
 
@@ -323,18 +455,17 @@ def available_devices() -> tuple[str, ...]:
 
 def create_group(options: Any, prefix: str, backends: dict[str, Any]) -> Any:
     """Create a group of torch's own type `ProcessGroup`."""
-    store = dist.PrefixStore(prefix, options.store)
-    group = dist.ProcessGroup(store, options.group_rank, options.group_size)
+    group = dist.ProcessGroup(dist.PrefixStore(prefix, options.store), options.group_rank, options.group_size)
     register_backends(group, backends)
     return group
 
 
 def register_backends(group: Any, backends: dict[str, Any]) -> None:
     """Register backends by device type; the last one is the default, for calls without tensors."""
-    kinds = {device: getattr(dist.ProcessGroup.BackendType, BACKEND_NAMES[device].upper()) for device in backends}
-    group._set_default_backend(kinds[next(reversed(kinds))])
     for device, backend in backends.items():
-        group._register_backend(torch.device(device), kinds[device], backend)
+        kind = getattr(dist.ProcessGroup.BackendType, BACKEND_NAMES[device].upper())
+        group._set_default_backend(kind)
+        group._register_backend(torch.device(device), kind, backend)
 
 
 def create_backend(options: Any, prefix: str, device: str, nccl_options: object = None) -> Any:

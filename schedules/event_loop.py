@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...support.arrays import IntArray
-from ...support.kernels import kernel, kernel_with
+from ..support.arrays import IntArray
+from ..support.kernels import kernel, kernel_with
 
 
 @kernel

@@ -1,30 +1,161 @@
-"""Plan cache of a group of the ``collopt`` backend: plan selection, and the switch to other plans after failures."""
+"""Settings of groups of the ``collopt`` backend, their plans, and the switch to other plans after failures."""
 
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...errors import ColloptError, FileFormatError, NoAnswerError, TopologyError, UnsupportedError
-from ...planners import Plan, load_plan, plan
-from ...planners.literature.fast import boxes_of, nic_rates
-from ...planners.literature.routes import Hops
-from ...planners.trees.problem import check_reachable, tree_problem
-from ...planners.what_if.folder import INDEX, PlanFolder
-from ...schedules import ALLGATHER, Collective
-from ...topologies import Topology, read_topology
-from ...topologies.network.failures import Failure
-from ..execution.agreement import digest
-from ..execution.arguments import import_torch
-from ..execution.execute import program_of
-from .settings import FAILURE_VARIABLES, BackendSettings, told_failures
+from ..errors import ColloptError, FileFormatError, NoAnswerError, ProgramError, TopologyError, UnsupportedError
+from ..planners import Plan, load_plan, plan
+from ..planners.literature.fast import boxes_of, nic_rates
+from ..planners.literature.routes import Hops
+from ..planners.trees.problem import check_reachable, tree_problem
+from ..planners.what_if.folder import INDEX, PlanFolder
+from ..schedules import ALLGATHER, Collective, as_bytes
+from ..support.validation import shown
+from ..topologies import Topology, read_topology
+from ..topologies.network.failures import Failure
+from .execution.agreement import digest, first_line
+from .execution.arguments import import_torch
+from .execution.execute import program_of
+from .programs.program import check_counts
 
+PLANS_VARIABLE = "COLLOPT_PLANS"
+TOPOLOGY_VARIABLE = "COLLOPT_TOPOLOGY"
+FAILURE_VARIABLES = ("COLLOPT_FAILURES", "COLLOPT_FAILURES_FILE")
+"""What has failed, and a file that says so, which may change while ranks run; `Failure` has the form."""
 FAILURE_CALLS = 16  # Calls from one comparison of the ranks' failures to the next
+AGREED = "fine"
+REFUSED_PREFIX = "refused: "
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+def told_failures() -> str:
+    """Return the failures that this rank is told of now, one in a line."""
+    listed, path = map(os.environ.get, FAILURE_VARIABLES)
+    try:
+        file_text = Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
+    except FileNotFoundError:
+        file_text = ""
+    except OSError as error:
+        file_text = str(error)  # It is refused later, as it is not the name of a failure.
+    lines = (line.strip() for line in f"{listed or ''}\n{file_text}".splitlines())
+    return "\n".join(filter(None, lines))
+
+
+@dataclass(frozen=True)
+class BackendSettings:
+    """Settings of a group, `plans`, `topology`, `slices` and `min_bytes` as in `configure`; checked when it is made."""
+
+    plans: PathLike | None = None
+    topology: Topology | PathLike | None = None
+    slices: int = 1
+    min_bytes: int = 0
+
+
+_configured: list[BackendSettings] = []
+
+
+def configure(
+    *,
+    plans: PathLike | None = None,
+    topology: Topology | PathLike | None = None,
+    slices: int = 1,
+    min_bytes: int | str = 0,
+) -> BackendSettings:
+    """Set where the ``collopt`` backend gets its plans, for all groups that are made from now on.
+
+    All ranks have to give the same settings; the defaults are the environment variables ``COLLOPT_PLANS`` and
+    ``COLLOPT_TOPOLOGY``.  The result can also be given to one group as its ``pg_options``.  Raises `UnsupportedError`
+    for other arguments than those below.
+
+    Parameters
+    ----------
+    plans : path, optional
+        Folder of files ``*.json`` that `Plan.save` wrote, for any collectives and numbers of ranks.  Of those that suit
+        a call, the one with the least predicted time at its size is taken; those of collectives that the backend does
+        not run, or that are not registered, are ignored with a warning.
+    topology : Topology or path, optional
+        Network of a group of as many ranks, for which plan files for as many ranks have to be.  A collective without a
+        plan is planned when it is first called.
+    slices : int
+        See `collopt.runtime.execute`.
+    min_bytes : int or str
+        Bytes of the whole collective, such as ``"64K"``, below which the wrapped backend is used.
+
+    Examples
+    --------
+    >>> from collopt.topologies import ring
+    >>> configure(topology=ring(4, bandwidth=25), min_bytes="64K").min_bytes
+    65536
+    """
+    settings = _checked(BackendSettings(plans, topology, slices, min_bytes))  # type: ignore[arg-type]  # or text
+    _configured[:] = [settings]
+    return settings
+
+
+def _checked(settings: BackendSettings) -> BackendSettings:
+    """Return the settings with `min_bytes` as a number; `UnsupportedError` if a value is invalid."""
+    for name, value in (("plans", settings.plans), ("topology", settings.topology)):
+        if value is not None and not isinstance(value, (str, os.PathLike)):
+            if name == "topology" and isinstance(value, Topology):
+                continue
+            raise UnsupportedError(f"{name} is {shown(value)}; expected a path{' or a Topology' * (name != 'plans')}")
+    check_counts({"slices": settings.slices})
+    return replace(settings, min_bytes=as_bytes(settings.min_bytes, "min_bytes", low=0))
+
+
+def settings_of(options: object) -> BackendSettings:
+    """Return the settings of a group with these ``pg_options``: them, those configured, or those of the environment."""
+    if isinstance(options, BackendSettings):
+        settings = _checked(options)
+    elif _configured:
+        settings = _configured[0]
+    else:
+        settings = BackendSettings(*(os.environ.get(name) or None for name in (PLANS_VARIABLE, TOPOLOGY_VARIABLE)))
+    if settings.plans is None and settings.topology is None:
+        raise UnsupportedError(
+            f"the collopt backend has neither plans nor a topology; set {PLANS_VARIABLE} to a folder of plan files, or "
+            "call collopt.runtime.backend.configure before init_process_group"
+        )
+    if settings.plans is not None and not Path(settings.plans).is_dir():
+        raise UnsupportedError(f"plans is {shown(str(settings.plans))}; expected a folder with plan files in it")
+    return settings
+
+
+def compare_digests(store: Any, rank: int, size: int, digest: str | ColloptError) -> None:
+    """Compare the ranks' digests through the store; raise on every rank if they differ or one rank has an error."""
+    own = f"{REFUSED_PREFIX}{digest}" if isinstance(digest, ColloptError) else digest
+    try:
+        # A store may have seen a group of the same name, which was destroyed.
+        name = f"collopt-{store.add(f'collopt-turn-{rank}', 1)}"
+        store.set(f"{name}-{rank}", own)
+        if rank == 0:
+            store.set(f"{name}-verdict", _verdict([store.get(f"{name}-{peer}").decode() for peer in range(size)]))
+        verdict = store.get(f"{name}-verdict").decode()
+    except RuntimeError as error:
+        verdict = f"the ranks could not compare their plans: {first_line(error)}"
+    if isinstance(digest, ColloptError):
+        raise digest
+    if verdict != AGREED:
+        raise ProgramError(verdict)
+
+
+def _verdict(digests: list[str]) -> str:
+    if refusing := [rank for rank, text in enumerate(digests) if text.startswith(REFUSED_PREFIX)]:
+        return f"rank {refusing[0]} has {digests[refusing[0]]}"
+    if strays := [rank for rank, text in enumerate(digests) if text != digests[0]]:
+        return (
+            f"ranks 0 and {strays[0]} have different plans or settings for the collopt backend; give all ranks the "
+            "same files and the same arguments of configure"
+        )
+    return AGREED
 
 
 class Request(NamedTuple):
@@ -140,17 +271,15 @@ class PlanCache:
 
     def _check_network(self, name: str, candidate: Plan, before: list[tuple[str, Plan]]) -> None:
         """Refuse a plan whose network differs from that of the other plans."""
-        network = self.topology
-        of = "the topology given"
-        if network is None or network.num_ranks != self.num_ranks:
-            if not before:
-                return
-            of, network = before[0][0], before[0][1].topology
-        if candidate.topology.digest != network.digest:
-            raise TopologyError(
-                f"{name} is for another network of {self.num_ranks} ranks, {_description(candidate.topology)}, than "
-                f"{of}, {_description(network)}; keep the plans for one network in a folder"
-            )
+        place, network = "the topology given", self.topology
+        if before and (network is None or network.num_ranks != self.num_ranks):
+            place, network = before[0][0], before[0][1].topology
+        if network is None or network.num_ranks != self.num_ranks or candidate.topology.digest == network.digest:
+            return
+        raise TopologyError(
+            f"{name} is for another network of {self.num_ranks} ranks, {_description(candidate.topology)}, than "
+            f"{place}, {_description(network)}; keep the plans for one network in a folder"
+        )
 
     def _suitable(self, collective: Collective, root: int | None) -> list[Plan]:
         return [candidate for candidate, of_root in self._lowered.get(collective, ()) if of_root == root]
@@ -198,17 +327,14 @@ class PlanCache:
     def _missing_reason(self, request: Request) -> str:
         """Return why no plan was found, and which plans there are."""
         where = "the topology given" if self.folder is None else str(self.folder)
-        there = sorted(
-            {collective.name + _root_text(root) for collective, plans in self._lowered.items() for _, root in plans}
-        )
-        if there:
-            target = f"it{_root_text(request.root)}"
-            return f"{where} has no plan of {target}; those that can be run here are of {', '.join(there)}"
-        if self.topology is not None:
-            self._other_sizes.add(self.topology.num_ranks)
-        other_sizes = ", ".join(map(str, sorted(self._other_sizes - {self.num_ranks})))
-        return f"{where} has nothing that can be run on {self.num_ranks} ranks" + f", only for {other_sizes}" * bool(
-            other_sizes
+        pairs = [(collective, root) for collective, plans in self._lowered.items() for _, root in plans]
+        if pairs:
+            names = ", ".join(sorted({collective.name + _root_text(root) for collective, root in pairs}))
+            return f"{where} has no plan of it{_root_text(request.root)}; those that can be run here are of {names}"
+        sizes = self._other_sizes | ({self.topology.num_ranks} if self.topology else set())
+        other_sizes = ", ".join(map(str, sorted(sizes - {self.num_ranks})))
+        return f"{where} has nothing that can be run on {self.num_ranks} ranks" + (
+            f", only for {other_sizes}" if other_sizes else ""
         )
 
 
@@ -249,8 +375,8 @@ class FailureWatch:
     def _is_same(self, number: int) -> bool:
         """Whether all ranks have this number: then it is the least of all, and the most."""
         torch, dist = import_torch()
-        least_and_most = torch.tensor([number, -number], dtype=torch.int64, device=self._device)
+        extremes = torch.tensor([number, -number], dtype=torch.int64, device=self._device)
         opts = dist.AllreduceOptions()
         opts.reduceOp = dist.ReduceOp.MIN
-        self._wrapped.allreduce([least_and_most], opts).wait()
-        return bool(least_and_most.tolist() == [number, -number])
+        self._wrapped.allreduce([extremes], opts).wait()
+        return bool(extremes.tolist() == [number, -number])

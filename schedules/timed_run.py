@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CertificateError, UnsupportedError
-from ...support.arrays import IntArray
-from ...support.validation import as_whole
-from ...topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
-from ..loads import congestion
-from ..schedule import DEFAULT_SLICES, NS_PER_US, Schedule, schedule_time
-from ..transfers import Transfers, add_step_gates
-from .message_order import merged, ordered_transfers
-from .message_times import Clock, PieceTimes, piece_times, transfers_ahead, urgency_keys
+from ..errors import CertificateError, UnsupportedError
+from ..support.arrays import IntArray
+from ..support.validation import as_whole
+from ..topologies import LINKS_ONLY, RuntimeCosts, Topology, reached_network
+from .message_order import Clock, PieceTimes, merged, ordered_transfers, piece_times, transfers_ahead, urgency_keys
+from .schedule import DEFAULT_SLICES, NS_PER_US, Schedule, schedule_time
+from .transfers import Transfers, add_step_gates, congestion
 
 if TYPE_CHECKING:
     from .event_loop import Network

@@ -1,1 +1,0 @@
-"""Process groups of the ``collopt`` backend of torch.distributed."""
