@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from papers.direct_connect_tables import TABLES_4_AND_7, Printed
 
 from collopt.planners.direct_connect.bases import bandwidth_optimal_bases, bases
 from collopt.planners.direct_connect.bfb import bfb_cost, bfb_schedule
@@ -157,3 +158,15 @@ def test_a_line_graph_can_do_better_than_theorem_10_says() -> None:
     assert bfb_cost(base.graph()) == (4, Fraction(8, 9))
     graph = LineGraph(base).graph()
     assert bfb_cost(graph) == step_cost(graph, bfb_schedule(graph)) == (5, Fraction(17, 18))
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in TABLES_4_AND_7 if row.nodes <= 256], ids=lambda row: str(row.construction)
+)
+def test_the_verified_schedules_of_tables_4_and_7_cost_what_is_printed(row: Printed) -> None:
+    """T_L and T_B come from what the schedule puts on the links; 21/16 is printed as 1.312, rounded to even."""
+    graph, schedule = row.construction.graph(), row.construction.schedule()
+    assert (graph.num_nodes, graph.degree) == (row.nodes, 4)
+    verified_loads(schedule, Topology.from_graph(graph))
+    cost = step_cost(graph, schedule)
+    assert (cost.steps, f"{float(cost.bandwidth_factor):.3f}") == (row.steps, row.decimals)

@@ -18,23 +18,16 @@ from collopt.solvers.flows.concurrent_flow import concurrent_flow
 from collopt.topologies import (
     DirectGraph,
     automorphisms,
-    bidirectional_ring,
     cartesian_power,
-    cartesian_product,
     circulant,
-    complete_bipartite,
-    de_bruijn,
     diamond,
-    distance_regular,
     generalized_kautz,
     line_graph,
     modified_de_bruijn,
     torus,
-    unidirectional_ring,
 )
 from regular_graphs import BASES, regular_graphs
 from sample_sizes import examples
-from slow_cases import slow_where
 
 MIB, B = 2**20, Fraction(25, 2)
 
@@ -44,52 +37,7 @@ def of(topology: Any) -> DirectGraph:
     return topology.direct_graph()
 
 
-def one_way(nodes: int) -> DirectGraph:
-    """UniRing(1, nodes)."""
-    return of(unidirectional_ring(1, nodes))
-
-
 Made = Callable[[], DirectGraph]
-SMALL: dict[str, tuple[Made, str]] = {
-    "L(K(4, 4))": (lambda: line_graph(of(complete_bipartite(4))), "5.71e-02"),
-    "DistReg(4, 32)": (lambda: of(distance_regular(32)), "5.26e-02"),
-    "Π(4, 64)": (lambda: of(generalized_kautz(4, 64)), "2.17e-02"),
-    "Diamond^2": (lambda: cartesian_power(of(diamond()), 2), "1.87e-02"),
-    "L2(K(4, 4))": (lambda: line_graph(of(complete_bipartite(4)), 2), "9.89e-03"),
-    "L(DistReg(4, 32))": (lambda: line_graph(of(distance_regular(32))), "9.26e-03"),
-    "BiRing(2, 8) x UniRing(1, 4)^2": (
-        lambda: cartesian_product(of(bidirectional_ring(2, 8)), one_way(4), one_way(4)),
-        "5.21e-03",
-    ),
-    "DBJ(4, 4)": (lambda: of(de_bruijn(4, 4)), "4.04e-03"),
-    "L3(K(4, 4))": (lambda: line_graph(of(complete_bipartite(4)), 3), "1.88e-03"),
-    "L2(DistReg(4, 32))": (lambda: line_graph(of(distance_regular(32)), 2), "1.78e-03"),
-    # Printed with BiRing(1, 4), which has an odd degree.
-    "L(UniRing(1, 4)^3 x UniRing(1, 2))": (
-        lambda: line_graph(cartesian_product(one_way(4), one_way(4), one_way(4), one_way(2))),
-        "1.12e-03",
-    ),
-    "UniRing(1, 4)^3 x UniRing(1, 8)": (
-        lambda: cartesian_product(one_way(4), one_way(4), one_way(4), one_way(8)),
-        "5.58e-04",
-    ),
-    "(UniRing(1, 4) x UniRing(1, 8))^2": (
-        lambda: cartesian_product(one_way(4), one_way(8), one_way(4), one_way(8)),
-        "2.79e-04",
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("made", "printed"),
-    slow_where(SMALL.values(), lambda case: float(case[1]) < 5e-3 and case[1] != "1.88e-03"),
-    ids=SMALL.keys(),
-)
-def test_rates_of_table_7_are_found_exactly(made: Made, printed: str) -> None:
-    """To all printed digits; half a unit of the last one is rounded to even, as 3/160 is."""
-    lower, upper = all_to_all_rate_bounds(made())
-    assert lower == upper
-    assert f"{float(lower):.2e}" == printed
 
 
 def test_the_rate_of_a_power_follows_from_its_base() -> None:
