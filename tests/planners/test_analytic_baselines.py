@@ -13,7 +13,6 @@ from collopt.formulations import all_to_all
 from collopt.planners.direct_connect.bfb import bfb_cost
 from collopt.solvers import solve
 from collopt.topologies import DirectGraph, Topology, torus
-from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents
 
 MIB = 2**20
 B = "12.5"
@@ -56,16 +55,6 @@ def test_rate_of_shifted_rings_is_that_of_the_linear_program(nodes: int) -> None
     graph = rings(nodes)
     assert graph.distances[0].sum() == nodes**2 // 8 + 2
     assert flow_rate(Topology.from_graph(graph)) == pytest.approx(float(baselines.shifted_ring_rate(nodes)))
-
-
-@pytest.mark.parametrize("nodes", [3, 8, 11, 12, 16, 17, 19, 20, 29])
-def test_rate_of_double_binary_trees_is_that_of_the_linear_program(nodes: int) -> None:
-    """The cut is the bottleneck."""
-    links = [
-        (node, parent, 1) for tree in double_binary_tree_parents(nodes) for node, parent in enumerate(tree) if node
-    ]
-    topology = Topology.from_links(links, compute=range(nodes), bidirectional=True)
-    assert flow_rate(topology) == pytest.approx(float(baselines.double_binary_tree_rate(nodes)))
 
 
 @pytest.mark.parametrize("side", [3, 4, 5])
