@@ -195,7 +195,7 @@ PLANS: dict[str, Callable[..., Plan]] = {
 def plan_nccl(
     topology: Topology, collective: AnyCollective, *, size: int | str | None = None, root: int | str | None = None
 ) -> Plan:
-    """Plan rings, trees, NVLS or PAT, whichever NCCL's tuning chooses for the size; by default a large one."""
+    """Plan rings, trees, NVLS or PAT, whichever NCCL's tuning chooses for the size."""
     planned = as_collective(collective, TREE_COLLECTIVES, "NCCL's planner does not implement")
     shard_weights(topology, planned, root, None)  # refuses a root that the collective does not have
     num_bytes = LARGE if size is None else as_bytes(size)
