@@ -32,7 +32,7 @@ def test_writes_a_folder_and_says_how_to_load_it(cli: Cli, tmp_path: Path) -> No
 
 def test_a_folder_is_all_that_has_to_be_named(cli: Cli, tmp_path: Path) -> None:
     """`auto` plans for 1K to 1G by default."""
-    assert "the folder is ''; expected the name of one" in refusal(cli(*WORDS, "--planners", "auto", "-o", ""))
+    assert "the path is ''; expected the path" in refusal(cli(*WORDS, "--planners", "auto", "-o", ""))
     files = cli("family", "dgx1-v100", "allgather", "-o", tmp_path, "--json").data["files"]
     assert (files[0]["min_bytes"], files[-1]["max_bytes"]) == (2**10, 2**30)
 

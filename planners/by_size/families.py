@@ -86,11 +86,11 @@ class Family:
     @cached_property
     def schedule(self) -> AnyFamilySchedule:
         """The schedule, not verified: a `StepSchedule`, or a `Forest` of trees; of an allreduce, a pair of them."""
-        first, *others = (self._build(self._network.routing[phase]) for phase in self._built_phases)
+        first, *seconds = (self._build(self._network.routing[phase]) for phase in self._built_phases)
         if self._one_phase or len(self._network.phases) == 1:
             return first
         assert not isinstance(first, StepExchange)
-        second = others[0] if others else replace(first, direction=self._network.phases[1])
+        second = seconds[0] if seconds else replace(first, direction=self._network.phases[1])
         if isinstance(first, Forest) and isinstance(second, Forest):
             return Allreduce(first, second)
         assert isinstance(first, StepSchedule)
@@ -327,10 +327,10 @@ def _fastest(topology: Topology, candidates: list[Family], num_bytes: int) -> tu
     """
     costs = as_costs(None, topology)
     near = _close(candidates, num_bytes, costs)
-    least = min(estimate.time for estimate, _ in near)
+    shortest = min(estimate.time for estimate, _ in near)
     times: dict[Family, Fraction] = {}
     tries = MOST_TRIES
-    for estimate, family in sorted(near, key=lambda pair: int(pair[0].time / least / NEAR_ESTIMATES)):
+    for estimate, family in sorted(near, key=lambda pair: int(pair[0].time / shortest / NEAR_ESTIMATES)):
         best = min(times.values(), default=None)
         if tries and (best is None or estimate.minimum * AS_FAST < best):
             times[family] = Predictor(family.schedule, topology, costs).time(num_bytes)

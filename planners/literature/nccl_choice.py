@@ -237,4 +237,4 @@ def machine_of(topology: Topology) -> Machine:
     if len(boxes) > 1 and inside & {route.links[0] for route in hops.routes(first, boxes[1][0])}:
         boxes, inside = tuple((rank,) for rank in range(topology.num_ranks)), set()
     speed = sum(int(problem.capacities[link]) for link in inside) * topology.arrays.unit
-    return Machine(topology.num_ranks, len(boxes), [name for name, least in GENERATIONS.items() if least <= speed][-1])
+    return Machine(topology.num_ranks, len(boxes), [name for name, floor in GENERATIONS.items() if floor <= speed][-1])

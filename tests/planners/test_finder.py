@@ -51,7 +51,7 @@ def known_families(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("known_families")
-@pytest.mark.parametrize("nodes", PRINTED)
+@pytest.mark.parametrize("nodes", slow_where(list(PRINTED), lambda nodes: nodes > 128))
 def test_every_row_of_the_paper_is_matched_or_beaten(nodes: int) -> None:
     """With costs as fractions."""
     found = cost_of(find_topologies(nodes, 4, all_to_all=False))
