@@ -69,7 +69,7 @@ class DispatchCounts:
         if (faults := (self.leaving < floor) | (self.leaving > ceiling)).any():
             rank = faults.argmax()
             raise UnsupportedError(
-                f"{self.leaving[rank]} tokens leave rank {rank}; expected {floor[rank]} to {ceiling[rank]}, by its sends"
+                f"{self.leaving[rank]} tokens leave rank {rank}; expected {floor[rank]} to {ceiling[rank]} by its sends"
             )
         if self.classes is not None and not _fits(self.classes, self.sends, self.leaving):
             raise UnsupportedError("classes do not add up to the tokens that ranks send; expected those of the same")
