@@ -1,4 +1,4 @@
-"""Array types, read-only views, components of graphs, and arrays as text in files."""
+"""Array types, read-only views, components of graphs, places of keys, and arrays as text in files."""
 
 import zlib
 from base64 import b64decode, b64encode
@@ -101,10 +101,7 @@ def decode_integers(
     low_limit: int | None = None,
     high_limit: int | None = None,
 ) -> IntArray:
-    """Decode integers of a known shape from `encode_integers`, or raise `FileFormatError`, which starts with `what`.
-
-    No more is decompressed than numbers of this shape need.
-    """
+    """Decode integers of a known shape from `encode_integers`, or raise `FileFormatError`, which starts with `what`."""
     if not isinstance(value, Mapping) or set(value) != FIELDS:
         raise FileFormatError(f"{what} is {shown(value)}; expected an object with the fields type, lag and zlib")
     kind, lag, count = value["type"], value["lag"], prod(shape) if isinstance(shape, tuple) else shape

@@ -1,4 +1,4 @@
-"""Strict readers of files and of JSON, and of collopt's versioned JSON files."""
+"""Files: read strictly, also as versioned JSON, written atomically, and told by their content."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Container, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import FileFormatError, UnsupportedError
 from .validation import as_path, is_whole, shown
@@ -23,10 +23,61 @@ _OPEN_DESCRIPTOR = re.compile(r"/dev/stdin|/dev/fd/[0-9]+|/proc/(self|[0-9]+)/fd
 """Descriptors that are open already: standard input, and the shell's ``<(command)``."""
 
 
+def name_of(path: str | os.PathLike[str]) -> str:
+    """Format a path for an error message, on one line."""
+    name = str(as_path(path)) if path != "" else ""
+    return name if name.isprintable() else repr(name)
+
+
+def read_bytes(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    """Read a file of at most `max_bytes`, or raise `FileFormatError`."""
+    if path == "":
+        raise FileFormatError("the path is empty; expected the name of a file")
+    where, file, content = name_of(path), as_path(path), bytearray()
+    try:
+        # Before opening, which would block on a pipe and may affect a device.
+        kind, size = stat.S_IFMT((data := file.stat()).st_mode), data.st_size
+        if kind in SPECIAL and not _OPEN_DESCRIPTOR.fullmatch(os.path.normpath(file)):
+            raise FileFormatError(f"{where} is {SPECIAL[kind]}; expected a file, or /dev/stdin")
+        if kind != stat.S_IFREG or size <= max_bytes:
+            # Block by block: the size of a pipe is unknown, and a buffer for the maximum may be far too large.
+            with file.open("rb") as stream:
+                while block := stream.read(min(max_bytes + 1 - len(content), BLOCK_BYTES)):
+                    content += block
+            size = len(content)
+    except FileNotFoundError:
+        raise FileFormatError(f"{where} does not exist; check the path") from None
+    except IsADirectoryError:
+        # pathlib turns an empty path, such as an unset shell variable, into ".".
+        folder = "the path is empty, or ., which" if where == "." and not isinstance(path, str) else where
+        raise FileFormatError(f"{folder} is a folder; expected a file") from None
+    except OSError as error:
+        raise FileFormatError(f"{where} cannot be read: {error.strerror or error}") from error
+    except FileFormatError:
+        raise
+    except ValueError:
+        # A null byte, the one character that no path may hold.
+        raise FileFormatError(f"{where} is not a path; remove the null byte") from None
+    if size > max_bytes:
+        raise FileFormatError(f"{where} is larger than {max_bytes} bytes; expected a smaller file")
+    return bytes(content)
+
+
+def read_text(path: str | os.PathLike[str], max_bytes: int) -> str:
+    """Read a file of UTF-8 text, with or without a byte order mark; otherwise as `read_bytes`."""
+    content = read_bytes(path, max_bytes)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{name_of(path)} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+
+
 def read_json(path: str | os.PathLike[str], expected_format: str, max_version: int) -> dict[str, Any]:
     """Read a versioned JSON file and check its header."""
-    where = name_of(path)
-    return parse_json(_read_text(path, where), where, expected_format, max_version)
+    text = read_text(path, MAX_BYTES)
+    if not text.strip():
+        raise FileFormatError(f"{name_of(path)} is empty; expected a JSON file")
+    return parse_json(text, name_of(path), expected_format, max_version)
 
 
 def parse_json(text: str, where: str, expected_format: str, max_version: int) -> dict[str, Any]:
@@ -61,23 +112,15 @@ def check_header(data: object, expected_format: str, max_version: int, where: st
     if not isinstance(data, Mapping):
         actual = "null" if data is None else shown(data)
         raise FileFormatError(f"{where} holds {actual}; expected a JSON object of format {expected_format!r}")
-    if "format" not in data:
-        raise FileFormatError(f"{where} has no field 'format'; expected format {expected_format!r}")
-    if data["format"] != expected_format:
-        raise FileFormatError(f"{where} is of format {shown(data['format'])}; expected {expected_format!r}")
+    if data.get("format") != expected_format:
+        actual = f"of format {shown(data['format'])}" if "format" in data else "without the field 'format'"
+        raise FileFormatError(f"{where} is {actual}; expected format {expected_format!r}")
     version = data.get("version")
     if not is_whole(version) or version < 1:
         raise FileFormatError(f"field version of {where} is {shown(version)}; expected a whole number from 1")
     if version > max_version:
         readable = "version 1" if max_version == 1 else f"versions 1 to {max_version}"
         raise FileFormatError(f"{where} is version {shown(version)}; this release reads {readable}: upgrade collopt")
-
-
-def _read_text(path: str | os.PathLike[str], where: str) -> str:
-    text = read_text(path, MAX_BYTES)
-    if not text.strip():
-        raise FileFormatError(f"{where} is empty; expected a JSON file")
-    return text
 
 
 def _short_integer(text: str) -> int:
@@ -97,67 +140,6 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"key {shown(key)} occurs twice in one object; keep one")
         unique[key] = value
     return unique
-
-
-def read_bytes(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-    """Read a file of at most `max_bytes`, or raise `FileFormatError`."""
-    where = name_of(path)
-    if not os.fspath(path):
-        raise FileFormatError("the path is empty; expected the name of a file")
-    file = as_path(path)
-    try:
-        # Before opening, which would block on a pipe and may affect a device.
-        data = file.stat()
-        kind = stat.S_IFMT(data.st_mode)
-        if kind in SPECIAL and not _OPEN_DESCRIPTOR.fullmatch(os.path.normpath(file)):
-            raise FileFormatError(f"{where} is {SPECIAL[kind]}; expected a file, or /dev/stdin")
-        if kind == stat.S_IFREG and data.st_size > max_bytes:
-            raise _too_large(where, max_bytes)
-        with file.open("rb") as stream:
-            content = _at_most(stream, max_bytes + 1)
-    except FileFormatError:
-        raise
-    except FileNotFoundError:
-        raise FileFormatError(f"{where} does not exist; check the path") from None
-    except IsADirectoryError:
-        # pathlib turns an empty path, such as an unset shell variable, into ".".
-        path_name = "the path is empty, or ., which" if where == "." and not isinstance(path, str) else where
-        raise FileFormatError(f"{path_name} is a folder; expected a file") from None
-    except OSError as error:
-        raise FileFormatError(f"{where} cannot be read: {error.strerror or error}") from error
-    except ValueError:
-        # A null byte, the one character that no path may hold.
-        raise FileFormatError(f"{where} is not a path; remove the null byte") from None
-    if len(content) > max_bytes:
-        raise _too_large(where, max_bytes)
-    return content
-
-
-def read_text(path: str | os.PathLike[str], max_bytes: int) -> str:
-    """Read a file of UTF-8 text, with or without a byte order mark; otherwise as `read_bytes`."""
-    content = read_bytes(path, max_bytes)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{name_of(path)} is not UTF-8 text (byte {error.start}); expected text") from None
-
-
-def _too_large(where: str, max_bytes: int) -> FileFormatError:
-    return FileFormatError(f"{where} is larger than {max_bytes} bytes; expected a smaller file")
-
-
-def _at_most(stream: BinaryIO, max_bytes: int) -> bytes:
-    """Read block by block: the size of a pipe is unknown, and a buffer for the maximum may be far too large."""
-    content = bytearray()
-    while block := stream.read(min(max_bytes - len(content), BLOCK_BYTES)):
-        content += block
-    return bytes(content)
-
-
-def name_of(path: str | os.PathLike[str]) -> str:
-    """Format a path for an error message, on one line."""
-    name = str(as_path(path))
-    return name if name.isprintable() else repr(name)
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -245,61 +227,68 @@ COMMENT = r"(?><!--(?>[\s\S]*?-->)\s*)"  # atomic groups: otherwise n comments c
 XML = rf"\A\s*(?:<\?xml[^>]*>\s*)?(?>{COMMENT}*)"  # what may come before the first element
 DESCRIBES = "collopt import {} shows what it describes, and collopt plan plans for it"
 PICTURE = FileKind("a picture", "pictures are not read")
+COMPRESSED = FileKind("a compressed file", "unpack it first")
 BINARY_KINDS = (
     (b"\x89PNG", PICTURE),
     (b"%PDF", PICTURE),
     (b"\x93NUMPY", FileKind("an array of numpy", "pass it as --traffic of an all_to_allv, in a file named .npy")),
-    (b"\x1f\x8b", FileKind("a compressed file", "unpack it first")),
-    (b"PK\x03\x04", FileKind("a compressed file", "unpack it first")),
+    (b"\x1f\x8b", COMPRESSED),
+    (b"PK\x03\x04", COMPRESSED),
 )
 """Magic bytes of binary files."""
 CHAKRA = FileKind("a Chakra execution trace", "simulators such as ASTRA-sim read it, and collopt score {} scores it")
+SOURCE = "collopt plan -o FILE writes a plan to verify"
 
-KINDS = (
-    (
-        r'\A\s*\{[\s\S]*?"format"\s*:\s*"collopt-plan"',
-        FileKind(PLAN_KIND, "collopt verify {} checks it, and collopt export {} exports it for runtimes"),
-    ),
-    (r'\A\s*\{\s*"format"\s*:\s*"collopt-topology"', FileKind(TOPOLOGY_KIND, DESCRIBES)),
-    (
-        r'\A\s*\{(?=[\s\S]*"collective"\s*:)(?=[\s\S]*"gpus"\s*:)',
-        FileKind(
-            MSCCLPP_KIND, "collopt lint {} --runtime mscclpp checks it, collopt plan -o FILE writes a plan to verify"
-        ),
-    ),
-    (
-        XML + r"<algo\b",
-        FileKind(MSCCL_KIND, "collopt lint {} --runtime NAME checks it, collopt plan -o FILE writes a plan to verify"),
-    ),
-    (
-        r"\A(?:#.*\n|\s)*(?=.*\bstep\b)(?=.*\bfrom\b)(?=.*\bto\b).*\bchunk\b",
-        FileKind(SENDS_KIND, "collopt score {} --topology NAME scores it"),
-    ),
-    (XML + r"<system\b", FileKind(NCCL_KIND, DESCRIBES)),
-    (r"\A\s*GPU0\s+(?:GPU1|CPU Affinity)\b", FileKind(NVIDIA_KIND, DESCRIBES)),
-    (XML + r"<graphs\b", FileKind("a graph of NCCL", "set NCCL_GRAPH_FILE to it for NCCL to load it")),
-    (
-        r"(?m)^[ \t]*(?:allreduce|allgather|broadcast|reduce\w*),\d+,\d+,[a-z]",
-        FileKind("a tuner table of NCCL", "set NCCL_TUNER_CONFIG_FILE to it for NCCL's tuner plugin to load it"),
-    ),
-    (
+KINDS = tuple(
+    (pattern, FileKind(name, advice))
+    for name, advice, pattern in (
         (
-            r"(?m)^#[ \t]*(?:collopt bench:|nThread\s|Collective test starting:|size\s+count\s+type\b)"
-            r'|\A\s*\{(?=[\s\S]*"warmup_iters"\s*:)'
+            PLAN_KIND,
+            "collopt verify {} checks it, and collopt export {} exports it for runtimes",
+            r'\A\s*\{[\s\S]*?"format"\s*:\s*"collopt-plan"',
         ),
-        FileKind(MEASURED_KIND, "collopt calibrate {} fits launch, alpha and efficiency to its times"),
-    ),
-    (
-        r"\Asize,count,type,redop,root,",
-        FileKind("a table of collopt bench", "collopt calibrate reads the output of bench without --csv"),
-    ),
-    (r"\Anodes,degree,name,", FileKind("a table of collopt find", "collopt show {} draws it")),
-    (
-        r"\A\s*\d[\d.eE+-]*\s*(?:,\s*\d[\d.eE+-]*\s*)+(?:\n|\Z)",
-        FileKind(NUMBERS_KIND, "pass it as the traffic of an all_to_allv: --traffic {}"),
-    ),
-    (r"(?i)\A\s*<(?:!doctype html|html)\b", FileKind("a web page", "web pages are not read")),
-    (rf"(?i)\A\s*(?:<\?xml[^>]*>\s*)?(?>(?:{COMMENT}|<!doctype svg[^>]*>\s*)*)<svg\b", PICTURE),
+        (TOPOLOGY_KIND, DESCRIBES, r'\A\s*\{\s*"format"\s*:\s*"collopt-topology"'),
+        (
+            MSCCLPP_KIND,
+            f"collopt lint {{}} --runtime mscclpp checks it, {SOURCE}",
+            r'\A\s*\{(?=[\s\S]*"collective"\s*:)(?=[\s\S]*"gpus"\s*:)',
+        ),
+        (MSCCL_KIND, f"collopt lint {{}} --runtime NAME checks it, {SOURCE}", XML + r"<algo\b"),
+        (
+            SENDS_KIND,
+            "collopt score {} --topology NAME scores it",
+            r"\A(?:#.*\n|\s)*(?=.*\bstep\b)(?=.*\bfrom\b)(?=.*\bto\b).*\bchunk\b",
+        ),
+        (NCCL_KIND, DESCRIBES, XML + r"<system\b"),
+        (NVIDIA_KIND, DESCRIBES, r"\A\s*GPU0\s+(?:GPU1|CPU Affinity)\b"),
+        ("a graph of NCCL", "set NCCL_GRAPH_FILE to it for NCCL to load it", XML + r"<graphs\b"),
+        (
+            "a tuner table of NCCL",
+            "set NCCL_TUNER_CONFIG_FILE to it for NCCL's tuner plugin to load it",
+            r"(?m)^[ \t]*(?:allreduce|allgather|broadcast|reduce\w*),\d+,\d+,[a-z]",
+        ),
+        (
+            MEASURED_KIND,
+            "collopt calibrate {} fits launch, alpha and efficiency to its times",
+            (
+                r"(?m)^#[ \t]*(?:collopt bench:|nThread\s|Collective test starting:|size\s+count\s+type\b)"
+                r'|\A\s*\{(?=[\s\S]*"warmup_iters"\s*:)'
+            ),
+        ),
+        (
+            "a table of collopt bench",
+            "collopt calibrate reads the output of bench without --csv",
+            r"\Asize,count,type,redop,root,",
+        ),
+        ("a table of collopt find", "collopt show {} draws it", r"\Anodes,degree,name,"),
+        (
+            NUMBERS_KIND,
+            "pass it as the traffic of an all_to_allv: --traffic {}",
+            r"\A\s*\d[\d.eE+-]*\s*(?:,\s*\d[\d.eE+-]*\s*)+(?:\n|\Z)",
+        ),
+        ("a web page", "web pages are not read", r"(?i)\A\s*<(?:!doctype html|html)\b"),
+        (*PICTURE, rf"(?i)\A\s*(?:<\?xml[^>]*>\s*)?(?>(?:{COMMENT}|<!doctype svg[^>]*>\s*)*)<svg\b"),
+    )
 )
 """Patterns of text files."""
 
@@ -317,10 +306,8 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind | None:
     if path.suffix == ".et":
         return CHAKRA
     text = beginning.decode("utf-8", "replace").removeprefix("\ufeff")
-    return next(
-        (kind for mark, kind in BINARY_KINDS if beginning.startswith(mark)),
-        next((kind for pattern, kind in KINDS if re.search(pattern, text)), None),
-    )
+    kinds = [kind for mark, kind in BINARY_KINDS if beginning.startswith(mark)]
+    return next(iter(kinds), None) or next((kind for pattern, kind in KINDS if re.search(pattern, text)), None)
 
 
 def wrong_kind(path: str | os.PathLike[str], expected: str, accepted: Container[str]) -> str | None:

@@ -69,13 +69,7 @@ def rate_text(value: Fraction) -> str:
 
 
 def exact(value: Fraction, unit: str = "") -> str:
-    """Write a number with its unit: whole, or as a decimal with the fraction beside it where the decimal rounds.
-
-    Examples
-    --------
-    >>> exact(Fraction(325), "GB/s"), exact(Fraction(1040, 3), "GB/s"), exact(Fraction(15, 166), "ns")
-    ('325 GB/s', '346.67 GB/s (1040/3)', '0.0904 ns (15/166)')
-    """
+    """Write a number with its unit: whole, or as a decimal with the fraction beside it where the decimal rounds."""
     if value.denominator == 1:
         return f"{value} {unit}".rstrip()
     decimal = f"{float(value):.2f}" if abs(value) >= 1 else f"{float(value):.3g}"
@@ -96,11 +90,7 @@ def abbreviated_names(names: Iterable[str]) -> str:
 
 
 def set_text(names: Iterable[str]) -> str:
-    """List names in the order of people, who count 9 before 10, as `abbreviated_names` does.
-
-    >>> set_text({"gpu10", "gpu9", "ib", "gpu11"})
-    'gpu9..11, ib'
-    """
+    """List names in the order of people, who count 9 before 10, as `abbreviated_names` does."""
     return abbreviated_names(sorted(names, key=lambda name: ((parts := _split(name))[0], int(parts[1] or -1))))
 
 

@@ -1,14 +1,7 @@
 """Kernels: loops over arrays that Python runs where there is little to do, and numba compiles where there is much.
 
-Compiling a kernel takes seconds, and numba itself most of one to import; Python is slower by a factor of 100, which a
-small network never notices.  So each call from outside decides for its whole call tree.  Python runs it until a process
-has spent `LOAD_S` in kernels; from then on those that numba's cache holds are loaded, and others are compiled once they
-have taken, or are expected to take, `COMPILE_S`.  ``NUMBA_DISABLE_JIT=1`` leaves all to Python, and
-``COLLOPT_KERNELS=compiled`` nothing.
-
 Both forms return the same: kernels stay within int64 or wrap around like numba does, and numbers that leave Python's
-form lose the types of numpy.  The cache is numba's own, in the folder that NUMBA_CACHE_DIR names or beside the modules.
-A file of it that cannot be read or written costs time and one warning.
+form lose the types of numpy.  A file of numba's cache that cannot be read or written costs time and one warning.
 """
 
 import functools
@@ -101,19 +94,17 @@ def cache_folder(function: Callable[..., Any]) -> Path | None:
 
 def _entries(*arguments: Any) -> int:
     """Count the entries of all arrays among the arguments, also those in tuples."""
-    return sum(
-        argument.size if isinstance(argument, np.ndarray) else _entries(*argument)
-        for argument in arguments
-        if _has_more(argument)
-    )
-
-
-def _has_more(argument: object) -> bool:
-    return isinstance(argument, np.ndarray | tuple)
+    inner = sum(_entries(*argument) for argument in arguments if isinstance(argument, tuple))
+    return inner + sum(argument.size for argument in arguments if isinstance(argument, np.ndarray))
 
 
 class _Kernel:
-    """The two forms of a kernel, each made when it is called first."""
+    """The two forms of a kernel, each made when it is called first.
+
+    Each call from outside decides for its whole call tree.  Python runs it until a process has spent `LOAD_S` in
+    kernels; then those in numba's cache are loaded, and others are compiled once they have taken, or are expected to
+    take, `COMPILE_S`.  ``NUMBA_DISABLE_JIT=1`` leaves all to Python, ``COLLOPT_KERNELS=compiled`` nothing.
+    """
 
     def __init__(self, function: Callable[..., Any], work: Work) -> None:
         functools.update_wrapper(self, function)
@@ -186,9 +177,7 @@ def _namespace(function: Callable[..., Any], form: str) -> dict[str, Any]:
         own = {name: value for name, value in names.items() if isinstance(value, _Kernel)}
         for name, value in own.items():
             if value.function.__globals__ is names:
-                linked[name] = (
-                    _compiled(value.function, linked) if form == "compiled" else _copy(value.function, linked)
-                )
+                linked[name] = (_compiled if form == "compiled" else _copy)(value.function, linked)
             else:
                 linked[name] = getattr(value, form)
         _namespaces[id(names), form] = names, linked
@@ -223,8 +212,8 @@ def _compiled(function: Callable[..., Any], names: dict[str, Any]) -> Any:
     except RuntimeError:
         _warn(
             "nowhere",
-            "neither the package's folder nor that of the user's caches can be written, so each process compiles its "
-            "kernels again, which takes up to a minute; set NUMBA_CACHE_DIR to a folder that can be written",
+            "no folder for numba's cache can be written, so each process compiles its kernels again, which takes up to "
+            "a minute; set NUMBA_CACHE_DIR to one that can",
         )
         dispatcher = njit()(copy)
     else:

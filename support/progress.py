@@ -1,22 +1,19 @@
 """Progress of long computations, reported to callbacks; without callbacks it costs next to nothing.
 
-Work with a known number of parts reports (done, total): `iterate` for a loop, `batches` for a kernel that goes through
-its parts in order, `task` for all else.  `done` starts at 0, never falls, and ends at `total`, also where the work ends
-early.  `status` reports text, for work without a total.
-
-Tasks may be nested.  The outermost reports numbers, the next one text, and those deeper nothing.  Work with only one
-part is no task, so that a task inside it is reported instead.
+Work reports (done, total), which never falls and ends at the total: `iterate` for a loop, `batches` for a kernel,
+`task` for all else; `status` reports text.  Of nested tasks the outermost reports numbers, the next one text.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import TypeVar
 
 Item = TypeVar("Item")
 
-MAX_BATCHES = 64  # kernel calls of one task, so that a second passes between two of them only where all take a minute
+MAX_BATCHES = 64  # kernel calls of one task
 STATUS_INTERVAL = 0.1  # seconds between two texts of a nested task, which may be one of many short ones
 MAX_DEPTH = 1
 
@@ -25,15 +22,8 @@ class _Callbacks:
     """The functions to report to; not again once one of them has raised an error, nor while one runs."""
 
     def __init__(self, on_count: Callable[[int, int], None], on_text: Callable[[str], None]) -> None:
-        self._on_count, self._on_text, self._muted = on_count, on_text, False
-
-    def count(self, done: int, total: int) -> None:
-        """Report numbers."""
-        self._report(self._on_count, done, total)
-
-    def text(self, text: str) -> None:
-        """Report a text."""
-        self._report(self._on_text, text)
+        self.count, self.text = partial(self._report, on_count), partial(self._report, on_text)
+        self._muted = False
 
     def _report(self, callback: Callable[..., None], *figures: int | str) -> None:
         if not self._muted:
@@ -59,35 +49,28 @@ def listening(on_count: Callable[[int, int], None], on_text: Callable[[str], Non
         _text.reset(text)
 
 
-class _Task:
-    """The state of one task, which never falls nor passes its total."""
-
-    def __init__(self, total: int, emit: Callable[[int, int], None]) -> None:
-        self._done, self._total, self._emit = -1, total, emit
-
-    def reach(self, done: int) -> None:
-        """Report that so many parts are done in all, if they are more than before."""
-        before, self._done = self._done, min(max(done, self._done), self._total)
-        if self._done > before:
-            self._emit(self._done, self._total)
-
-
 @contextmanager
 def task(total: int) -> Iterator[Callable[[int], None]]:
-    """Report how many parts are done within the context."""
-    callbacks, depth = _callbacks.get(), _depth.get()
+    """Report how many parts are done within the context; work with only one part is no task."""
+    callbacks, depth, done = _callbacks.get(), _depth.get(), -1
     if callbacks is None or depth > MAX_DEPTH or total < 2:
-        yield _ignore
+        yield lambda _: None
         return
     with _count_as_text() if depth else nullcontext(callbacks.count) as emit:
-        state = _Task(total, emit)
+
+        def reach(count: int) -> None:
+            nonlocal done
+            before, done = done, min(max(count, done), total)
+            if done > before:
+                emit(done, total)
+
         _depth.set(depth + 1)
         try:
-            state.reach(0)
-            yield state.reach
+            reach(0)
+            yield reach
         finally:
             _depth.set(depth)
-            state.reach(total)
+            reach(total)
 
 
 def iterate(items: Iterable[Item], total: int) -> Iterator[Item]:
@@ -116,7 +99,7 @@ def status() -> Iterator[Callable[[str], None]]:
     """Report texts on the work within the context; at its end the text is reset."""
     callbacks = _callbacks.get()
     if callbacks is None:
-        yield _ignore
+        yield lambda _: None
         return
     outer, emitted = _text.get(), False
 
@@ -146,7 +129,3 @@ def _count_as_text() -> Iterator[Callable[[int, int], None]]:
                 say(f"{done:,} of {total:,}")
 
         yield emit
-
-
-def _ignore(_: object) -> None:
-    """Report nothing."""

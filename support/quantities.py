@@ -1,7 +1,4 @@
-"""Parsing of bandwidths, latencies, data sizes and factors into exact numbers.
-
-A bandwidth without a unit is in GB/s everywhere.
-"""
+"""Parsing of bandwidths, in GB/s without a unit, of latencies, data sizes and factors into exact numbers."""
 
 import math
 import re
@@ -29,11 +26,6 @@ def as_gigabytes(value: object) -> object:
     """Convert text with a unit to GB/s, and return everything else unchanged."""
     amount = _WITH_UNIT.fullmatch(value) if isinstance(value, str) and len(value) <= 64 else None
     return value if amount is None else Fraction(amount[1]) * PREFIXES[amount[2]] * KINDS[amount[3]]
-
-
-def looks_like_unit(value: object) -> bool:
-    """Return whether a text ends in what may be a unit."""
-    return isinstance(value, str) and _UNIT.search(value[-16:]) is not None
 
 
 def nic_unit_warning(value: object, bandwidth: Fraction | None) -> str | None:
@@ -113,17 +105,13 @@ MAX_EXPONENT = 400  # larger powers of ten take long to expand; floats end at 30
 def as_bandwidth(value: object, where: str) -> Fraction:
     """Read a bandwidth in GB/s as an exact positive fraction."""
     expected = "a positive number of GB/s"
-    if looks_like_unit(value):
+    if isinstance(value, str) and _UNIT.search(value[-16:]):
         expected += ", or one with another unit, such as 400Gb/s"
     bandwidth = _as_fraction(as_gigabytes(value), f"bandwidth of {where}", expected)
-    if bandwidth <= 0:
+    if not 0 < bandwidth <= MAX_BANDWIDTH:
         raise TopologyError(
-            f"bandwidth of {where} is {shown(value)}; expected a positive number of GB/s (leave out dead links)"
-        )
-    if bandwidth > MAX_BANDWIDTH:
-        raise TopologyError(
-            f"bandwidth of {where} is {shown(value)}; "
-            f"expected at most {float(MAX_BANDWIDTH):g} GB/s (GB/s, not bytes/s)"
+            f"bandwidth of {where} is {shown(value)}; expected a positive number of GB/s, at most "
+            f"{float(MAX_BANDWIDTH):g} (leave out dead links)"
         )
     return bandwidth
 

@@ -1,8 +1,4 @@
-"""Random seed of everything that is randomized.
-
-No proof and no bound is random.  Heuristics that try random orders, the choice among equally good answers, and the
-interpreter's execution orders depend on one seed, so that equal seeds give equal results.
-"""
+"""Random seed of heuristics, of choices among equally good answers, and of execution orders; no proof is random."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

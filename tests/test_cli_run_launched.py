@@ -14,7 +14,6 @@ import collopt
 from cli_calls import Answer, process, refusal
 from collopt.topologies import ring
 from forked_programs import ForkedProgram
-from slow_cases import slow_where
 
 
 @pytest.fixture(scope="module")
@@ -90,20 +89,15 @@ def test_a_rank_that_dies_is_told_by_the_other(plan_file: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rank", "changes"),
-    [(0, {}), (1, {"MASTER_ADDR": "nowhere.invalid"})],
-    ids=["nobody else comes", "no such host"],
-)
-def test_a_rank_that_stays_alone_gives_up_in_one_line(plan_file: Path, rank: int, changes: dict[str, str]) -> None:
+def test_a_rank_that_stays_alone_gives_up_in_one_line(plan_file: Path) -> None:
     """Within its time, with the place where the ranks were to meet.
 
     Not forked, as torch, which would log more, is told so when it is imported.
     """
-    environment = variables(rank, free_port(), **changes)
+    environment = variables(0, free_port())
     told = refusal(process("run", plan_file, "--timeout", 2, **environment), status=1)
     # Torch's words or ours, whichever comes first.
-    assert told.startswith(f"rank {rank} of 2 ")
+    assert told.startswith("rank 0 of 2 ")
     assert f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}" in told
 
 
@@ -119,19 +113,7 @@ def test_a_port_that_is_taken_is_told_by_the_first_rank(plan_file: Path) -> None
     assert "EADDRINUSE" in told
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"RANK": "two"}, "the environment variable RANK is 'two'; expected a whole number from 0 to 1"),
-        *slow_where(
-            [
-                ({"MASTER_ADDR": ""}, "the environment has WORLD_SIZE but no MASTER_ADDR"),
-                ({"WORLD_SIZE": "3"}, "3 processes were started, the plan is for 2 ranks"),
-            ],
-            lambda _: True,
-        ),
-    ],
-)
-def test_a_launch_that_makes_no_sense_is_refused(plan_file: Path, changes: dict[str, str], message: str) -> None:
+def test_a_launch_that_makes_no_sense_is_refused(plan_file: Path) -> None:
     """A wrong environment ends in status 2 on every rank."""
-    assert refusal(process("run", plan_file, **variables(1, 1, **changes))).startswith(message)
+    told = refusal(process("run", plan_file, **variables(1, 1, RANK="two")))
+    assert told.startswith("the environment variable RANK is 'two'; expected a whole number from 0 to 1")

@@ -1,4 +1,4 @@
-"""Catalogue of topology builders by name."""
+"""Networks by their names in the catalogue, from files, and as arguments of functions give them."""
 
 import inspect
 import json
@@ -15,37 +15,32 @@ from ..errors import TopologyError, UnsupportedError
 from ..support.files import write_whole
 from ..support.quantities import Exact
 from ..support.validation import hint, shown
-from .direct_connect import basic_graphs as kautz
-from .direct_connect import basic_graphs as small_graphs
-from .direct_connect import basic_graphs as tori
+from .direct_connect import basic_graphs as graphs
 from .direct_connect import circulants, distance_regular
-from .direct_connect import circulants as metacirculants
 from .importing.read import ImportOptions, import_network
 from .network.topology import Topology, as_topology
 from .network.topology_json import topology_to_json
-from .switched import fabrics, vendor_boxes
+from .switched import fabrics
+from .switched import vendor_boxes as boxes
 
 if TYPE_CHECKING:
     import networkx as nx
-
 
 REQUIRED = inspect.Parameter.empty  # value of `Parameter.default` for a required option
 
 BUILDERS: dict[str, Callable[..., Topology]] = {
     function.__name__.replace("_", "-"): function
     for function in (
-        vendor_boxes.dgx_a100, vendor_boxes.dgx_h100, vendor_boxes.dgx_h200, vendor_boxes.dgx_b200,
-        vendor_boxes.dgx_b300, vendor_boxes.gb200_nvl72, vendor_boxes.gb300_nvl72, vendor_boxes.nvl576,
-        vendor_boxes.dgx1_v100, vendor_boxes.mi250, vendor_boxes.mi300x, vendor_boxes.mi325x, vendor_boxes.mi355x,
-        vendor_boxes.helios, vendor_boxes.gaudi3, vendor_boxes.trn2, vendor_boxes.trn2_ultraserver,
-        vendor_boxes.tpu_v4, vendor_boxes.tpu_v5p, vendor_boxes.tpu_v5e, vendor_boxes.tpu_v6e, fabrics.leaf_spine,
-        fabrics.rail, fabrics.fat_tree, fabrics.dragonfly, tori.ring, circulants.unidirectional_ring,
-        circulants.bidirectional_ring, circulants.shifted_ring, small_graphs.double_binary_tree,
-        circulants.circulant, circulants.low_diameter_circulant, circulants.circulant_digraph,
-        circulants.directed_circulant, metacirculants.metacirculant_digraph, kautz.kautz, kautz.generalized_kautz,
-        kautz.de_bruijn, kautz.modified_de_bruijn, small_graphs.diamond, distance_regular.distance_regular, tori.torus,
-        tori.twisted_torus, small_graphs.complete_bipartite, small_graphs.hamming, tori.twisted_hypercube,
-        tori.hypercube, tori.complete,
+        boxes.dgx_a100, boxes.dgx_h100, boxes.dgx_h200, boxes.dgx_b200, boxes.dgx_b300, boxes.gb200_nvl72,
+        boxes.gb300_nvl72, boxes.nvl576, boxes.dgx1_v100, boxes.mi250, boxes.mi300x, boxes.mi325x, boxes.mi355x,
+        boxes.helios, boxes.gaudi3, boxes.trn2, boxes.trn2_ultraserver, boxes.tpu_v4, boxes.tpu_v5p, boxes.tpu_v5e,
+        boxes.tpu_v6e, fabrics.leaf_spine, fabrics.rail, fabrics.fat_tree, fabrics.dragonfly, graphs.ring,
+        circulants.unidirectional_ring, circulants.bidirectional_ring, circulants.shifted_ring,
+        graphs.double_binary_tree, circulants.circulant, circulants.low_diameter_circulant,
+        circulants.circulant_digraph, circulants.directed_circulant, circulants.metacirculant_digraph, graphs.kautz,
+        graphs.generalized_kautz, graphs.de_bruijn, graphs.modified_de_bruijn, graphs.diamond,
+        distance_regular.distance_regular, graphs.torus, graphs.twisted_torus, graphs.complete_bipartite,
+        graphs.hamming, graphs.twisted_hypercube, graphs.hypercube, graphs.complete,
     )
 }  # fmt: skip
 
@@ -56,18 +51,18 @@ EXPECTED = {
     "flag": "true or false",
     "shape": "sizes such as 4x4",
 }
-TRUE = ("true", "yes", "on", "1")
-FALSE = ("false", "no", "off", "0")
+FLAGS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
+KINDS = {frozenset({int}): "integer", frozenset({bool}): "flag", frozenset(get_args(Exact)): "number"}
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One option of a builder."""
+    """One option of a builder; `optional` where None, written ``none``, is a value too."""
 
     name: str  # as in the function's signature
-    kind: str  # ``"integer"``, ``"integers"``, ``"number"``, ``"flag"`` or ``"shape"``
+    kind: str  # a key of `EXPECTED`
     default: object = REQUIRED  # `REQUIRED` where there is none
-    optional: bool = False  # whether None, written ``none``, is a value too
+    optional: bool = False
 
     @property
     def required(self) -> bool:
@@ -102,10 +97,25 @@ def catalogue() -> tuple[CatalogueEntry, ...]:
     >>> [entry.name for entry in catalogue()][:3]
     ['dgx-a100', 'dgx-h100', 'dgx-h200']
     """
-    return tuple(
-        CatalogueEntry(name, inspect.getdoc(function).partition("\n")[0], function, _parameters(function))  # type: ignore[union-attr]
-        for name, function in BUILDERS.items()
-    )
+    entries = []
+    for name, function in BUILDERS.items():
+        hints = get_type_hints(function)
+        parameters = [
+            _parameter(option, hints[option.name]) for option in inspect.signature(function).parameters.values()
+        ]
+        summary = (inspect.getdoc(function) or "").partition("\n")[0]
+        entries.append(CatalogueEntry(name, summary, function, tuple(parameters)))
+    return tuple(entries)
+
+
+def _parameter(parameter: inspect.Parameter, hint: object) -> Parameter:
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return Parameter(parameter.name, "shape")
+    if get_origin(hint) is Sequence:
+        return Parameter(parameter.name, "integers", parameter.default)
+    types = set(get_args(hint)) or {hint}
+    kind = KINDS[frozenset(types - {type(None)})]
+    return Parameter(parameter.name, kind, parameter.default, type(None) in types)
 
 
 def build(name: str, /, **options: object) -> Topology:
@@ -136,7 +146,11 @@ def build(name: str, /, **options: object) -> Topology:
             raise TopologyError(_unknown(f"option of {entry.name}", option, parameters, intended))
         if key in values:
             raise TopologyError(f"option {key!r} of {entry.name} is given twice; keep one")
-        values[key] = _converted(value, parameters[key], entry.name)
+        try:
+            values[key] = _converted(value, parameters[key])
+        except ValueError:
+            expected = parameters[key].expected
+            raise TopologyError(f"option {key!r} of {entry.name} is {shown(value)}; expected {expected}") from None
     for parameter in entry.parameters:
         if parameter.required and parameter.name not in values:
             raise TopologyError(f"{entry.name} needs the option {parameter.name!r}: {parameter.expected}")
@@ -158,57 +172,23 @@ def _unknown(what: str, name: object, names: Collection[str], intended: object =
     return f"there is no {what} called {shown(name)}{words}; expected one of {', '.join(names)}"
 
 
-def _parameters(function: Callable[..., Topology]) -> tuple[Parameter, ...]:
-    hints = get_type_hints(function)
-    return tuple(
-        _parameter(parameter, hints[parameter.name]) for parameter in inspect.signature(function).parameters.values()
-    )
-
-
-def _parameter(parameter: inspect.Parameter, hint: object) -> Parameter:
-    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-        return Parameter(parameter.name, "shape")
-    if get_origin(hint) is Sequence:
-        return Parameter(parameter.name, "integers", parameter.default)
-    types = set(get_args(hint)) or {hint}
-    optional = type(None) in types
-    kinds = {frozenset({int}): "integer", frozenset({bool}): "flag", frozenset(get_args(Exact)): "number"}
-    return Parameter(parameter.name, kinds[frozenset(types - {type(None)})], parameter.default, optional)
-
-
-def _converted(value: object, parameter: Parameter, builder: str) -> object:
-    """Convert text from the command line to a Python value; other values are left to the builder's checks."""
-    refusal = TopologyError(f"option {parameter.name!r} of {builder} is {shown(value)}; expected {parameter.expected}")
-    if parameter.kind == "shape":
-        return _shape(value, refusal)
-    if not isinstance(value, str):
-        return value
-    text = value.strip().lower()
+def _converted(value: object, parameter: Parameter) -> object:
+    """Convert text to a Python value, or raise `ValueError`; other values are left to the builder's checks."""
+    text = value.strip().lower() if isinstance(value, str) else None
+    if parameter.kind == "shape" and text is None and not isinstance(value, Sequence):
+        raise ValueError(value)
+    if text is None or parameter.kind == "number":
+        return None if text == "none" and parameter.optional else value
     if parameter.optional and text == "none":
         return None
-    if parameter.kind == "integer":
-        return _integer(text, refusal)
-    if parameter.kind == "integers":
-        return [_integer(number, refusal) for number in text.split(",")]
     if parameter.kind == "flag":
-        if text not in TRUE + FALSE:
-            raise refusal
-        return text in TRUE
-    return value
-
-
-def _shape(value: object, refusal: TopologyError) -> Sequence[object]:
-    if isinstance(value, str):
-        return [_integer(size, refusal) for size in re.split("[x,]", value.strip().lower())]
-    if isinstance(value, Sequence):
-        return value
-    raise refusal
-
-
-def _integer(text: str, refusal: TopologyError) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
-        raise refusal
-    return int(text)
+        if text not in FLAGS:
+            raise ValueError(value)
+        return FLAGS[text]
+    words = [text] if parameter.kind == "integer" else re.split("[x,]" if parameter.kind == "shape" else ",", text)
+    if not all(re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word) for word in words):
+        raise ValueError(value)
+    return int(text) if parameter.kind == "integer" else list(map(int, words))
 
 
 def read_topology(path: str | os.PathLike[str], **options: Unpack[ImportOptions]) -> Topology:
@@ -241,16 +221,14 @@ def write_topology(topology: Topology, path: str | os.PathLike[str]) -> None:
         An existing file is replaced.
     """
     as_topology(topology, TopologyError)
-    fields = topology_to_json(topology)
     # One row per line: people compare and edit these files.
-    rows = {
-        key: "[\n    " + ",\n    ".join(json.dumps(row, ensure_ascii=False) for row in value) + "\n  ]"
-        if isinstance(value, list) and value
-        else json.dumps(value, ensure_ascii=False)
-        for key, value in fields.items()
-    }
-    body = ",\n".join(f"  {json.dumps(key)}: {text}" for key, text in rows.items())
-    write_whole(path, f"{{\n{body}\n}}\n")
+    lines = []
+    for key, value in topology_to_json(topology).items():
+        text = json.dumps(value, ensure_ascii=False)
+        if isinstance(value, list) and value:
+            text = "[\n    " + ",\n    ".join(json.dumps(row, ensure_ascii=False) for row in value) + "\n  ]"
+        lines.append(f"  {json.dumps(key)}: {text}")
+    write_whole(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 NetworkLike = Union[Topology, "nx.Graph", str, os.PathLike[str]]
@@ -303,26 +281,24 @@ def refuse_options(verb: Callable[..., object], network: object, options: Mappin
 
 def refuse_network_options(verb: Callable[..., object], network: object, options: Mapping[str, object]) -> None:
     """Raise `UnsupportedError` for an option of networks, which is `topology`'s and not the function's."""
-    for option, value in options.items():
-        of_names = any(option == parameter.name for entry in catalogue() for parameter in entry.parameters)
-        if of_names or option in ImportOptions.__annotations__:
-            if not isinstance(network, str | os.PathLike):
-                raise UnsupportedError(f"{option} is an option of networks by name or file, not of {shown(network)}")
-            name = os.fspath(network)
-            raise UnsupportedError(
-                f"{option} is an option of the network; write "
-                f"{verb.__name__}(collopt.topology({name!r}, {option}={shown(value)}), ...)"
-            )
+    names = {parameter.name for entry in catalogue() for parameter in entry.parameters}.union(
+        ImportOptions.__annotations__
+    )
+    for option in filter(names.__contains__, options):
+        if not isinstance(network, str | os.PathLike):
+            raise UnsupportedError(f"{option} is an option of networks by name or file, not of {shown(network)}")
+        raise UnsupportedError(
+            f"{option} is an option of the network; write {verb.__name__}(collopt.topology({os.fspath(network)!r}, "
+            f"{option}={shown(options[option])}), ...)"
+        )
 
 
 def names_file(name: str) -> bool:
     """Whether a network's name is a file's: none of the catalogue, and one that exists or looks like a path."""
-    return name.replace("_", "-") not in BUILDERS and (looks_like_path(name) or _exists(name))
-
-
-def _exists(name: str) -> bool:
+    if name.replace("_", "-") in BUILDERS:
+        return False
     with suppress(OSError):  # longer than names of files may be
-        return Path(name).exists()
+        return looks_like_path(name) or Path(name).exists()
     return False
 
 

@@ -118,10 +118,10 @@ def require_equal(name: str, numbers: IntArray, ranks: Sequence[int] | None = No
     if stray := next((rank for rank in ranks if values[rank] != values[ranks[0]]), None):
         pair = ranks[0], stray
         texts = ["not given" if values[rank] == UNKNOWN else str(values[rank]) for rank in pair]
-        told = ": " + ", ".join(f"{text} on rank {rank}" for text, rank in zip(texts, pair, strict=True))
+        places = ": " + ", ".join(f"{text} on rank {rank}" for text, rank in zip(texts, pair, strict=True))
         if max(values[rank] for rank in pair) >= FIRST_DIGEST:
-            told = ", such as ranks {} and {}".format(*pair)
-        raise UnsupportedError(f"the ranks disagree about {name}{told}; all have to make the same call")
+            places = f", such as ranks {pair[0]} and {pair[1]}"
+        raise UnsupportedError(f"the ranks disagree about {name}{places}; all have to make the same call")
 
 
 def agreed_size(name: str, sizes: IntArray) -> int:

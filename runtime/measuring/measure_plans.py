@@ -22,7 +22,6 @@ from ..execution.rank_rounds import works_in_place
 from ..execution.rendezvous import BACKENDS, Rendezvous, on_all_ranks
 from ..execution.workload import Workload, fill_incorrect
 from ..programs.check import check_program
-from ..programs.layout import Layout
 from ..programs.program import Program, check_choice, check_counts, check_seconds
 from .bench_report import DATATYPES, BenchReport, BenchRow, Device, Extent, Reading, extents, sweep
 
@@ -51,6 +50,14 @@ class _Job(NamedTuple):
     def compares_backend(self) -> bool:
         """Whether the backend supports this collective, which requires equal shards."""
         return not self.program.collective.is_sharded or len(set(self.program.layout.parts)) == 1
+
+
+class _Library(NamedTuple):
+    """What runs a collective on every rank, on GPUs asynchronously; nothing exchanges in place between pairs."""
+
+    name: str
+    has_in_place: bool
+    run: Callable[[Workload, Any, Any], None]
 
 
 def measure_plans(
@@ -143,9 +150,12 @@ def _measure(job: _Job, device: Any) -> tuple[Device, str, tuple[BenchRow, ...]]
     import torch.distributed as dist
 
     backend = dist.get_backend()
-    libraries: list[Library] = [PlanLibrary(name, program, job.slices) for name, program in job.programs]
+    libraries = [
+        _Library(name, works_in_place(program), partial(_run_plan, program, job.slices))
+        for name, program in job.programs
+    ]
     if job.compares_backend:
-        libraries.insert(0, BackendLibrary(backend))
+        libraries.insert(0, _Library(backend, True, _run_backend))
     rank, ranks, rows = dist.get_rank(), dist.get_world_size(), []
     for extent in job.sizes:
         workload = Workload(job.program.layout, ranks, rank, extent.elements, job.dtype, job.op, job.seed)
@@ -160,11 +170,11 @@ def _measure(job: _Job, device: Any) -> tuple[Device, str, tuple[BenchRow, ...]]
     return _describe_device(rank, device), backend, tuple(rows)
 
 
-def _reading(job: _Job, workload: Workload, library: Library, in_place: bool, device: Any) -> Reading | None:
+def _reading(job: _Job, workload: Workload, library: _Library, in_place: bool, device: Any) -> Reading | None:
     """Check the result, then measure this rank's time."""
     import torch.distributed as dist
 
-    if in_place and not library.in_place(workload.layout):
+    if in_place and (workload.layout.in_pairs or not library.has_in_place):
         return None
     elements = max(workload.input_elements, workload.output_elements)
     with out_of_memory_as_error(f"a buffer of {elements} {job.dtype}", "a smaller maxbytes"):
@@ -268,58 +278,33 @@ def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
-class PlanLibrary(NamedTuple):
-    """A plan that `execute` runs."""
-
-    name: str
-    program: Program
-    slices: int
-
-    def in_place(self, layout: Layout) -> bool:
-        """Whether the program is correct in place; `execute` supports no in-place all-to-all."""
-        return not layout.in_pairs and works_in_place(self.program)
-
-    def run(self, workload: Workload, output: Any, mine: Any) -> None:
-        """Run the plan."""
-        execute(self.program, output, mine, slices=self.slices, op=workload.op)
+def _run_plan(program: Program, slices: int, workload: Workload, output: Any, own: Any) -> None:
+    execute(program, output, own, slices=slices, op=workload.op)
 
 
-class BackendLibrary(NamedTuple):
-    """torch.distributed's own collective, after a copy if it is in place only and the tensors differ."""
+def _run_backend(workload: Workload, output: Any, own: Any) -> None:
+    """Call torch's own collective, after a copy if it is in place only and the tensors differ."""
+    import torch.distributed as dist
 
-    name: str
-
-    def in_place(self, layout: Layout) -> bool:
-        """Whether torch supports in-place calls."""
-        return not layout.in_pairs
-
-    def run(self, workload: Workload, output: Any, mine: Any) -> None:
-        """Call torch."""
-        import torch.distributed as dist
-
-        op = getattr(dist.ReduceOp, {"prod": "PRODUCT"}.get(workload.op, workload.op.upper()))
-        # torch 2.13 renamed some.
-        if workload.collective is ALLGATHER:
-            gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-            gather(output, mine)
-        elif workload.collective is REDUCE_SCATTER:
-            scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-            scatter(output, mine, op=op)
-        elif workload.layout.in_pairs:
-            dist.all_to_all_single(output, mine, list(workload.recv_counts), list(workload.send_counts))
+    op = getattr(dist.ReduceOp, {"prod": "PRODUCT"}.get(workload.op, workload.op.upper()))
+    # torch 2.13 renamed some.
+    if workload.collective is ALLGATHER:
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        gather(output, own)
+    elif workload.collective is REDUCE_SCATTER:
+        scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        scatter(output, own, op=op)
+    elif workload.layout.in_pairs:
+        dist.all_to_all_single(output, own, list(workload.recv_counts), list(workload.send_counts))
+    else:
+        if output.data_ptr() != own.data_ptr() and workload.has_input:
+            output.copy_(own)
+        if workload.collective is ALLREDUCE:
+            dist.all_reduce(output, op=op)
+        elif workload.collective is REDUCE:
+            dist.reduce(output, workload.layout.root, op=op)
         else:
-            if output.data_ptr() != mine.data_ptr() and workload.has_input:
-                output.copy_(mine)
-            if workload.collective is ALLREDUCE:
-                dist.all_reduce(output, op=op)
-            elif workload.collective is REDUCE:
-                dist.reduce(output, workload.layout.root, op=op)
-            else:
-                dist.broadcast(output, workload.layout.root)
-
-
-Library = PlanLibrary | BackendLibrary
-"""What runs a collective on every rank, on GPUs asynchronously."""
+            dist.broadcast(output, workload.layout.root)
 
 
 def check_comparable(programs: Mapping[str, Program]) -> tuple[tuple[str, Program], ...]:

@@ -121,10 +121,10 @@ def _files(paths: Iterable[str | os.PathLike[str]], runtime: str) -> list[Path]:
     files: list[Path] = []
     searched: list[str] = []
     for name in paths:
+        if name == "":
+            raise FileFormatError("the path is empty; expected the name of a file or folder")
         path = as_path(name)
         searched.append(str(path))
-        if not os.fspath(name):
-            raise FileFormatError("the path is empty; expected the name of a file or folder")
         in_folder = "\0" not in str(path) and path.is_dir()
         files.extend(sorted(entry for entry in path.iterdir() if entry.is_file()) if in_folder else [path])
     if not files:

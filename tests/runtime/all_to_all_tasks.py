@@ -346,7 +346,11 @@ WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "scratch": ("max_scratch_bytes is -1; expected", {"max_scratch_bytes": 10}, {"max_scratch_bytes": -1}),
     "kind of stages": ("stages is 'few'; expected one of", {"stages": "fewest"}, {"stages": "few"}),
     "async": ("async_op is 2; expected True or False", {"async_op": True}, {"async_op": 2}),
-    "huge traffic": ("the traffic has entries of type", {"traffic": TWOS}, {"traffic": TWOS.astype(object) + 2**70}),
+    "huge traffic": (
+        "the traffic from rank 0 to 0 is 1180591620717411303426",
+        {"traffic": TWOS},
+        {"traffic": TWOS.astype(object) + 2**70},
+    ),
     "traffic row": ("traffic has [2, 2, 3, 2] in row 2", {"traffic": TWOS}, {"traffic": TWOS + np.diag([0, 0, 1, 0])}),
     "traffic shape": ("the traffic has shape (4, 3);", {"traffic": TWOS}, {"traffic": TWOS[:, :3]}),
 }

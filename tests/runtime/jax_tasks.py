@@ -28,11 +28,8 @@ from collopt.runtime import jax_function
 from collopt.schedules import Collective, register_collective
 from collopt.topologies import (
     Topology,
-    dgx1_v100,
     dgx_h100,
     fat_tree,
-    hypercube,
-    leaf_spine,
     mi300x,
     rail,
     ring,
@@ -43,21 +40,12 @@ RANKS = int(sys.argv[1])
 ROOT = 3
 NETWORKS: dict[int, tuple[Callable[[], Topology], ...]] = {
     8: (
-        dgx1_v100,
         mi300x,
         lambda: rail(2, 4),
-        lambda: hypercube(3),
         lambda: torus(2, 4),
         lambda: ring(8, bidirectional=False),
     ),
-    16: (
-        lambda: rail(4, 4),
-        lambda: dgx_h100(2),
-        lambda: ring(16),
-        lambda: fat_tree(4),
-        lambda: torus(4, 4),
-        lambda: leaf_spine(4, 2, 4),
-    ),
+    16: (lambda: dgx_h100(2), lambda: fat_tree(4)),
 }
 
 

@@ -21,7 +21,7 @@ from numba.core import caching, config
 
 from collopt.cli.terminal.progress import computing
 from collopt.support import kernels
-from collopt.support.kernels import cache_folder, cache_problems, is_ready, kernels_in, timed_compilation
+from collopt.support.kernels import cache_folder, cache_problems, is_ready, kernels_in
 
 MODULE = """import numpy as np
 from collopt.support.kernels import kernel, kernel_with, runtime_kernel
@@ -151,15 +151,6 @@ def test_compiling_is_told_once_and_only_if_nothing_is_cached(cached: Path, caps
     assert capsys.readouterr().err == ""
 
 
-def test_only_compilation_is_timed(cached: Path) -> None:
-    """Not kernels that come from the cache, nor what they compute."""
-    with timed_compilation() as loading:
-        assert load(cached).double(4) == 8
-    with timed_compilation() as compiling:
-        assert load(cached).double(0.5) == 1
-    assert loading.seconds == 0 < compiling.seconds
-
-
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
 @pytest.mark.parametrize("content", [b"", b"\x80\x05garbage", None])
 def test_a_broken_file_is_compiled_again(
@@ -191,15 +182,6 @@ def test_a_full_disk_is_named(cached: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert str(cached.parent / "cache") in record.getMessage()
     assert "No space left on device" in record.getMessage()
     assert "free some space, or set NUMBA_CACHE_DIR to another folder" in record.getMessage()
-
-
-def test_a_folder_in_place_of_a_file_is_named(cached: Path) -> None:
-    """The kernel works, uncached."""
-    (file,) = cached.parent.glob("cache/*/*.nbi")
-    file.unlink()
-    file.mkdir()
-    assert load(cached).double(4) == 8
-    assert "Is a directory" in cache_problems["unwritable"]
 
 
 def test_no_folder_at_all_is_told(

@@ -4,123 +4,31 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
+import pytest
 
-from collopt.support.arrays import components, read_only
-from collopt.support.formatting import (
-    abbreviated_names,
-    bandwidth_text,
-    count_text,
-    gap_text,
-    percentage_text,
-    rate_text,
-    time_text,
-)
+from collopt.support.formatting import abbreviated_names, bandwidth_text, percentage_text, rate_text
 from collopt.support.packages import requirements
 from collopt.support.progress import batches
-from collopt.support.quantities import as_bandwidth, as_gigabytes, looks_like_unit
-from collopt.support.validation import as_integers, as_size, as_whole
 
 
-def test_read_only() -> None:
-    """Return a read-only view of an array, or the array itself if it is read-only already."""
-    loads = np.arange(3)
-    view = read_only(loads)
-    assert (loads.flags.writeable, view.flags.writeable, read_only(view) is view) == (True, False, True)
+@pytest.mark.parametrize(("found", "text"), [
+    (bandwidth_text(0.0123456), "12.3 MB/s"),
+    (bandwidth_text(Fraction(5312, 15)), "354 GB/s"),
+    (bandwidth_text(Fraction(5312, 15), 2), "354.13 GB/s"),
+    (percentage_text(Fraction(37, 1162)), "3.18 %"),
+    (percentage_text(0.5), "50.00 %"),
+    (percentage_text(0.00001234), "0.00123 %"),
+    (rate_text(Fraction(5312, 15)), "354.13 GB/s (5312/15)"),
+    (rate_text(Fraction(320)), "320.00 GB/s"),
+    (rate_text(Fraction(1, 3000)), "333.33 kB/s (1/3000 GB/s)"),
+    (abbreviated_names(["box0/gpu0", "box0/gpu1", "box0/gpu2", "box0/nic0", "ib"]), "box0/gpu0..2, box0/nic0, ib"),
+])  # fmt: skip
+def test_numbers_and_names_are_shown_in_short(found: str, text: str) -> None:
+    """Bandwidths with units, ratios in percent, exact fractions where rounding changes them, ranges of names."""
+    assert found == text
 
 
-def test_bandwidth_text() -> None:
-    """Format a bandwidth."""
-    assert (bandwidth_text(0.0123456), bandwidth_text(Fraction(5312, 15)), bandwidth_text(Fraction(5312, 15), 2)) == (
-        "12.3 MB/s",
-        "354 GB/s",
-        "354.13 GB/s",
-    )
-
-
-def test_time_text() -> None:
-    """Format a time."""
-    assert (time_text(191.04), time_text(2384.9), time_text(0.02)) == ("191 µs", "2.38 ms", "20.0 ns")
-
-
-def test_percentage_text() -> None:
-    """Format a ratio in percent."""
-    assert (percentage_text(Fraction(37, 1162)), percentage_text(0.5), percentage_text(0.00001234)) == (
-        "3.18 %",
-        "50.00 %",
-        "0.00123 %",
-    )
-
-
-def test_count_text() -> None:
-    """Format a count with its noun, whose plural ends in s."""
-    assert (count_text(1, "step"), count_text(12, "chunk")) == ("1 step", "12 chunks")
-
-
-def test_rate_text() -> None:
-    """Format a bandwidth in GB/s, followed by the exact fraction where rounding changes it."""
-    assert (rate_text(Fraction(5312, 15)), rate_text(Fraction(320)), rate_text(Fraction(1, 3000))) == (
-        "354.13 GB/s (5312/15)",
-        "320.00 GB/s",
-        "333.33 kB/s (1/3000 GB/s)",
-    )
-
-
-def test_gap_text() -> None:
-    """Format an optimality gap."""
-    assert (gap_text(Fraction(0)), gap_text(Fraction(37, 1162))) == ("0 (optimal)", "3.18 % (37/1162)")
-
-
-def test_abbreviated_names() -> None:
-    """List names in their order, consecutively numbered ones as a range."""
-    assert (
-        abbreviated_names(["box0/gpu0", "box0/gpu1", "box0/gpu2", "box0/nic0", "ib"]) == "box0/gpu0..2, box0/nic0, ib"
-    )
-
-
-def test_requirements() -> None:
-    """List the requirements of collopt itself or of one of its extras."""
+def test_requirements_and_batches() -> None:
+    """List the requirements of an extra; few parts of a kernel are one batch."""
     assert [requirement.package for requirement in requirements("plot")] == ["matplotlib"]
-
-
-def test_batches() -> None:
-    """Divide the parts ``0 .. total - 1`` of a kernel into ranges, and report the parts that are done."""
     assert list(batches(1000)) == [(0, 1000)]
-
-
-def test_as_gigabytes() -> None:
-    """Convert text with a unit to GB/s, and return everything else unchanged."""
-    assert as_gigabytes("400Gb/s") == Fraction(50, 1)
-    assert as_gigabytes("400") == "400"
-
-
-def test_looks_like_unit() -> None:
-    """Return whether a text ends in what may be a unit."""
-    assert (looks_like_unit("400gbps"), looks_like_unit("fast")) == (True, False)
-
-
-def test_as_bandwidth() -> None:
-    """Read a bandwidth in GB/s as an exact positive fraction."""
-    assert as_bandwidth(0.1, "link ('a', 'b')") == Fraction(1, 10)
-    assert as_bandwidth("400Gb/s", "every NIC") == Fraction(50, 1)
-
-
-def test_as_whole() -> None:
-    """Return an int of at least `least`, and at most `most` if that is given."""
-    assert as_whole(4, "chunks", high=8) == 4
-
-
-def test_as_integers() -> None:
-    """Convert an array or nested lists of integers to int64; anything else raises `TopologyError`."""
-    assert as_integers([(0, 1), (1, 0)], "the arcs", "pairs of whole numbers").shape == (2, 2)
-
-
-def test_as_size() -> None:
-    """Return a size from `least` to `most`, or raise `TopologyError`."""
-    assert as_size(4, "boxes") == 4
-
-
-def test_components() -> None:
-    """By their first nodes; nodes without a pair are alone."""
-    assert components(4, [(3, 1)]).tolist() == [0, 1, 2, 1]
-    assert components(2, []).tolist() == [0, 1]

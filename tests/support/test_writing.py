@@ -31,9 +31,3 @@ def test_a_writer_that_is_ended_leaves_the_old_file(tmp_path: Path, number: sign
     assert number is not signal.SIGINT or os.listdir(tmp_path) == ["plan.json"]  # noqa: PTH208
     write_all_whole({target: "newer"})
     assert target.read_text() == "newer"
-
-
-def test_files_are_written_together(tmp_path: Path) -> None:
-    """Text and bytes."""
-    write_all_whole({tmp_path / "one": "text", tmp_path / "other": b"bytes"})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "other"]

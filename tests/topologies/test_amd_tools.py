@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
-import networkx as nx
 import pytest
 
 from collopt.errors import FileFormatError
@@ -14,7 +13,6 @@ from collopt.topologies.importing.amd_tools import matches_amd_smi, read_amd_smi
 from collopt.topologies.importing.documents import Document, read_document
 from collopt.topologies.importing.options import BoxOptions
 from collopt.topologies.importing.read import FORMATS, Format
-from collopt.topologies.switched.box_files import stored_fields
 from collopt.topologies.switched.scale_out import Box, repeat_box
 from sample_files import sample
 from vendor_tables import (
@@ -77,18 +75,6 @@ def test_the_driver_s_own_count_gives_the_same_box() -> None:
         read(COUNTS, SYSFS)
 
 
-def test_four_mi250x_are_no_part_of_the_machine_with_eight() -> None:
-    """Packages are wired alike, with four links; between packages the two machines differ."""
-    small = nx.Graph((a, b, {"links": FRONTIER[a][b]}) for a in range(8) for b in range(a) if FRONTIER[a][b])
-    large = nx.Graph((a, b, {"links": links}) for a, b, links in stored_fields("mi250")["links"]["pairs"])
-    for graph in (small, large):
-        inside = {frozenset((a, b)) for a, b, links in graph.edges(data="links") if links == 4}
-        assert inside == {frozenset((2 * package, 2 * package + 1)) for package in range(len(graph) // 2)}
-    assert Counter(sum(row) for row in FRONTIER) == {7: 4, 6: 4}
-    matcher = nx.algorithms.isomorphism.GraphMatcher(large, small, edge_match=lambda a, b: a == b)
-    assert not matcher.subgraph_is_monomorphic()
-
-
 def test_a_gpu_brings_its_own_figure_and_the_file_s_is_told() -> None:
     """The driver states 50 GB/s for every GPU."""
     mesh = [[int(a != b) for b in range(8)] for a in range(8)]
@@ -148,13 +134,11 @@ def test_only_weight_15_is_a_direct_link() -> None:
     assert "a pair of mi100 is taken to have one xGMI link" in box.notes
 
 
-def test_pcie_only_needs_no_gpu() -> None:
-    """A box without xGMI is read without the name of its GPU."""
-    box = read(TYPES, rocm_topology([[0, 40], [40, 0]], [0, 0]), pcie_bandwidth=32)
-    assert {(link.tail, link.head, link.bandwidth) for link in box.links} == {
-        ("gpu0", "cpu0", Fraction(32)),
-        ("gpu1", "cpu0", Fraction(32)),
-    }
+@pytest.mark.parametrize("weight", [13, 41])
+def test_partitions_of_gpus_are_refused_by_name(weight: int) -> None:
+    """Those of two packages share a link, which no table of weights shows."""
+    with pytest.raises(FileFormatError, match=f"is '{weight}'; expected 15, .* CPX mode.* set SPX mode"):
+        read(TYPES, rocm_topology([[0, weight], [weight, 0]]).replace("PCIE", "XGMI"), gpu="mi300x", pcie_bandwidth=32)
 
 
 WRITERS = [amd_text, new_json, old_json]
@@ -201,20 +185,3 @@ def test_links_are_counted_by_the_quotient_of_the_bandwidths(write: object) -> N
     assert bandwidths(box) == {
         (f"gpu{a}", f"gpu{b}"): 36 * Fraction(FRONTIER[a][b]) for b in range(8) for a in range(b) if FRONTIER[a][b]
     }
-
-
-def test_pairs_that_xgmi_does_not_join_are_joined_by_pcie() -> None:
-    """Two GPUs each on two CPUs, by weight."""
-    counts = ((0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 0))
-    box = read_amd(amd_text(cells(counts)), gpu="mi100", pcie_bandwidth=24)
-    assert bandwidths(box)["gpu0", "gpu1"] == Fraction(46)
-    assert repeat_box(box, 1).num_ranks == 4
-
-
-def test_without_weights_all_gpus_are_on_one_cpu() -> None:
-    """The box has one CPU, and a note says that it is assumed."""
-    tables = cells(((0, 0), (0, 0)))
-    del tables["WEIGHT"]
-    box = read_amd(amd_text(tables), pcie_bandwidth=24)
-    assert box.switches == ("cpu0",)
-    assert "all GPUs are assumed to be on one CPU, as there is no table of weights" in box.notes

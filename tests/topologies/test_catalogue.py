@@ -96,15 +96,20 @@ def test_entries_have_a_summary_and_parameters() -> None:
 
 @pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
 def test_every_entry_can_be_built_from_values_and_from_text(entry: topologies.CatalogueEntry) -> None:
-    """Text as it comes from a command line means the same."""
+    """Text as it comes from a command line means the same; direct networks have the given bandwidth and latency."""
     options = EXAMPLES.get(entry.name, {})
     written = {name.replace("_", "-"): _written(value) for name, value in options.items()}
     topology = build(entry.name, **options)
     assert isinstance(topology, Topology)
     assert build(entry.name.replace("-", "_"), **written) == topology
+    names = {parameter.name for parameter in entry.parameters}
     assert set(options) == {parameter.name for parameter in entry.parameters if parameter.required} | (
         {"boxes"} if entry.name == "rail" else set()
     )
+    if topology.graph is not None and {"bandwidth", "latency"} <= names:
+        fast = build(entry.name, **options, bandwidth="25/3", latency="0.5")
+        assert [link.bandwidth * 3 for link in fast.links] == [link.bandwidth * 25 for link in topology.links]
+        assert {2 * link.latency for link in fast.links} == {1}
 
 
 def _written(value: Any) -> str:
@@ -140,35 +145,20 @@ def test_text_is_converted_by_what_the_option_is() -> None:
             {},
             "there is no topology called 'dgx-a10' \\(did you mean dgx-a100 or dgx-h100\\?\\); expected one of dgx",
         ),
-        ("FatTree", {}, "did you mean fat-tree"),
         ("zzz", {}, "there is no topology called 'zzz'; expected one of"),
-        ("", {}, "there is no topology called ''"),
-        (None, {}, "there is no topology called None"),
         ("dgx-a100", {"box": 2}, "there is no option of dgx-a100 called 'box' \\(did you mean boxes"),
-        ("ring", {"n": 4, "zzz": 1}, "expected one of n, bandwidth, latency, bidirectional"),
         ("rail", {"boxes": 2, "nic-bandwidth": 1, "nic_bandwidth": 2}, "option 'nic_bandwidth' of rail is given twice"),
         ("torus", {}, "torus needs the option 'shape': sizes such as 4x4"),
-        ("fat-tree", {}, "fat-tree needs the option 'k': a whole number"),
         ("ring", {"n": "four"}, "option 'n' of ring is 'four'; expected a whole number"),
-        ("ring", {"n": "4.0"}, "option 'n' of ring is '4.0'"),
-        ("ring", {"n": "1_0"}, "option 'n' of ring is '1_0'"),
         ("ring", {"n": "9" * 5000}, "option 'n' of ring is '999"),
-        ("ring", {"n": "none"}, "option 'n' of ring is 'none'"),
-        ("ring", {"n": ""}, "option 'n' of ring is ''"),
         ("ring", {"n": 4.0}, "n is 4.0; expected a whole number"),
         (
             "ring",
             {"n": "4", "bidirectional": "maybe"},
             "option 'bidirectional' of ring is 'maybe'; expected true or false",
         ),
-        ("ring", {"n": "4", "bandwidth": "fast"}, "is 'fast'; expected a positive number"),
         ("circulant", {"n": 9, "offsets": "1,a"}, "is '1,a'; expected whole numbers such as 1,4,5"),
-        ("circulant", {"n": 9, "offsets": ""}, "option 'offsets' of circulant is ''"),
-        ("circulant", {"n": 9, "offsets": 2}, "the offsets are 2; expected a list"),
         ("torus", {"shape": "4x"}, "option 'shape' of torus is '4x'; expected sizes such as 4x4"),
-        ("torus", {"shape": ""}, "option 'shape' of torus is ''"),
-        ("torus", {"shape": 4}, "option 'shape' of torus is 4"),
-        ("torus", {"shape": [4, "4"]}, "dimension 1 of the torus is '4'"),
         (
             "dragonfly",
             {"routers_per_group": 1, "hosts_per_router": 1, "global_links_per_router": 1, "groups": "x"},
@@ -202,13 +192,6 @@ def test_any_command_line_gives_a_topology_or_our_own_error(name: str, options: 
 
 
 HEAVY = ("cvxpy", "matplotlib", "networkx", "numba", "pandas", "pydantic", "pyomo", "scipy", "torch")
-
-
-def test_everything_exported_exists() -> None:
-    """Every exported name is there, and listed once."""
-    assert len(set(topologies.__all__)) == len(topologies.__all__)
-    for name in topologies.__all__:
-        assert hasattr(topologies, name)
 
 
 def test_importing_and_building_stays_light() -> None:

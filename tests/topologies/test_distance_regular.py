@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import combinations
 
 import networkx as nx
 import numpy as np
 import pytest
 
-from collopt.topologies import DISTANCE_REGULAR, DirectGraph, distance_regular
+from collopt.topologies import DirectGraph, distance_regular
 from collopt.topologies.direct_connect.distance_regular import (
-    PRODUCTS_GF4,
     Lines,
-    affine_plane_of_order_4,
     incidence_edges,
     projective_plane,
     split_cayley_hexagon,
@@ -43,9 +40,6 @@ INTERSECTION_ARRAYS = {
 }
 """Neighbors one hop further away at distances 0, 1, ..., and one hop nearer at 1, 2, ..., as textbooks list them."""
 
-SMALL = [n for n in TABLE_8 if n <= 80]
-LARGE = [n for n in TABLE_8 if n > 80]
-
 
 def intersection_array(graph: DirectGraph) -> str:
     """What every two nodes at the same distance agree on; fails if they do not."""
@@ -68,38 +62,15 @@ def test_sizes_and_steps_are_those_of_table_8(n: int) -> None:
     assert (graph.is_simple, graph.is_bidirectional, graph.name) == (True, True, f"DistReg(4, {n})")
 
 
-def test_there_are_the_fifteen_rows_of_the_table() -> None:
-    """The catalogue lists the sizes of Table 8 in order."""
-    assert list(DISTANCE_REGULAR) == list(TABLE_8)
-
-
-@pytest.mark.parametrize("n", [*SMALL, 189, pytest.param(728, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [*list(TABLE_8)[:-1], pytest.param(728, marks=pytest.mark.slow)])
 def test_graphs_are_distance_regular_with_the_known_intersection_array(n: int) -> None:
     """Equal numbers at all pairs of nodes that are equally far apart are what the definition comes down to."""
     assert intersection_array(distance_regular(n).direct_graph()) == INTERSECTION_ARRAYS[n]
 
 
-@pytest.mark.parametrize("n", SMALL)
-def test_numbers_of_nodes_at_two_distances_depend_on_the_distance_only(n: int) -> None:
-    """The graphs satisfy Definition 17 as it is written."""
-    distances = distance_regular(n).direct_graph().distances
-    layers = [(distances == hops).astype(np.int64) for hops in range(distances.max() + 1)]
-    for one in layers:
-        for other in layers:
-            both = one @ other
-            assert all(len(np.unique(both[layer == 1])) == 1 for layer in layers)
-
-
 @pytest.mark.parametrize(
     ("geometry", "order", "points", "gonality"),
-    [
-        (projective_plane, 2, 7, 3),
-        (projective_plane, 3, 13, 3),
-        (symplectic_quadrangle, 2, 15, 4),
-        (symplectic_quadrangle, 3, 40, 4),
-        (split_cayley_hexagon, 2, 63, 6),
-        (split_cayley_hexagon, 3, 364, 6),
-    ],
+    [(projective_plane, 3, 13, 3), (symplectic_quadrangle, 3, 40, 4), (split_cayley_hexagon, 2, 63, 6)],
 )
 def test_incidence_graphs_of_generalized_polygons_have_twice_their_diameter_as_girth(
     geometry: Callable[[int], Lines], order: int, points: int, gonality: int
@@ -112,24 +83,3 @@ def test_incidence_graphs_of_generalized_polygons_have_twice_their_diameter_as_g
     graph = nx.Graph(incidence_edges(lines))
     assert nx.diameter(graph) == gonality
     assert nx.girth(graph) == 2 * gonality
-
-
-def test_lines_of_the_affine_plane_meet_once_unless_they_are_parallel() -> None:
-    """Four classes of four parallel lines; the class x = constant is left out."""
-    lines = affine_plane_of_order_4()
-    assert len(set(lines)) == 16
-    common = Counter(len(set(one) & set(other)) for one, other in combinations(lines, 2))
-    assert common == {0: 4 * 6, 1: 6 * 16}
-    columns = [{4 * x + y for y in range(4)} for x in range(4)]
-    assert all(len(column & set(line)) == 1 for column in columns for line in lines)
-
-
-def test_the_field_of_four_elements_has_inverses_and_distributes() -> None:
-    """Multiplication is a field's over exclusive or."""
-    for a in range(4):
-        assert a == 0 or sorted(PRODUCTS_GF4[a]) == [0, 1, 2, 3]
-        for b in range(4):
-            assert PRODUCTS_GF4[a][b] == PRODUCTS_GF4[b][a]
-            for c in range(4):
-                assert PRODUCTS_GF4[a][b ^ c] == PRODUCTS_GF4[a][b] ^ PRODUCTS_GF4[a][c]
-                assert PRODUCTS_GF4[PRODUCTS_GF4[a][b]][c] == PRODUCTS_GF4[a][PRODUCTS_GF4[b][c]]

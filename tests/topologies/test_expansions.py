@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collopt.errors import BoundError, UnsupportedError
+from collopt.errors import UnsupportedError
 from collopt.topologies import (
     DirectGraph,
     Topology,
@@ -44,8 +44,8 @@ from collopt.topologies import (
     undirected_moore_steps,
     unidirectional_ring,
 )
-from collopt.topologies.direct_connect.optimal_broadcasts import base_schedule_names, base_transpose_names
-from graph_symmetry import is_reverse_symmetric, orbits
+from collopt.topologies.direct_connect.optimal_broadcasts import base_transpose_names
+from graph_symmetry import is_reverse_symmetric
 from regular_graphs import regular_graphs
 from sample_sizes import examples
 
@@ -103,18 +103,6 @@ def test_products_change_one_entry_along_an_arc(left: DirectGraph, right: Direct
     assert product.diameter == left.diameter + right.diameter
 
 
-def test_products_agree_with_networkx_and_are_associative() -> None:
-    """Three factors of different sizes, multiplied in either order of operations."""
-    pair = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
-    product = cartesian_product(pair, TRIANGLE, COMPLETE)
-    assert arc_list(product) == arc_list(cartesian_product(pair, cartesian_product(TRIANGLE, COMPLETE)))
-    known = [nx.DiGraph(arc_list(graph)) for graph in (pair, TRIANGLE, COMPLETE)]
-    multiply: Any = nx.cartesian_product
-    expected = multiply(multiply(known[0], known[1]), known[2])
-    numbers = {((x, y), z): (x * 3 + y) * 3 + z for x in range(2) for y in range(3) for z in range(3)}
-    assert arc_list(product) == sorted((numbers[tail], numbers[head]) for tail, head in expected.edges)
-
-
 @pytest.mark.parametrize(
     ("made", "known"),
     [
@@ -133,48 +121,22 @@ def test_families_are_expansions_of_smaller_graphs(
     assert isomorphism(made(), known().direct_graph()) is not None  # type: ignore[arg-type]
 
 
-def test_parallel_and_opposite_arcs_are_counted() -> None:
-    """Each arc so often, or each with its opposite."""
-    assert Counter(arc_list(parallel(TRIANGLE, 3))) == dict.fromkeys(arc_list(TRIANGLE), 3)
-    both = Counter(arc_list(TRIANGLE)) + Counter(arc_list(TRIANGLE.transpose()))
-    assert Counter(arc_list(bidirectional(TRIANGLE))) == both
-    assert Counter(arc_list(bidirectional(COMPLETE))) == dict.fromkeys(arc_list(COMPLETE), 2)
-
-
 def test_names_are_put_together_as_the_paper_writes_them() -> None:
     """With parentheses where they are needed, and only there."""
     diamonds = diamond().direct_graph().renamed("Diamond")
     square = cartesian_power(diamonds, 2)
     names = {
-        "L(K(3))": line_graph(COMPLETE),
-        "L^3(K(3))": line_graph(line_graph(COMPLETE), 2),
         "Diamond^□2": square,
         "L^2(Diamond^□2)": line_graph(line_graph(square)),
         "K(3) □ UniRing(1, 3)^□2": cartesian_product(COMPLETE, cartesian_power(TRIANGLE, 2)),
-        "(K(3) □ UniRing(1, 3))^□2": cartesian_power(cartesian_product(COMPLETE, TRIANGLE), 2),
         "L(K(3) □ UniRing(1, 3))": line_graph(cartesian_product(COMPLETE, TRIANGLE)),
-        "L(K(3)) □ L(K(3))": cartesian_product(line_graph(COMPLETE), line_graph(COMPLETE)),
         "L(L(K(3)) □ L(K(3)))": line_graph(cartesian_product(line_graph(COMPLETE), line_graph(COMPLETE))),
-        "UniRing(1, 3)*2": degree_expansion(TRIANGLE, 2),
         "(UniRing(1, 3)*2)*3": degree_expansion(degree_expansion(TRIANGLE, 2), 3),
-        "L^2(K(3))*2": degree_expansion(line_graph(COMPLETE, 2), 2),
         "(Diamond^□2)^□2": cartesian_power(square, 2),
         "2·K(3)": parallel(COMPLETE, 2),
-        "K(3) ∪ K(3)^T": bidirectional(COMPLETE),
         "(K(3) ∪ K(3)^T) □ K(3)": cartesian_product(bidirectional(COMPLETE), COMPLETE),
     }
     assert {name: graph.name for name, graph in names.items()} == {name: name for name in names}
-
-
-def test_one_time_one_copy_one_factor_change_nothing() -> None:
-    """Trivial expansions keep all arcs."""
-    for graph in (
-        degree_expansion(COMPLETE, 1),
-        cartesian_power(COMPLETE, 1),
-        cartesian_product(COMPLETE),
-        parallel(COMPLETE, 1),
-    ):
-        assert arc_list(graph) == arc_list(COMPLETE)
 
 
 @given(st.integers(1, 12), st.integers(2, 10**6))
@@ -201,7 +163,6 @@ def test_the_bounds_are_those_of_the_paper() -> None:
 SYMMETRY = [
     (complete(5), True),
     (complete_bipartite(3), True),
-    (hamming(2, 3), True),
     (kautz(2, 2), True),
     (bidirectional_ring(4, 5), True),
     (unidirectional_ring(2, 5), True),
@@ -209,13 +170,10 @@ SYMMETRY = [
     (generalized_kautz(2, 7), False),
     (modified_de_bruijn(2, 3), True),
     (modified_de_bruijn(2, 4), False),
-    (modified_de_bruijn(3, 2), False),
     (modified_de_bruijn(4, 2), False),
-    (generalized_kautz(2, 5), False),
     (generalized_kautz(4, 11), False),
     (directed_circulant(4), True),
     (de_bruijn(2, 4), True),
-    (de_bruijn(3, 2), True),
 ]
 
 
@@ -229,15 +187,6 @@ def test_reverse_symmetry_is_as_in_table_9(topology: object, expected: bool) -> 
     if (mapping := reverse_symmetry(graph)) is not None:
         turned = sorted(zip(mapping[graph.heads].tolist(), mapping[graph.tails].tolist(), strict=True))
         assert turned == list(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
-
-
-def test_graphs_that_are_not_connected_have_no_distances() -> None:
-    """Said in one sentence; symmetry can be asked for nevertheless."""
-    graph = DirectGraph.from_arcs(4, [(0, 1), (1, 0), (2, 3), (3, 2)], "two pairs")
-    with pytest.raises(BoundError, match="cannot reach"):
-        _ = graph.diameter
-    assert not orbits(graph).any()
-    assert is_reverse_symmetric(graph)
 
 
 class Stored(NamedTuple):
@@ -271,19 +220,15 @@ STORED = FORWARD + BACKWARD
 
 
 @pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.graph.name)
-def test_graphs_are_those_of_the_families(stored: Stored) -> None:
-    """Stored graphs agree with the families arc by arc, and in their names."""
-    ours, graph = base_schedule_rows(stored.graph.name).graph, stored.graph
-    assert (ours.name, ours.num_nodes) == (graph.name, graph.num_nodes)
-    assert np.array_equal(ours.tails, graph.tails)
-    assert np.array_equal(ours.heads, graph.heads)
-
-
-@pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.graph.name)
 def test_every_node_receives_every_chunk_once_from_one_that_has_it(stored: Stored) -> None:
-    """Over arcs of the graph, and not before the sender received it itself."""
+    """Over arcs of the family's graph, and not before the sender received it itself."""
     schedule = base_schedule_rows(stored.graph.name)
     graph = schedule.graph
+    assert (graph.name, graph.num_nodes, arc_list(graph)) == (
+        stored.graph.name,
+        stored.graph.num_nodes,
+        arc_list(stored.graph),
+    )
     assert (schedule.num_steps, schedule.chunks) == (stored.steps, stored.chunks)
     assert schedule.rows.shape == (graph.num_nodes * (graph.num_nodes - 1) * stored.chunks, 5)
     arcs = set(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))
@@ -306,13 +251,6 @@ def test_all_links_carry_as_much_in_every_step(stored: Stored) -> None:
         tails, heads = schedule.rows[schedule.rows[:, 4] == step, 2:4].T
         assert set(np.unique(tails * nodes + heads, return_counts=True)[1].tolist()) == {load}
     assert schedule.graph.degree * sum(stored.loads) == (nodes - 1) * stored.chunks
-
-
-def test_the_names_are_those_of_the_graphs() -> None:
-    """All five, and the transposes beside them; none of the rows can be written to."""
-    assert list(base_schedule_names()) == [stored.graph.name for stored in FORWARD]
-    assert list(base_transpose_names()) == [stored.graph.name for stored in BACKWARD]
-    assert not any(base_schedule_rows(stored.graph.name).rows.flags.writeable for stored in STORED)
 
 
 def test_exactly_the_graphs_that_no_renumbering_reverses_have_a_schedule_of_the_transpose() -> None:

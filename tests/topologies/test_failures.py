@@ -72,10 +72,8 @@ def test_failures_of_any_names_are_found_again(names: str) -> None:
     ("fault", "message"),
     [
         (Fault(()), "no link between"),
-        (Fault(("gpu0", "gpu1", "gpu2")), "no link between"),
         (Fault(("gpu0",), Fraction(1, 2)), "no link between"),
         (Fault(("gpu0", "gpu1"), Fraction(2)), "expected less than 1"),
-        (Fault(("gpu0", "gpu1"), Fraction(-1)), "expected a positive number"),
         (Fault(("x",)), "is not a node"),
     ],
 )
@@ -98,11 +96,7 @@ def test_nothing_fails_in_the_intact_network(text: str) -> None:
         ("gpu99", "is not a node"),
         ("box0/gpu0--box1/gpu0", "no link between"),
         ("box0/nic0--ib x 1", "expected less than 1"),
-        ("box0/nic0--ib x -1/2", "expected a positive number"),
-        ("box0/nic0--ib x half", "'half'"),
         ("box0/nic0 + box0/nic0", "'box0/nic0' twice"),
-        ("box0/nic0 + ", "is not a node"),
-        (3, "expected a list"),
         ([3], "expected text"),
     ],
 )
@@ -134,13 +128,6 @@ def test_networks_without_nics_have_the_narrowest_ports_for_them() -> None:
     """Of hosts that have only one port it is that."""
     assert counts(fat_tree(4), "nic") == [("host0--pod0/edge0", 16)]
     assert counts(torus(3, 4), "link", "nic", "gpu") == [("gpu0.0--gpu0.1", 12), ("gpu0.0--gpu1.0", 12), ("gpu0.0", 12)]
-
-
-@pytest.mark.parametrize("kinds", [["disk"], "nic", 3])
-def test_unknown_kinds_are_refused(kinds: object) -> None:
-    """The message lists the kinds of failures."""
-    with pytest.raises(TopologyError, match=r"kind"):
-        failure_cases(ring(4), kinds)  # type: ignore[arg-type]
 
 
 @settings(max_examples=examples(60))
@@ -213,22 +200,14 @@ def test_names_that_look_like_factors_are_names() -> None:
     assert widths == {"a x 2 x 3": [3, 3, 3, 3], "b--a x 2 x 3": [3, 3, 1, 1]}
 
 
-def test_nothing_changes_without_scalings() -> None:
-    """No scaling returns the network itself."""
-    assert scaled_links(TWO_BOXES, []) is TWO_BOXES
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("gpu-nic", "expected LINKS x FACTOR"),
-        (" x 2", "expected LINKS x FACTOR"),
         ("gpu-nic x 0", "expected a positive number"),
-        ("gpu-nic x fast", "the factor of gpu-nic is 'fast'"),
         ("gpu-nick x 2", "did you mean gpu-nic"),
         ("nic0 x 2", "is ambiguous: box0/nic0, box1/nic0"),
         ("box0/gpu0--box1/gpu0 x 2", "there is no link between"),
-        ("box0/gpu0--nic77 x 2", "is not a node"),
     ],
 )
 def test_what_names_no_links_is_refused(text: str, message: str) -> None:

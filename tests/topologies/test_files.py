@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import re
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from collopt.errors import ColloptError, FileFormatError, UnsupportedError
+from collopt.errors import FileFormatError, UnsupportedError
 from collopt.support.files import write_all_whole, write_whole
 from collopt.topologies import Topology, dgx_h100, mi250, read_topology, ring, write_topology
-from collopt.topologies.network.schema import TopologyDocument
 from collopt.topologies.network.topology_json import topology_from_json, topology_to_json
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
@@ -42,14 +39,6 @@ def changed(**fields: Any) -> dict[str, Any]:
 def with_link(*row: Any) -> dict[str, Any]:
     """Describe `PAIR` with one more row of links."""
     return changed(links=[*topology_to_json(PAIR)["links"], list(row)])
-
-
-def test_only_the_first_problem_of_a_list_is_looked_for() -> None:
-    """A short file may hold millions, and all of them together would take gigabytes."""
-    for field in ("compute", "switches", "links"):
-        with pytest.raises(ValidationError) as caught:
-            TopologyDocument.model_validate(changed(**{field: [1.5] * 1000}))
-        assert caught.value.error_count() == 1
 
 
 @pytest.mark.parametrize("topology", [PAIR, ring(3), dgx_h100(2), mi250(2), PAIR.scaled("1/7")], ids=lambda t: t.name)
@@ -79,28 +68,6 @@ def test_any_topology_survives_the_document(topology: Topology, divisor: int, na
     assert back.name == name
 
 
-def test_numbers_are_integers_or_exact_texts() -> None:
-    """No file holds a JSON float."""
-    assert topology_to_json(PAIR)["links"] == [
-        ["a", "s", "65/3", "7/10"],
-        ["s", "a", "65/3", "7/10"],
-        ["s", "b", 2, 0],
-        ["b", "s", 2, 0],
-    ]
-
-
-def test_files_are_laid_out_one_link_per_line(tmp_path: Path) -> None:
-    """So that two of them can be compared line by line."""
-    path = tmp_path / "net.json"
-    write_topology(ring(3), path)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if line.startswith('    ["gpu')][:2] == [
-        '    ["gpu0", "gpu1", 1, 0],',
-        '    ["gpu1", "gpu0", 1, 0],',
-    ]
-    assert len(lines) == 19
-
-
 @pytest.mark.parametrize("written", ["12.5", '"12.5"', '"25/2"', "125e-1"])
 def test_every_spelling_of_a_number_means_what_it_says(written: str, tmp_path: Path) -> None:
     """Decimals are read by their digits, not through binary floats."""
@@ -108,20 +75,6 @@ def test_every_spelling_of_a_number_means_what_it_says(written: str, tmp_path: P
     text = json.dumps(changed()).replace('"65/3"', written)
     path.write_text(text, encoding="utf-8")
     assert read_topology(path).link("a", "s").bandwidth == Fraction(25, 2)
-
-
-def test_floats_of_a_document_in_memory_mean_their_shortest_decimal() -> None:
-    """Callers who decode JSON themselves get the decimals that they see."""
-    document = with_link("a", "b", 0.1, 0.3)
-    assert topology_from_json(document, "document").links[-1][2:] == (Fraction(1, 10), Fraction(3, 10))
-    document = with_link("a", "b", Decimal("0.1"), 0)
-    assert topology_from_json(document, "document").links[-1].bandwidth == Fraction(1, 10)
-
-
-def test_abilities_may_be_left_out() -> None:
-    """A switch only forwards unless it says more."""
-    topology = topology_from_json(changed(switches=[{"name": "s"}]), "document")
-    assert topology.multicast == topology.aggregation == set()
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda path: path.name)
@@ -167,42 +120,20 @@ def test_the_reference_page_names_every_field() -> None:
     ("document", "message"),
     [
         (changed(compute=...), "field compute is missing"),
-        (changed(name=...), "field name is missing"),
-        (changed(switches=...), "field switches is missing"),
-        (changed(links=...), "field links is missing"),
         (changed(extra=1), "field extra is not part of this format; remove it"),
-        ({**changed(), "two words": 1}, "field 'two words' is not part of this format"),
         (changed(switches=[{"name": "s", "speed": 1}]), r"field switches\[0\].speed is not part of this format"),
-        (changed(switches=[{}]), r"field switches\[0\].name is missing"),
         (changed(switches=[{"name": "s", "multicast": 1}]), r"field switches\[0\].multicast is 1; .*boolean"),
-        (changed(switches=["s"]), r"field switches\[0\] is 's'"),
-        (changed(switches={}), r"field switches is \{\}; it should be a valid list"),
         (changed(compute="ab"), "field compute is 'ab'; it should be a valid list"),
         (changed(compute=["a", None]), r"field compute\[1\]: node name None is not usable"),
-        (changed(compute=["a", True]), r"field compute\[1\]: node name True"),
-        (changed(compute=["a"]), "at least 2 compute nodes; the topology has 1"),
         (changed(compute=["a", "b", "b"]), "compute node 'b' is listed twice"),
-        (changed(compute=["a", "b", "s"]), "'s' is listed as compute and as switch"),
-        (changed(name=5), "field name is 5; it should be a valid string"),
         (changed(name="\x00"), "the topology's name is"),
-        (changed(name="\ud800"), "name"),
-        (changed(links=[None]), r"field links\[0\]: is None; expected \[tail, head, bandwidth, latency\]"),
         (with_link("a", "b", 1), r"field links\[4\]: is .* expected \[tail, head, bandwidth, latency\]"),
-        (with_link("a", "b", 1, 2, 3), r"field links\[4\]"),
         (with_link("a", "b", 0, 0), r"field links\[4\]: bandwidth of link \('a', 'b'\) is 0"),
-        (with_link("a", "b", True, 0), "is True"),
-        (with_link("a", "b", None, 0), "is None"),
-        (with_link("a", "b", "fast", 0), "is 'fast'"),
         (with_link("a", "b", "1e9999999", 0), "is '1e9999999'"),
-        (with_link("a", "b", Decimal("1e9999999"), 0), "1E"),
         (with_link("a", "b", 1, -1), "latency"),
-        (with_link("a", 1.5, 1, 0), "node name 1.5 is not usable"),
-        (with_link("a", "z", 1, 0), "unknown node 'z'"),
         (with_link("a", "a", 1, 0), "self-loop"),
-        (changed(format="other"), "is of format 'other'; expected 'collopt-topology'"),
+        (changed(format="other"), "is of format 'other'; expected format 'collopt-topology'"),
         (changed(version=3), "net.json is version 3; this release reads versions 1 to 2: upgrade collopt"),
-        (changed(version=True), "field version of net.json is True"),
-        ([], "expected a JSON object"),
         (None, "expected a JSON object"),
     ],
 )
@@ -224,16 +155,6 @@ def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content[:length])
         with pytest.raises(FileFormatError, match=re.escape(str(path))):
             read_topology(path)
-
-
-@SAME_FILE
-@given(content=st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_arbitrary_content_is_refused_with_our_own_error(content: bytes, tmp_path: Path) -> None:
-    """Any bytes give an error of ours."""
-    path = tmp_path / "net.json"
-    path.write_bytes(content)
-    with pytest.raises(FileFormatError):
-        read_topology(path)
 
 
 VALUES = st.recursive(
@@ -264,20 +185,6 @@ def test_arbitrary_fields_give_a_topology_or_our_own_error(fields: dict[str, Any
     assert "\n" not in problem
 
 
-@SAME_FILE
-@given(row=st.lists(VALUES, max_size=5))
-def test_arbitrary_links_give_a_topology_or_our_own_error(row: list[Any], tmp_path: Path) -> None:
-    """Near misses of a row are read or refused in one line."""
-    path = tmp_path / "net.json"
-    path.write_text(json.dumps(with_link(*row)), encoding="utf-8")
-    problem = ""
-    try:
-        assert len(read_topology(path).links) >= 4
-    except FileFormatError as error:
-        problem = str(error)
-    assert "\n" not in problem
-
-
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If writing fails, the old content stays and no temporary file is left."""
     path = tmp_path / "net.json"
@@ -297,13 +204,6 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
     assert read_topology(path).num_ranks == 4
 
 
-def test_writing_into_a_folder_that_does_not_exist_is_an_os_error(tmp_path: Path) -> None:
-    """Nothing is created on the way."""
-    with pytest.raises(FileNotFoundError):
-        write_topology(PAIR, tmp_path / "nowhere" / "net.json")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_written_files_have_the_usual_permissions(tmp_path: Path) -> None:
     """A file has the permissions of any new file, not those of temporary ones."""
     ours, usual = tmp_path / "ours", tmp_path / "usual"
@@ -314,10 +214,10 @@ def test_written_files_have_the_usual_permissions(tmp_path: Path) -> None:
 
 
 def test_several_files_are_written_together(tmp_path: Path) -> None:
-    """New ones and those that were there, with nothing beside them."""
+    """New ones and those that were there, text and bytes, with nothing beside them."""
     (tmp_path / "a").write_text("old")
     (tmp_path / "link").symlink_to("target")
-    write_all_whole({str(tmp_path / name): f"new {name}" for name in ("a", "b", "link")})
+    write_all_whole({tmp_path / "a": "new a", str(tmp_path / "b"): b"new b", str(tmp_path / "link"): "new link"})
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "a": "new a",
         "b": "new b",
@@ -361,21 +261,3 @@ def test_of_several_files_all_or_none_are_written(
     monkeypatch.undo()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert ((tmp_path / "a").read_text(), (tmp_path / "c").read_text()) == ("old a", "old c")
-
-
-TRIANGLE = ring(3)
-
-
-@pytest.mark.parametrize("path", [None, 3, [], "a\0b"])
-def test_what_is_no_path_is_refused(path: Any) -> None:
-    """Reading and writing refuse it alike."""
-    for call in (read_topology, lambda path: write_topology(TRIANGLE, path)):
-        with pytest.raises(ColloptError, match="path"):
-            call(path)
-
-
-def test_paths_may_be_bytes(tmp_path: Path) -> None:
-    """Paths that os.listdir returns for bytes are taken."""
-    path = bytes(tmp_path / "ring.json")
-    write_topology(TRIANGLE, path)  # type: ignore[arg-type]
-    assert read_topology(path) == TRIANGLE  # type: ignore[arg-type]

@@ -8,52 +8,24 @@ from pathlib import Path
 import pytest
 
 from collopt import read_topology
-from collopt.errors import TopologyError
-from collopt.support.quantities import as_bandwidth, as_gigabytes, nic_unit_warning
+from collopt.support.quantities import as_bandwidth, nic_unit_warning
 from collopt.topologies import rail, read_box
-from collopt.topologies.importing.options import ALIASES, PRODUCTS, find_product, product_of
-from collopt.topologies.importing.pcie import LANE_RATES
+from collopt.topologies.importing.options import find_product, products_of
 from collopt.topologies.importing.read import import_network
-from nccl_texts import GPU, box_of, cpu, gpu, link, nic, pci, port, slot, switched, system
+from nccl_texts import box_of, cpu, gpu, link, nic, port, slot, switched, system
+
+ONE_WAY = {
+    "p100": 80, "v100": 150, "A100": 300, "a800": 200, "a40": Fraction(225, 4), "h100": 450, "H200": 450, "h20": 450,
+    "h800": 200, "b200": 900, "GB200": 900, "b300": 900, "gb300": 900, "mi300x": 448, "mi325x": 448,
+    "mi355x": Fraction(2688, 5), "L40S": 0, "l4": 0, "rtx-pro-6000": 0, "RTX 5090": 0,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "one_way"),
-    [
-        ("p100", 80),
-        ("v100", 150),
-        ("A100", 300),
-        ("a800", 200),
-        ("a40", Fraction(225, 4)),
-        ("h100", 450),
-        ("H200", 450),
-        ("h20", 450),
-        ("h800", 200),
-        ("b200", 900),
-        ("GB200", 900),
-        ("b300", 900),
-        ("gb300", 900),
-        ("mi300x", 448),
-        ("mi325x", 448),
-        ("mi355x", Fraction(2688, 5)),
-        ("L40S", 0),
-        ("l4", 0),
-        ("rtx-pro-6000", 0),
-        ("RTX 5090", 0),
-    ],
-)
+@pytest.mark.parametrize(("name", "one_way"), ONE_WAY.items(), ids=ONE_WAY.keys())
 def test_all_links_together_are_what_data_sheets_state(name: str, one_way: Fraction) -> None:
     """Half of the total, as vendors add up both directions."""
     product = find_product(name)
     assert product.links * product.line == one_way
-
-
-def test_figures_of_the_libraries_are_below_line_rates() -> None:
-    """They leave room for headers; and every GPU has a slot that is known."""
-    assert all(product.nccl < product.line for product in PRODUCTS.values() if product.links)
-    assert {product.lane_speed for product in PRODUCTS.values()} <= LANE_RATES.keys()
-    assert set(ALIASES.values()) <= PRODUCTS.keys()
-    assert not ALIASES.keys() & PRODUCTS.keys()
 
 
 @pytest.mark.parametrize(("sm", "name", "port"), [(100, "b200", 900), (103, "b300", 900), (90, "h100", 450)])
@@ -71,26 +43,13 @@ def test_gpus_of_one_code_are_told_apart_by_the_caller() -> None:
     assert (box.name, box.links[0].bandwidth) == ("h800-2gpu", 200)
     assert not any(note.startswith("ignored") for note in box.notes)
     assert box_of(text).links == box.links
-    assert product_of("nvidia", "90") == find_product("h100")
-
-
-@pytest.mark.parametrize("sm", [86, 89, 120, 121])
-def test_gpus_that_come_without_links_are_named_after_their_code(sm: int) -> None:
-    """There are many of each, and an A10 is no A40."""
-    assert box_of(system(cpu(gpu(0, sm=sm), gpu(1, sm=sm)))).name == f"sm{sm}-2gpu"
+    assert products_of("nvidia", "90")[0] == find_product("h100")
 
 
 def test_a_bridge_of_ga102_has_the_rate_of_its_four_links() -> None:
     """The bridge has 112.5 GB/s in both directions together."""
     box = box_of(system(cpu(gpu(0, link(slot(1), 4), sm=86), gpu(1, link(slot(0), 4), sm=86))))
     assert (box.name, box.links[0].bandwidth) == ("a40-2gpu", Fraction(225, 4))
-
-
-@pytest.mark.parametrize(("name", "port"), [("a800", 200), ("h800", 200), ("b300", 900)])
-def test_boxes_of_eight_behind_nvswitches_may_be_assumed(name: str, port: int) -> None:
-    """For files of clouds, which list PCIe only."""
-    box = box_of(system(cpu(*(pci(slot(number), kind=GPU) for number in range(8)))), gpu=name)
-    assert {row.bandwidth for row in box.links} == {port}
 
 
 @pytest.fixture
@@ -104,27 +63,11 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("text", "gigabytes"),
-    [
-        ("400Gb/s", 50),
-        ("400 Gbps", 50),
-        (" 400Gbit/s ", 50),
-        ("1.6Tb/s", 200),
-        ("100000Mb/s", Fraction(25, 2)),
-        ("25GB/s", 25),
-        ("25GBps", 25),
-        ("0.9TB/s", 900),
-        ("31500MB/s", Fraction(63, 2)),
-    ],
+    [("400Gb/s", 50), ("1.6Tb/s", 200), ("100000Mb/s", Fraction(25, 2)), ("25GB/s", 25), ("0.9TB/s", 900)],
 )
 def test_bits_and_bytes_are_told_apart_exactly(text: str, gigabytes: Fraction) -> None:
     """A small b means bits, a large B bytes."""
     assert as_bandwidth(text, "every NIC") == gigabytes
-
-
-@pytest.mark.parametrize("value", [400, "400", 12.5, None, "400gb/s", "400Kb/s", "400G", "GB/s", "1" * 65 + "Gb/s", []])
-def test_anything_else_is_left_as_it_is(value: object) -> None:
-    """Values without a known unit are returned unchanged."""
-    assert as_gigabytes(value) is value
 
 
 @pytest.mark.parametrize("value", [400, "400", 400.0, "800.0", Fraction(1600), 3200])
@@ -164,9 +107,3 @@ def test_units_are_taken_wherever_a_network_is_described(file: Path) -> None:
         file, boxes=2, fabric="rail", nic_bandwidth=50, pcie_bandwidth=64
     )
     assert rail(2, nic_bandwidth="200Gb/s") == rail(2, nic_bandwidth=25)
-
-
-def test_a_unit_that_is_not_known_is_refused_with_one_that_is() -> None:
-    """Lower case may be bits or bytes."""
-    with pytest.raises(TopologyError, match=r"is '400gbps'; expected a positive number of GB/s, or one with another"):
-        as_bandwidth("400gbps", "every NIC")

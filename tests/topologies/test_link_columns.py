@@ -164,19 +164,14 @@ def test_only_large_networks_are_written_as_arrays(tmp_path: Path) -> None:
     ("fields", "problem"),
     [
         ({"count": 5}, "links.tails has more than 5 bytes"),
-        ({"count": 2**40}, "links.count is 1099511627776"),
         (
             {"tails": encode_integers([0, 1, 2, 3, 0, 1])},
             "links.tails has the number 3; expected whole numbers from 0 to 2",
         ),
-        ({"kinds": encode_integers([0, 0, 0, 0, 0, -1])}, "links.kinds has the number -1"),
-        ({"heads": encode_integers(range(2**20))}, "links.heads has the type|more than"),
-        ({"heads": [1, 0]}, "links.heads is"),
         ({"rates": [[1]]}, r"links.rates\[0\]: is \[1\]; expected \[bandwidth, latency\]"),
         ({"rates": []}, "field links has 6 links, but there are no rates"),
         ({"rates": [[1, 0], [2, 0]]}, "row 1 of links.rates is used by no link"),
         ({"tails": encode_integers([0] * 6)}, "is a self-loop|is listed twice"),
-        ({"more": 1}, "links.more is not part of this format"),
     ],
 )
 def test_wrong_files_of_arrays_are_refused(
@@ -194,20 +189,13 @@ def test_wrong_files_of_arrays_are_refused(
     ("changes", "problem"),
     [
         ({"tails": [0, 1, 3]}, "the tails hold 3; expected numbers from 0 to 2"),
-        ({"heads": [-1, 2, 0]}, "the heads hold -1"),
         ({"kinds": [0, 0, 1]}, "the kinds hold 1; expected numbers from 0 to 0"),
-        ({"kinds": [0.0, 0, 0]}, "the kinds are"),
         ({"kinds": [[0, 0, 0]]}, r"the kinds have the shape \(1, 3\)"),
         ({"kinds": [0, 0]}, "there are 3 tails, 3 heads and 2 kinds"),
         ({"tails": [1, 1, 2]}, r"link \('gpu1', 'gpu1'\) is a self-loop|is listed twice"),
-        ({"heads": [0, 2, 0]}, r"link \('gpu0', 'gpu0'\) is a self-loop"),
         ({"tails": [0, 1, 0], "heads": [1, 2, 1]}, r"link \('gpu0', 'gpu1'\) is listed twice"),
         ({"rates": [(0, 0)]}, "bandwidth of links of kind 0 is 0"),
         ({"rates": [(1, -1)]}, "latency of links of kind 0 is -1"),
-        ({"rates": [1]}, "the rates of kind 0 are 1"),
-        ({"compute": ["a", "b", "a"]}, "compute node 'a' is listed twice"),
-        ({"compute": ["a", "b", ""]}, "node name '' is not usable"),
-        ({"compute": ["a", "b"], "switches": ["a"]}, "node 'a' is listed as compute and as switch"),
         ({"compute": ["a", "b"], "switches": ["c"], "multicast": ["d"]}, "multicast is claimed for 'd'"),
         (
             {"heads": [1, 0, 1], "tails": [0, 1, 2], "compute": "ab", "switches": "c", "multicast": "c"},

@@ -25,7 +25,6 @@ from collopt.topologies import (
     reached_network,
     read_topology,
     ring,
-    torus,
     write_topology,
 )
 from collopt.topologies.network.link_costs import as_costs, link_classes, matching_classes
@@ -61,32 +60,11 @@ def test_every_link_is_in_one_class(topology: Topology) -> None:
     assert len({each.name for each in classes}) == len(classes)
 
 
-def test_latency_is_that_of_the_slowest_link() -> None:
-    """Links of one class may differ in it."""
-    pair = Topology.from_links([("a", "a1", 5, 1), ("a1", "a", 5, 3)], compute=["a", "a1"])
-    (only,) = link_classes(pair)
-    assert only.latency == 3
-
-
 def test_kinds_mean_all_their_classes() -> None:
     """In the order of the network, each once."""
     classes = link_classes(dgx1_v100())
     assert matching_classes(classes, ["gpu-gpu:50", "gpu-gpu"]) == classes
     assert matching_classes(classes, ["gpu-gpu:50"]) == classes[1:]
-
-
-@pytest.mark.parametrize("topology", [ring(3), torus(3, 3)])
-def test_unknown_classes_are_refused(topology: Topology) -> None:
-    """The message lists the classes of the network."""
-    with pytest.raises(TopologyError, match="there is no link class 'nic-ib'; expected one of "):
-        matching_classes(link_classes(topology), ["nic-ib"])
-
-
-def test_numbers_are_exact() -> None:
-    """Decimals and fractions stay what was typed."""
-    costs = RuntimeCosts(alpha=0.1, send="1/3", efficiency=[("gpu-nic", 0.9)])
-    assert (costs.alpha, costs.send) == (Fraction(1, 10), Fraction(1, 3))
-    assert costs.efficiency == (("gpu-nic", Fraction(9, 10)),)
 
 
 @pytest.mark.parametrize(
@@ -120,23 +98,6 @@ def test_a_file_keeps_them(tmp_path: Path) -> None:
     assert read.digest == dgx_a100(boxes=2).digest
 
 
-def test_a_file_with_wrong_costs_is_refused(tmp_path: Path) -> None:
-    """The message names the field."""
-    network = replace(ring(4), costs=RuntimeCosts(alpha=2))
-    collopt.topologies.write_topology(network, tmp_path / "ring.json")
-    text = (tmp_path / "ring.json").read_text()
-    for wrong in ('"-2"', '"two"', "[2]", "null"):
-        (tmp_path / "wrong.json").write_text(text.replace('"alpha": "2"', f'"alpha": {wrong}'))
-        with pytest.raises(FileFormatError, match="costs"):
-            collopt.topologies.read_topology(tmp_path / "wrong.json")
-
-
-def test_what_if_keeps_them() -> None:
-    """A failed NIC changes nothing about the software."""
-    network = replace(dgx_a100(boxes=2), costs=RuntimeCosts(alpha=2))
-    assert network.without_node("box0/nic0").costs == network.costs
-
-
 def test_costs_of_other_ranks_are_not_calibrated() -> None:
     """A ring's parameters on 32 ranks are off by three quarters on 16."""
     costs = RuntimeCosts(alpha=11, calibrated=True)
@@ -156,20 +117,6 @@ def test_scales_bandwidths_by_class_and_kinds() -> None:
         if "gpu" in before.tail and "gpu" in before.head:
             share = Fraction(1, 5) if before.bandwidth == 50 else Fraction(1, 2)
         assert after == before._replace(bandwidth=before.bandwidth * share)
-
-
-def test_shares_count_once() -> None:
-    """In the network that data reaches, they are no longer among the costs."""
-    costs = RuntimeCosts(alpha=2, efficiency={"gpu-gpu": "1/2"}, calibrated=True)
-    reached = reached_network(replace(ring(4), costs=costs), costs)
-    assert reached.costs == RuntimeCosts(alpha=2, calibrated=True)
-    assert reached_network(ring(4), costs).costs is None
-
-
-def test_without_shares_the_network_stays() -> None:
-    """The network itself is returned, not a copy."""
-    network = ring(4)
-    assert reached_network(network, RuntimeCosts(alpha=1, efficiency={"gpu-gpu": 1})) is network
 
 
 @pytest.mark.parametrize("given", ["argument", "topology", "file"])
@@ -204,9 +151,3 @@ def test_guesses() -> None:
     assert guessed_costs("generic", ring(4)).label == "not calibrated"
     with pytest.raises(UnsupportedError, match="generic"):
         guessed_costs("fast", ring(4))
-
-
-def test_topologies_take_nothing_else() -> None:
-    """A name is for functions, not for the network."""
-    with pytest.raises(TopologyError, match="costs"):
-        replace(ring(4), costs="generic")

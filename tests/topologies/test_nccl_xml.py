@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from collopt import plan
 from collopt.errors import FileFormatError, TopologyError
-from collopt.topologies import dgx1_v100, dgx_a100, mi250, mi300x
-from collopt.topologies.importing.documents import MAX_BYTES, Document
+from collopt.support.files import MAX_BYTES
+from collopt.topologies import dgx1_v100, dgx_a100, mi300x
+from collopt.topologies.importing.documents import Document
 from collopt.topologies.importing.nccl_machine import MAX_ELEMENTS, MAX_VALUE, MAX_XML_DEPTH
 from collopt.topologies.importing.nccl_xml import matches_nccl, read_nccl
 from collopt.topologies.importing.options import BoxOptions
@@ -180,31 +181,10 @@ def test_real_files_of_clouds_are_read_once_the_gpu_is_named(
     assert joined(box, 2).num_ranks == 16
 
 
-def test_rccls_mi250x_file_is_the_catalogues_mi250() -> None:
-    """The same links with the same bandwidths, number by number; two cards are on a switch of Broadcom with 4 GPUs."""
-    box = read_nccl(real_file("rccl-topo_mi250x-16gcd-8nic.xml"), BoxOptions())
-    assert sorted(joined(box, 1).links) == sorted(mi250().links)
-    near = [tuple(f"gpu{4 * (number // 2) + gpu}" for gpu in range(4)) for number in range(8)]
-    assert [card.near for card in box.nics] == near
-    assert {(card.near_bandwidth, card.bandwidth) for card in box.nics} == {(Fraction(25, 4), 25)}
-
-
 def test_rccls_mi300x_file_is_the_catalogues_mi300x() -> None:
     """With the network cards as well, each next to its own GPU."""
     box = read_nccl(real_file("rccl-topo_mi300x-8gpu-8nic.xml"), BoxOptions())
     assert sorted(joined(box, 2).links) == sorted(mi300x(boxes=2).links)
-
-
-def test_two_real_h100_hosts_plan_to_their_bound() -> None:
-    """18 NVLinks of 25 GB/s over four NVSwitches, and a card of 200 Gb/s for each GPU."""
-    box = read_nccl(real_file("nccl-topo-dump_h100-8gpu-8nic-vm.xml"), BoxOptions())
-    network = joined(box, 2)
-    assert network.link("box0/gpu3", "box0/nvswitch").bandwidth == 450
-    assert {network.egress(rank) for rank in network.compute_nodes} == {475}
-    found = plan(network, "allgather")
-    assert found.gap == 0
-    # 8 ranks of a box need what the other box's 8 have, and 8 x 25 GB/s enter.
-    assert found.algbw == Fraction(16 * 200, 8)
 
 
 def hosts(*ranks: int, linked: bool) -> str:
@@ -219,28 +199,16 @@ def hosts(*ranks: int, linked: bool) -> str:
         ("\n" + pair(back=3), {}, "line 2: gpu0 lists count 2 to gpu1, but gpu1 on line 5 lists count 3 to"),
         (system(cpu(gpu(0, link(slot(1))), gpu(1))), {}, "gpu0 lists count 1 to gpu1, but gpu1 does not list gpu0;"),
         (pair(), {"gpu": "mi300x"}, "gpu is 'mi300x', but the GPUs of this file are NVIDIA's; leave out gpu"),
-        (pair(sm=103), {"gpu": "mi300x"}, "gpu is 'mi300x', but the GPUs of this file are NVIDIA's; leave out gpu"),
         (amd(""), {"gpu": "h100"}, "the GPUs of this file are AMD's"),
         (pair(sm=75), {}, "has GPUs that are not in the table of links (75)"),
         (system(cpu(gpu(0, link(slot(1)), sm=80), gpu(1, link(slot(0))))), {}, "the GPUs are of different kinds"),
-        (
-            system(cpu(gpu(0, link(slot(1)), sm=80), gpu(1, link(slot(0)), sm=80), gpu(2, sm=90))),
-            {},
-            "the GPUs are of different kinds",
-        ),
         (system(cpu(gpu(0, link("nowhere", kind="")), gpu(1))), {}, "target 'nowhere' is no GPU of this file"),
-        (system(cpu(gpu(0, link("0000:f0:00.0", kind=SWITCH, name="xgmi")), gpu(1))), {}, "is no GPU of this file"),
         (bare(4), {"gpu": "h100"}, "the wiring of 4 h100 is unknown"),
-        (bare(16), {"gpu": "v100"}, "the wiring of 16 v100 is unknown"),
-        (bare(8), {"gpu": "mi300x"}, "the wiring of 8 mi300x is unknown"),
-        (bare(8), {"gpu": "p100"}, "the wiring of 8 p100 is unknown"),
         (hosts(0, 1, linked=False), {}, "the file has GPUs of 2 hosts, and no links that join all of them"),
         (hosts(3, 3, linked=True), {}, "rank 3 is also that of the GPU on line"),
         ("<topology version='2.0'/>", {}, "this is hwloc's description of a machine"),
         ('<?xml version="1.0"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology/>', {}, "line 2: this is hwloc's"),
         ("<graphs version='1'/>", {}, "this is a result of NCCL's search"),
-        ("<algo/>", {}, "this is an MSCCL schedule"),
-        ("<!DOCTYPE html><html/>", {}, "this is a web page"),
         ("<svg/>", {}, "the file starts with '<svg>'; expected <system>"),
     ],
 )
@@ -250,12 +218,6 @@ def test_machines_that_cannot_be_are_refused(text: str, options: dict[str, Any],
     with pytest.raises(FileFormatError) as caught:
         box_of(text, **options)
     assert message in str(caught.value)
-
-
-def test_other_text_is_left_to_other_formats() -> None:
-    """The content decides."""
-    for text in ("", "{}", "\tGPU0\tGPU1", "  << a >>", "a<system/>"):
-        assert not matches_nccl(Document("topology.xml", text))
 
 
 WHOLE = system(
@@ -293,41 +255,22 @@ def refusal(text: str) -> str:
         ("<system", r", line 1: the file is not well-formed XML \(unclosed token\); is it cut short\?"),
         ("<system version='1'>\n\n<cpu numaid='0'>", r", line 3: the file is not well-formed XML \(no element found\)"),
         ("<system version='1'>\n</cpu>", r", line 2: .*mismatched tag"),
-        ("<system version='1'>&nbsp;</system>", ", line 1: .*undefined entity"),
-        ("<system version='1' version='1'/>", "duplicate attribute"),
-        ("<system version='1'/><system version='1'/>", "junk after document element"),
-        ("<system version='1'>\x01</system>", "invalid token"),
-        ("\n <?xml version='1.0'?><system version='1'/>", ", line 2: .*declaration not at start"),
         ("<!DOCTYPE system [<!ENTITY a 'aaaa'>]><system version='&a;'/>", r", line 1: .*document type \(<!DOCTYPE\)"),
-        ("<!DOCTYPE system SYSTEM 'file:///etc/passwd'><system version='1'/>", "document type"),
         ("<system/>", "version of <system> is ''; expected 1"),
-        ("<system version='3'/>", "version of <system> is '3'; expected 1"),
         ("<system version='1'/>", "the file names no GPU"),
         (system(cpu(cpu())), ", line 1: <cpu> stands in <cpu>; expected it in <system>"),
         (system(gpu(0)), "<pci> stands in <system>; expected it in <cpu> or <pci>"),
-        (system(cpu(pci("1", tag("net")))), "<net> stands in <pci>; expected it in <nic>"),
-        (system(cpu(numaid="a")), "numaid of <cpu> is 'a'; expected a whole number from -1 to 255"),  # type: ignore[arg-type]
         (system(cpu(), cpu()), r", line 2: numaid '0' is also that of line 1; expected one of its own"),
         (system(cpu(gpu(0), gpu(1, busid=slot(0)))), r", line 3: busid '0000:00:00.0' is also that of line 1"),
-        (system(cpu(pci(""))), "<pci> has no busid"),
         (system(cpu(gpu(1, busid="1"), gpu(1, busid="2"))), r", line 3: dev 1 is also that of the GPU on line 1"),
-        (system(cpu(gpu(-1), gpu(1))), "dev of <gpu> is '-1'; expected a whole number from 0"),
         (system(cpu(pci("1", tag("gpu", dev=0), tag("gpu", dev=1)))), "two <gpu> are in one <pci>"),
-        (system(cpu(gpu(0, sm=-90), gpu(1, sm=-90))), "sm of <gpu> is '-90'"),
-        (system(cpu(gpu(0, link(slot(1), -2)), gpu(1))), "count of <nvlink> is '-2'; expected a whole number from 1"),
         (system(cpu(gpu(0, link(slot(1), 0)), gpu(1))), "count of <nvlink> is '0'"),
-        (system(cpu(gpu(0, link(slot(1), "9" * 200)), gpu(1))), "count of <nvlink> is '999"),
-        (system(cpu(gpu(0, link(slot(1), "1e3")), gpu(1))), "count of <nvlink> is '1e3'"),
-        (system(cpu(gpu(0, link(slot(1), "١")), gpu(1))), "count of <nvlink> is '١'"),
         (system(cpu(gpu(0, tag("nvlink", count=1, tclass=SWITCH)))), "<nvlink> has no target"),
         (
             system(cpu(gpu(0, link(slot(1)), link(slot(1))), gpu(1))),
             "gpu0 lists its links to '0000:01:00.0' here and on",
         ),
-        (system(cpu(gpu(0, tag("c2c", bw=-1, count=1)))), "bw of <c2c> is '-1'"),
         (system(cpu(gpu(0), nic("1", port(0, "fast")))), "speed of <net> is 'fast'"),
-        (system(cpu(gpu(0), nic("1", port(0, 10**15)))), "speed of <net> is '1000000000000000'"),
-        (system(cpu(gpu(0), gpu(1), vendor="AuthenticAMD", familyid="x"), cpu(gpu(2), numaid=1)), "familyid of <cpu>"),
     ],
 )
 def test_broken_files_are_refused_in_one_sentence_with_their_line(text: str, message: str) -> None:
@@ -342,13 +285,9 @@ def test_broken_files_are_refused_in_one_sentence_with_their_line(text: str, mes
             "<system version='1'><cpu numaid='0'>" + "<pci busid='1'>" * 10**5,
             f"more than {MAX_XML_DEPTH} elements stand inside",
         ),
-        ("<system version='1'><x>" + "<x>" * 10**5, f"more than {MAX_XML_DEPTH} elements stand inside"),
         ("<system version='1'>" + "<x/>" * 10**6, f"more than {MAX_ELEMENTS} elements"),
         (f"<system version='{'1' * 10**6}'/>", f"'version' is too long; expected at most {MAX_VALUE} characters"),
-        (f"<system {'v' * 10**6}='1'/>", f"is too long; expected at most {MAX_VALUE} characters"),
-        ("<system " + " ".join(f"a{n}=''" for n in range(10**5)) + "/>", "version of <system> is ''"),
         ("<system version='1'>" + "x" * MAX_BYTES, "more than 4194304 characters"),
-        ("<!--" + " " * (MAX_BYTES - 10) + "-->", "more than 4194304 characters"),
         (system(cpu(*(gpu(n) for n in range(1500)))), "there are more than 1024 GPUs"),
         (system(cpu(gpu(0), *(nic(f"b{n}", port(n)) for n in range(1500)))), "more than 1024 network cards"),
         (
@@ -356,7 +295,7 @@ def test_broken_files_are_refused_in_one_sentence_with_their_line(text: str, mes
             "more than 65536 pairs of a network card and a GPU",
         ),
     ],
-    ids=range(11),
+    ids=range(7),
 )
 def test_files_made_to_harm_are_refused(text: str, message: str) -> None:
     """The limits are checked before much time or memory is spent."""
@@ -368,13 +307,6 @@ def test_what_nccl_skips_is_skipped_with_all_that_is_in_it() -> None:
     extra = "<gin><cpu/><pci><gpu/></pci></gin>"
     text = system(extra, cpu(gpu(0, extra, switched(), extra), extra, gpu(1, switched()))) + "<!-- end -->"
     assert box_of(text).links == box_of(text.replace(extra, "")).links
-
-
-def test_what_the_fuzzing_starts_from_is_sound() -> None:
-    """Else all that it makes would be refused."""
-    box = box_of(WHOLE)
-    assert (box.gpus, len(box.nics)) == (5, 2)
-    assert {"nvswitch", "cpu0", "cpu1", "cpu2", "pcie0"} == set(box.switches)
 
 
 @settings(max_examples=examples(300))
@@ -429,35 +361,3 @@ def cut(text: str, data: st.DataObject) -> str:
 
 
 CHANGES = (set_value, copy_part, cut)
-
-NAMES = st.sampled_from(["cpu", "pci", "gpu", "nvlink", "xgmi", "c2c", "nic", "net", "pcilink"])
-FIELDS = st.dictionaries(
-    st.sampled_from(
-        ["numaid", "busid", "class_", "dev", "sm", "gcn", "target", "count", "tclass", "bw", "speed", "rank"]
-    ),
-    st.sampled_from(["0", "1", "2", "90", "0x03", "0x068000", "a", "b", ""]),
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(200))
-@given(
-    st.recursive(
-        st.builds(lambda name, fields: tag(name, **fields), NAMES, FIELDS),
-        lambda inner: st.builds(
-            lambda name, fields, parts: tag(name, *parts, **fields), NAMES, FIELDS, st.lists(inner, max_size=4)
-        ),
-        max_leaves=20,
-    )
-)
-def test_trees_of_known_elements_are_read_or_refused(inside: str) -> None:
-    """Any nesting of known elements gives a box or an error of ours."""
-    read_and_join(system(inside))
-    read_and_join(system(cpu(inside, gpu(0), gpu(1))))
-
-
-@settings(max_examples=examples(200))
-@given(st.text(st.sampled_from("<>/=\"' &;!?-[]system=version1cpu\n\x00é\ud800")) | st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
-    """Also where it does not look like XML."""
-    read_and_join(text)

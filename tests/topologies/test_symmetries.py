@@ -18,11 +18,9 @@ from collopt.topologies import (
     SwitchLimits,
     Topology,
     automorphisms,
-    bidirectional_ring,
     cartesian_power,
     circulant,
     complete,
-    complete_bipartite,
     de_bruijn,
     dgx_a100,
     dgx_h100,
@@ -34,11 +32,9 @@ from collopt.topologies import (
     hamming,
     hypercube,
     isomorphism,
-    kautz,
     leaf_spine,
     line_graph,
     mi250,
-    mi300x,
     rail,
     ring,
     symmetries,
@@ -56,7 +52,7 @@ from collopt.topologies.symmetry.isomorphism import (
 )
 from collopt.topologies.symmetry.rank_groups import UNREACHED, rank_distances, rank_groups
 from graph_symmetry import orbits
-from regular_graphs import regular_graphs, renumbered
+from regular_graphs import renumbered
 from sample_sizes import examples
 
 Mapping = tuple[int, ...]
@@ -142,14 +138,12 @@ def ranks_alike(topology: Topology, traffic: Any = None) -> LinkOrbits:
     ("topology", "sources"),
     [
         (hypercube(10), 1),
-        (torus(32, 32), 1),
         (torus(8, 8, 16), 1),
         (dgx_a100(boxes=16), 1),
         (leaf_spine(8, 4, 16, 50, oversubscription=2), 1),
         (fat_tree(8), 1),
         (mi250(boxes=2), 4),
         (complete(64), 1),
-        (complete_bipartite(16), 1),
         (generalized_kautz(4, 1024), 51),
     ],
     ids=lambda value: value.name if isinstance(value, Topology) else str(value),
@@ -173,16 +167,6 @@ def test_traffic_tells_ranks_apart_or_leaves_turns_alone() -> None:
     hot = np.ones((7, 7), dtype=np.int64)
     hot[0] = 9
     assert ranks_alike(network, hot).counts.tolist() == [1, 2, 2, 2]
-
-
-def test_traffic_that_a_rank_keeps_does_not_matter() -> None:
-    """The diagonal of the traffic is left out."""
-    assert len(symmetries(ring(4), np.diag([1, 2, 3, 4]))) == len(symmetries(ring(4)))
-
-
-def test_random_traffic_leaves_nothing_alike() -> None:
-    """No symmetry keeps traffic in which every pair differs."""
-    assert len(symmetries(torus(4, 4), np.random.default_rng(0).permutation(256).reshape(16, 16))) == 0
 
 
 def test_bandwidths_latencies_and_abilities_are_kept() -> None:
@@ -216,12 +200,6 @@ def test_a_search_that_gives_up_keeps_what_it_found(monkeypatch: pytest.MonkeyPa
     assert found[0] == 0
     assert found == sorted(found)
     assert len(set(found)) > 2
-
-
-def test_matrices_are_read_as_arrays_are() -> None:
-    """Even of numpy's own kind, whose rows are matrices again."""
-    amounts = np.array([[0, 2, 2], [1, 0, 1], [1, 1, 0]])
-    assert symmetries(ring(3), amounts.view(np.matrix)).tolist() == symmetries(ring(3), amounts).tolist() == [[0, 2, 1]]
 
 
 def test_images_of_links_follow_their_ends() -> None:
@@ -290,22 +268,9 @@ def test_orbits_are_those_of_all_automorphisms(graph: DirectGraph) -> None:
     assert len(found) <= graph.num_nodes - len(np.unique(orbits(graph)))
 
 
-@given(regular_graphs(max_nodes=12), st.integers(0, 1000))
-@settings(max_examples=examples(60))
-def test_renumbered_graphs_are_recognised(graph: DirectGraph, seed: int) -> None:
-    """The mapping takes arcs to arcs, as often as they are there."""
-    other = renumbered(graph, seed)
-    found = isomorphism(graph, other)
-    assert found is not None
-    arcs = sorted(zip(found[graph.tails].tolist(), found[graph.heads].tolist(), strict=True))
-    assert arcs == list(zip(other.tails.tolist(), other.heads.tolist(), strict=True))
-
-
 LARGE: dict[str, Callable[[], DirectGraph]] = {
     "hypercube(10)": lambda: hypercube(10).direct_graph(),
     "DBJ(4, 5)": lambda: de_bruijn(4, 5).direct_graph(),
-    "K(4, 4)": lambda: kautz(4, 4).direct_graph(),
-    "Pi(4, 100)": lambda: generalized_kautz(4, 100).direct_graph(),
     "Pi(4, 1000)": lambda: generalized_kautz(4, 1000).direct_graph(),
     "C(1024, {22, 23})": lambda: circulant(1024, (22, 23)).direct_graph(),
     "L(UniRing(4, 64))": lambda: line_graph(unidirectional_ring(4, 64).direct_graph()),
@@ -323,21 +288,6 @@ def test_large_graphs_are_recognised(made: Callable[[], DirectGraph]) -> None:
     assert preserves_arcs(graph, other, found)
 
 
-@pytest.mark.parametrize(
-    ("graph", "count"),
-    [
-        (lambda: de_bruijn(4, 4).direct_graph(), 15),
-        (lambda: line_graph(circulant(16, (3, 4)).direct_graph(), 3), 32),
-        (lambda: cartesian_power(diamond().direct_graph(), 2), 15),
-        (lambda: line_graph(cartesian_power(diamond().direct_graph(), 2)), 40),
-        (lambda: hypercube(7).direct_graph(), 1),
-    ],
-)
-def test_known_numbers_of_orbits(graph: Callable[[], DirectGraph], count: int) -> None:
-    """Of de Bruijn graphs, those of words under renaming letters: set partitions of 4 places."""
-    assert len(np.unique(orbits(graph()))) == count
-
-
 def test_graphs_that_look_alike_to_refinement_are_told_apart() -> None:
     """The 4 x 4 rook's graph and the Shrikhande graph: strongly regular, with the same parameters."""
     rook = cartesian_power(complete(4).direct_graph(), 2)
@@ -352,16 +302,6 @@ def test_graphs_that_look_alike_to_refinement_are_told_apart() -> None:
     assert not orbits(shrikhande).any()
 
 
-def test_graphs_of_different_sizes_are_not_isomorphic() -> None:
-    """In nodes, in arcs, or only in how the arcs are parallel."""
-    ring, larger = bidirectional_ring(2, 4).direct_graph(), bidirectional_ring(2, 5).direct_graph()
-    doubled = DirectGraph.from_arcs(4, [(0, 1), (0, 1), (1, 0), (1, 0), (2, 3), (2, 3), (3, 2), (3, 2)], "doubled")
-    assert isomorphism(ring, larger) is None
-    assert isomorphism(ring, complete(4).direct_graph()) is None
-    assert isomorphism(ring, doubled) is None
-    assert not preserves_arcs(ring, larger, np.arange(4))
-
-
 def test_a_search_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rather than answering that there is no isomorphism."""
     monkeypatch.setattr(isomorphism_search, "MAX_ATTEMPTS", 2)
@@ -371,25 +311,20 @@ def test_a_search_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 SIZES = [
-    (dgx_a100(boxes=1), (8,)),
     (dgx_a100(boxes=2), (2, 8)),
     (dgx_h100(boxes=4), (4, 8)),
-    (mi300x(boxes=4), (4, 8)),
     (mi250(boxes=2), (2, 16)),
     (gb200_nvl72(), (72,)),
     (rail(4), (4, 8)),
-    (rail(4, oversubscription=None), (4, 8)),
     (leaf_spine(4, 2, 8), (4, 8)),
     (fat_tree(8), (8, 4, 4)),
     (dragonfly(4, 2, 2), (9, 4, 2)),
     (dragonfly(8, 1, 1, groups=8), (8, 8)),
     (torus(8, 8), (8, 8)),
-    (torus(4, 6), (4, 6)),
     (torus(4, 4, 4), (4, 4, 4)),
     (hypercube(3), (2, 2, 2)),
     (hamming(2, 4), (4, 4)),
     (ring(8), (8,)),
-    (complete(6), (6,)),
 ]
 
 
@@ -426,13 +361,6 @@ def test_boxes_whose_ranks_are_interleaved_are_found() -> None:
     groups = rank_groups(with_rank_order(dgx_a100(boxes=2), [rank // 2 + 8 * (rank % 2) for rank in range(16)]))
     assert groups.sizes == (2, 8)
     assert groups.digits[:4].tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
-
-
-def test_groups_of_different_sizes_are_no_level() -> None:
-    """A box with fewer ranks makes the network flat."""
-    groups = rank_groups(dgx_h100(boxes=2).without_node("box1/gpu7"))
-    assert groups.sizes == (15,)
-    assert groups.digits[:, 0].tolist() == list(range(15))
 
 
 def test_distances_do_not_pass_ranks() -> None:

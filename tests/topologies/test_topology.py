@@ -16,21 +16,12 @@ from collopt.errors import CapacityOverflowError, ColloptError, FileFormatError,
 from collopt.topologies import Link, SwitchLimits, Topology, mi250, read_topology, write_topology
 from collopt.topologies.network.links import as_root, rank_number
 from sample_sizes import examples
-from strategies import eulerian_topologies, rank_orders
 
 
 def star(**changes: Any) -> Topology:
     """Three hosts on one switch, with names, bandwidths and latencies that differ."""
     options: dict[str, Any] = {"compute": ["a", "b", "c"], "switches": ["hub"], "bidirectional": True} | changes
     return Topology.from_links([("a", "hub", 10, 1), ("b", "hub", "5/2"), ("c", "hub", 0.5, "0.25")], **options)
-
-
-def test_nodes_are_compute_nodes_in_rank_order_then_switches() -> None:
-    """A rank is its node's position."""
-    topology = star()
-    assert topology.num_ranks == 3
-    assert topology.nodes == ("a", "b", "c", "hub")
-    assert topology.node_index["c"] == 2
 
 
 def test_links_hold_exact_numbers_in_both_directions() -> None:
@@ -60,7 +51,7 @@ def test_parallel_links_add_bandwidth_and_keep_the_larger_latency() -> None:
 
 def test_merged_links_obey_the_limits_of_single_ones() -> None:
     """What a topology accepts it accepts again after a change, and from a file."""
-    with pytest.raises(TopologyError, match="expected at most"):
+    with pytest.raises(TopologyError, match="at most 1e"):
         Topology.from_links([("a", "b", 10**9), ("a", "b", 1)], compute=["a", "b"])
     with pytest.raises(TopologyError, match="12 decimal places"):
         Topology.from_links([("a", "b", "1/999999999989"), ("a", "b", "1/999999999961")], compute=["a", "b"])
@@ -70,23 +61,15 @@ def test_merged_links_obey_the_limits_of_single_ones() -> None:
     ("links", "options", "message"),
     [
         ([("a", "b", 1)], {"compute": ["a"], "switches": ["b"]}, "at least 2 compute nodes; the topology has 1"),
-        ([], {"compute": []}, "at least 2 compute nodes; the topology has 0"),
         ([("a", "z", 1)], {}, "unknown node 'z'; list it under compute or switches"),
         ([("a", "a", 1)], {}, "self-loop"),
         ([("a", "b", 0)], {}, r"bandwidth of link \('a', 'b'\) is 0; expected a positive number"),
-        ([("a", "b", -2)], {}, "is -2; expected a positive"),
         ([("a", "b", 1, -2)], {}, "latency of .* is -2"),
         ([("a", "b")], {}, "is not a tuple"),
-        ([("a", "b", 1, 2, 3)], {}, "is not a tuple"),
-        ([["a", "b", 1]], {}, "is not a tuple"),
         ([], {"compute": ["a", "b", "a"]}, "compute node 'a' is listed twice"),
-        ([], {"switches": ["s", "s"]}, "switch node 's' is listed twice"),
         ([], {"switches": ["b"]}, "'b' is listed as compute and as switch"),
         ([], {"multicast": ["a"]}, "multicast is claimed for 'a', which is not a switch"),
-        ([], {"aggregation": ["nowhere"]}, "aggregation is claimed for 'nowhere'"),
         ([], {"name": "two\nlines"}, "the topology's name is"),
-        ([], {"name": None}, "the topology's name is None"),
-        ([("", "b", 1)], {}, "node name '' is not usable"),
     ],
 )
 def test_a_description_that_makes_no_sense_is_refused(links: list[Any], options: dict[str, Any], message: str) -> None:
@@ -104,12 +87,6 @@ def test_arrays_are_the_smallest_integers_in_the_order_of_the_links() -> None:
     assert arrays.heads.tolist() == [3, 0, 3, 1, 3, 2]
     assert arrays.capacities.tolist() == [20, 20, 5, 5, 1, 1]
     assert {array.dtype for array in arrays[:3]} == {np.dtype(np.int64)}
-
-
-def test_arrays_of_a_topology_without_links_are_empty() -> None:
-    """Two ranks without a network are a topology, if a useless one."""
-    arrays = Topology.from_links([], compute=["a", "b"]).arrays
-    assert arrays.tails.size == arrays.heads.size == arrays.capacities.size == 0
 
 
 def test_bandwidths_without_a_common_unit_overflow_loudly() -> None:
@@ -134,19 +111,6 @@ def test_the_digest_depends_on_the_network_only() -> None:
     assert len({topology.digest, *(other.digest for other in others)}) == 6
 
 
-def test_names_do_not_make_topologies_different() -> None:
-    """Equality ignores the name, which is the text of a topology in messages."""
-    assert star(name="x") == star(name="y")
-    assert str(star(name="x")) == "x"
-    assert repr(star(name="x")) == "<Topology 'x': 3 ranks, 1 switches, 6 links>"
-
-
-def test_a_topology_cannot_be_changed_in_place() -> None:
-    """It was checked once, so it must stay as it is."""
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        star().name = "y"
-
-
 def test_half_of_each_mi250_box_keeps_the_links_among_its_gcds() -> None:
     """The 8+8 setting of ForestColl section 6.2.1: packages keep 6, 6, 3 and 3 links to others, and every NIC."""
     topology = mi250(boxes=2).restrict([*range(8), *range(16, 24)])
@@ -156,18 +120,6 @@ def test_half_of_each_mi250_box_keeps_the_links_among_its_gcds() -> None:
             outside = [link for gcd in sorted(inside) for link in topology.out_links(gcd) if link.head not in inside]
             assert sum(link.bandwidth for link in outside if "gpu" in link.head) == 50 * links
             assert sum(link.bandwidth for link in outside if "nic" in link.head) == 32
-
-
-@settings(max_examples=examples(50))
-@given(st.data())
-def test_restricting_to_all_ranks_only_renumbers_them(data: st.DataObject) -> None:
-    """Every node keeps its links, and the way back gives the same network."""
-    topology = data.draw(eulerian_topologies())
-    order = data.draw(rank_orders(topology))
-    shuffled = topology.restrict(order)
-    assert set(shuffled.links) == set(topology.links)
-    assert shuffled.compute_nodes == tuple(topology.compute_nodes[rank] for rank in order)
-    assert shuffled.restrict(topology.compute_nodes).digest == topology.digest
 
 
 @settings(max_examples=examples(100))
@@ -256,18 +208,12 @@ def test_changes_keep_limits_of_switches_that_remain() -> None:
     ("limits", "message"),
     [
         ([SwitchLimits("t")], "limits are given for 't', which is not a switch of this topology"),
-        ([SwitchLimits("a", loopback=True)], "limits are given for 'a', which is not a switch"),
         ([SwitchLimits("s", group=1)], "group limit of switch 's' is 1; expected"),
         ([SwitchLimits("s", loopback="no")], "loopback of switch 's' is 'no'; expected True or False"),
-        ([SwitchLimits("s", operators=("",))], "switch 's' has '' among its operators; expected some of and, avg, max"),
         ([SwitchLimits("s", operators=("sum", "mean"))], "switch 's' has 'mean' among its operators; expected"),
         ([SwitchLimits("s", types=("fp16",))], "switch 's' has 'fp16' among its types; expected some of bfloat16"),
-        ([SwitchLimits("s", types=(16,))], "switch 's' has 16 among its types; expected"),  # type: ignore[arg-type]
-        ([SwitchLimits("s", types=([],))], r"switch 's' has \[\] among its types"),  # type: ignore[arg-type]
         ([SwitchLimits("s", types=4)], "types of switch 's' are 4; expected a list"),  # type: ignore[arg-type]
         ([LIMITS, LIMITS], "switch 's' has limits twice"),
-        (["s"], "a switch's limits are 's'; expected SwitchLimits"),
-        (3, "the switches' limits are 3; expected a list"),
     ],
 )
 def test_wrong_limits_are_refused(limits: object, message: str) -> None:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import TopologyError, UnsupportedError
-from collopt.support.quantities import as_bandwidth, as_factor, as_latency
-from collopt.support.validation import MAX_LINKS, as_name, as_names, as_whole, check_links, is_whole, shown
+from collopt.support.quantities import as_bandwidth, as_factor
+from collopt.support.validation import as_name, as_names, as_whole, is_whole, shown
 from sample_sizes import examples
 
 
@@ -36,68 +36,17 @@ def test_a_bandwidth_is_read_as_written(written: object, meant: Fraction) -> Non
     assert as_bandwidth(written, "link") == meant
 
 
-def test_numpy_integers_leave_no_numpy_behind() -> None:
-    """A fraction of numpy integers would overflow silently when multiplied."""
-    bandwidth = as_bandwidth(np.int64(5), "link")
-    assert type(bandwidth.numerator) is int
-    assert type(bandwidth.denominator) is int
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        0,
-        -1,
-        "0",
-        True,
-        None,
-        "",
-        "fast",
-        "1/0",
-        "25 gigabytes",
-        "25gb/s",
-        "25 GB",
-        "-25 GB/s",
-        "0Gb/s",
-        "1e2Gb/s",
-        "25 Gb/s/s",
-        "9" * 20 + "Tb/s",
-        "nan",
-        float("nan"),
-        float("inf"),
-        -float("inf"),
-        Decimal("NaN"),
-        Decimal("sNaN"),
-        Decimal("Infinity"),
-        1j,
-        [25],
-        b"25",
-        10**9 + 1,
-        pytest.param(10**5000, id="5001 digits"),
-        "1e-13",
-        "9" * 65,
-        "1e99999999999",
-        "1e-99999999999",
-        "1e9_9_9_9",
-        "1e5__0",
-        Decimal("1e999999999"),
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    0, -1, "0", True, None, "", "fast", "1/0", "25 gigabytes", "9" * 20 + "Tb/s", "nan", float("nan"), float("inf"),
+    -float("inf"), Decimal("NaN"), 1j, [25], b"25", 10**9 + 1, pytest.param(10**5000, id="5001 digits"), "1e-13",
+    "9" * 65, "1e99999999999", "1e9_9_9_9", Decimal("1e999999999"),
+])  # fmt: skip
 def test_a_bandwidth_that_is_no_positive_number_is_refused_at_once(wrong: object) -> None:
     """The message names the link; nothing hangs on huge exponents or chokes on huge integers."""
     with pytest.raises(TopologyError, match=r"bandwidth of link X .*expected") as caught:
         as_bandwidth(wrong, "link X")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-def test_a_latency_may_be_zero_but_not_negative_or_endless() -> None:
-    """Latencies are microseconds from 0 to 1e12."""
-    assert as_latency(0, "link") == 0
-    assert as_latency("0.7", "link") == Fraction(7, 10)
-    for wrong in (-1, "1e13", "soon", None):
-        with pytest.raises(TopologyError, match=r"latency of link .*microseconds"):
-            as_latency(wrong, "link")
 
 
 def test_a_factor_is_positive() -> None:
@@ -109,39 +58,12 @@ def test_a_factor_is_positive() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        "",
-        " ",
-        " a",
-        "a ",
-        "a\nb",
-        "a\x00",
-        "\ud800",
-        None,
-        1.5,
-        True,
-        ("a",),
-        10**18,
-        pytest.param(10**5000, id="5001 digits"),
-    ],
+    "wrong", ["", " ", "a ", "a\nb", "\ud800", None, 1.5, True, 10**18, pytest.param(10**5000, id="5001 digits")]
 )
 def test_names_that_cannot_be_printed_on_a_line_are_refused(wrong: object) -> None:
     """A name is printable text without spaces around it, or an integer of ordinary size."""
     with pytest.raises(TopologyError, match=r"node name .* is not usable"):
         as_name(wrong)
-
-
-def test_integers_become_names() -> None:
-    """Nodes that are numbered get their digits as names."""
-    assert as_name(7) == "7"
-    assert as_names([0, "b", -2], "compute") == ("0", "b", "-2")
-
-
-def test_a_text_is_not_a_list_of_names() -> None:
-    """Otherwise "gpu0" would silently mean the nodes g, p, u and 0."""
-    with pytest.raises(TopologyError, match="switch nodes are given as the text 'gpu0'"):
-        as_names("gpu0", "switch")
 
 
 def test_a_name_that_occurs_twice_is_named() -> None:
@@ -152,17 +74,9 @@ def test_a_name_that_occurs_twice_is_named() -> None:
 
 @settings(max_examples=examples(100))
 @given(
-    st.one_of(
-        st.integers(),
-        st.floats(),
-        st.text(),
-        st.decimals(),
-        st.fractions(),
-        st.binary(),
-        st.none(),
-        st.lists(st.integers()),
-    )
-)
+    st.integers() | st.floats() | st.text() | st.decimals() | st.fractions() | st.binary() | st.none()
+    | st.lists(st.integers())
+)  # fmt: skip
 def test_anything_is_a_positive_fraction_or_a_clear_refusal(value: object) -> None:
     """No other exception escapes."""
     try:
@@ -173,14 +87,12 @@ def test_anything_is_a_positive_fraction_or_a_clear_refusal(value: object) -> No
     assert 0 < bandwidth <= 10**9
 
 
-def test_error_messages_show_long_and_deep_values_in_short() -> None:
-    """A message stays readable whatever it shows."""
+def deep(levels: int) -> list[object]:
+    """A list in a list in a list."""
     nested: list[object] = []
-    for _ in range(100_000):
+    for _ in range(levels):
         nested = [nested]
-    for value in ("x" * 10_000, list(range(10_000)), nested, 10**400, 10**5000):
-        assert len(shown(value)) <= 100
-    assert shown("gpu0") == "'gpu0'"
+    return nested
 
 
 class Loud:
@@ -199,20 +111,23 @@ class Loud:
     "value",
     [
         Loud("a\nb\r\x1b[31m\u2028c"),
-        Loud("x" * 1000),
         Loud(None),
-        [Loud(None)],
         [[["x" * 1000] * 6] * 6] * 6,
         {"x" * 1000 + str(number): ["y" * 1000] * 6 for number in range(6)},
-        np.ones((50, 50)),
         [10**5000],
+        10**400,
+        "x" * 10_000,
+        list(range(10_000)),
+        deep(100_000),
     ],
+    ids=range(9),
 )
 def test_anything_is_shown_in_one_short_line(value: object) -> None:
-    """Tables, arrays, deep lists, and what cannot be shown at all."""
+    """Long texts, numbers and lists, deep lists, and what cannot be shown at all."""
     text = shown(value)
     assert text.isprintable()
     assert 0 < len(text) <= 100
+    assert shown("gpu0") == "'gpu0'"
 
 
 @pytest.mark.parametrize("number", [0, 7, 2**70, np.int8(7), np.uint64(2**63)])
@@ -229,20 +144,3 @@ def test_what_only_looks_like_a_whole_number_is_refused(stranger: object) -> Non
     assert not is_whole(stranger)
     with pytest.raises(UnsupportedError, match=r"^chunks is .*; expected a whole number of at least 1$"):
         as_whole(stranger, "chunks")
-
-
-def test_limits_of_a_whole_number_are_included_and_named() -> None:
-    """The message says both where there are two, and the error is the one asked for."""
-    assert [as_whole(number, "chunks", low=-1, high=8) for number in (-1, 8)] == [-1, 8]
-    for beyond in (-2, 9, 10**5000):
-        with pytest.raises(TopologyError, match=r"^chunks is .*; expected a whole number from -1 to 8$"):
-            as_whole(beyond, "chunks", low=-1, high=8, error=TopologyError)
-    with pytest.raises(UnsupportedError, match=r"^chunks is 1; expected a whole number of at least 2$"):
-        as_whole(1, "chunks", low=2)
-
-
-def test_networks_of_too_many_links_are_refused() -> None:
-    """The limit itself is fine."""
-    check_links(MAX_LINKS, "ring")
-    with pytest.raises(TopologyError, match=r"ring would have 1048577 links; expected at most 1048576"):
-        check_links(MAX_LINKS + 1, "ring")

@@ -1,6 +1,7 @@
-"""Rings, tori, hypercubes, Hamming, complete and bipartite graphs, Diamond, double binary trees.
+"""Rings, tori, hypercubes, Hamming, complete and bipartite graphs, Diamond, double binary trees, graphs of words.
 
-Links have unit bandwidth and no latency by default.
+Links have unit bandwidth and no latency by default.  Kautz and de Bruijn graphs are digraphs of words, in which an arc
+drops the first letter and appends one; their diameter is close to the Moore bound.
 """
 
 from collections.abc import Sequence
@@ -54,8 +55,8 @@ def torus(
 ) -> Topology:
     """Torus: a grid of compute nodes in which every row is a bidirectional ring.
 
-    Every node has two ports per dimension.  Along a dimension of size 2 both lead to the same neighbor, so that link
-    has twice the bandwidth.  Node ``gpu1.0.3`` sits at coordinates (1, 0, 3); ranks count the last coordinate fastest.
+    Along a dimension of size 2 both ports of a node lead to the same neighbor, so that link has twice the bandwidth.
+    Node ``gpu1.0.3`` sits at coordinates (1, 0, 3); ranks count the last coordinate fastest.
 
     Parameters
     ----------
@@ -73,10 +74,6 @@ def torus(
     --------
     >>> [str(torus(4, 2).link("gpu0.0", node).bandwidth) for node in ("gpu0.1", "gpu1.0")]
     ['2', '1']
-    >>> torus(4, 2, single=True).link("gpu0.0", "gpu0.1").bandwidth
-    Fraction(1, 1)
-    >>> torus(4, 4, routers=True).link("gpu0.0", "router0.0").bandwidth
-    Fraction(64, 1)
     """
     with_routers, one_port = as_flag(routers, "routers"), as_flag(single, "single")
     sizes = _sizes(shape)
@@ -98,11 +95,6 @@ def hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> To
     """Hypercube of 2**dimension compute nodes; neighbors differ in one bit of their rank.
 
     Parameters as for `ring`, with the dimension, 1 to 15, for n.
-
-    Examples
-    --------
-    >>> [link.head for link in hypercube(3).out_links("gpu5")]
-    ['gpu4', 'gpu7', 'gpu1']
     """
     dimension = as_size(dimension, "dimension", high=15)
     size = 2**dimension
@@ -155,9 +147,7 @@ def twisted_torus(
     """Torus whose wraparound links are shifted along other dimensions.
 
     Twisted tori of Cámara et al. (IEEE Transactions on Parallel and Distributed Systems 21, 2010), which the
-    direct-connect paper cites as [26]; TPU v4 has the shapes k x k x 2k and k x 2k x 2k.  Every node has two links per
-    dimension; two of them that lead to the same neighbor are merged, as in `torus`.  Ranks count the last coordinate
-    fastest.
+    direct-connect paper cites as [26]; TPU v4 has the shapes k x k x 2k and k x 2k x 2k.
 
     Parameters
     ----------
@@ -172,11 +162,8 @@ def twisted_torus(
 
     Examples
     --------
-    >>> from collopt.topologies import torus
     >>> twisted_torus(4, 4, 8).graph.diameter, torus(4, 4, 8).graph.diameter
     (6, 8)
-    >>> twisted_torus(3, 5, twist=2)
-    <Topology 'TwistedTorus(3, 5, twist 2)': 15 ranks, 60 links>
     """
     sizes = _sizes(shape)
     name = f"TwistedTorus({', '.join(map(str, sizes))}{'' if twist is None else f', twist {shown(twist)}'})"
@@ -190,8 +177,12 @@ def twisted_hypercube(dimension: int, *, bandwidth: Exact = 1, latency: Exact = 
     """Hypercube with two opposite links of one square crossed, which reduces its diameter by one.
 
     The twisted cube of Esfahanian, Ni and Sagan (IEEE Transactions on Computers 40, 1991), which the direct-connect
-    paper compares with the hypercube in section A.1.  Links 0-3 and 1-2 replace 0-1 and 2-3; all other neighbors differ
-    in one bit.  Parameters as for `hypercube`, but the dimension is at least 3.
+    paper compares with the hypercube in section A.1.  Parameters as for `hypercube`, but the dimension is at least 3.
+
+    Examples
+    --------
+    >>> hypercube(4).graph.diameter, twisted_hypercube(4).graph.diameter
+    (4, 3)
     """
     dimension = as_size(dimension, "dimension", low=3, high=15)
     heads = np.arange(2**dimension)[:, None] ^ (1 << np.arange(dimension))
@@ -227,7 +218,6 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
     """Complete bipartite graph K_{d,d}: a link between each of d compute nodes and each of d others.
 
     Direct-connect paper, Figure 1 and Table 9.  Nodes 0 to d - 1 are on one side, d to 2 d - 1 on the other.
-
     Parameters as for `ring`, with the degree, the paper's d, from 1 to 724, for n.
     """
     degree = as_size(degree, "degree", high=724)
@@ -238,11 +228,9 @@ def complete_bipartite(degree: int, *, bandwidth: Exact = 1, latency: Exact = 0)
 def hamming(dimension: int, size: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Hamming graph H(n, q): words of n letters out of q, linked if they differ in one place.
 
-    The Cartesian power of a complete graph (direct-connect paper, Table 9); of two letters, a hypercube.  Nodes are
-    numbered in the order of their words.
-
-    Parameters as for `ring`, with the dimension, the paper's n, and the size, the paper's q, of at least 2, for n.
-    There are q**n nodes of degree n (q - 1).
+    The Cartesian power of a complete graph (direct-connect paper, Table 9).  Nodes are numbered in the order of their
+    words.  Parameters as for `ring`, with the dimension, the paper's n, and the size, the paper's q, of at least 2, for
+    n.
     """
     dimension, size = as_size(dimension, "dimension", high=16), as_size(size, "size", low=2)
     name = f"H({dimension}, {size})"
@@ -258,13 +246,8 @@ def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Diamond: 8 compute nodes of degree 2 with a bandwidth-optimal allgather in 3 steps.
 
     Direct-connect paper, Figure 19 and Table 9.  The schedule, in `base_schedule_rows`, is not breadth-first.  The arcs
-    agree with everything that the paper prints of Diamond: steps, bandwidth, and in Table 7 the all-to-all throughput
-    of its expansions.  The transpose agrees as well.
-
-    Parameters
-    ----------
-    bandwidth, latency : int, float, str or Fraction
-        GB/s and µs of each link.
+    agree with everything that the paper prints of Diamond, and so does the transpose.  Parameters as for `ring`, but
+    for the size.
     """
     return topology_from_heads(np.array(DIAMOND, dtype=np.int64), "Diamond", bandwidth, latency)
 
@@ -272,9 +255,8 @@ def diamond(*, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
 def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Two binary trees of bidirectional links in which no compute node but the root is an inner node of both.
 
-    A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.  The
-    variant is that of `double_binary_tree_parents`.  It is not regular: nodes have up to 4 links; a link of both trees
-    counts twice.  Node 0 is the root of both.  Parameters as for `ring`.
+    A baseline of the direct-connect paper, section 8.2, after the two-tree algorithms of Sanders, Speck and Träff.  It
+    is not regular: nodes have up to 4 links; a link of both trees counts twice.  Parameters as for `ring`.
     """
     n = as_size(n, "n", low=2)
     edges = [(parent, node) for parents in double_binary_tree_parents(n) for node, parent in enumerate(parents) if node]
@@ -282,11 +264,7 @@ def double_binary_tree(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> T
 
 
 def double_binary_tree_parents(count: int) -> tuple[list[int], list[int]]:
-    """Return the parents of nodes 0 to `count` - 1 in two trees with root 0 that share no other inner node.
-
-    The first tree numbers the nodes below the root, whose parent is -1, in order, so odd nodes are leaves.  The second
-    tree is its mirror image, or for an even `count` its shift by one, which exchanges odd and even nodes.
-    """
+    """Return the parents of nodes in two trees with root 0, whose parent is -1, and no other common inner node."""
     below_root = count - 1
     first = [-1, *(_parent_in_order(node, below_root) for node in range(1, count))]
     moved = [0, *(below_root + 1 - node if below_root % 2 == 0 else node % below_root + 1 for node in range(1, count))]
@@ -322,9 +300,8 @@ few chunks.
 def kautz(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Kautz graph K(d, n): words of n + 1 letters out of d + 1 in which neighboring letters differ.
 
-    An arc leads from the word s0 s1 ... sn to every s1 ... sn t, so K(d, n) is the line graph L^n(K_{d+1}) of a
-    complete graph.  Always Moore-optimal (direct-connect paper, appendix F.2 and Table 9); its links run one way.
-    Nodes are numbered in the order of their words.
+    K(d, n) is the line graph L^n(K_{d+1}) of a complete graph.  Always Moore-optimal (direct-connect paper, appendix
+    F.2 and Table 9); its links run one way.  Nodes are numbered in the order of their words.
 
     Parameters
     ----------
@@ -357,16 +334,14 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
     """Generalized Kautz graph: node x has arcs to -d x - a modulo n for a from 1 to d.
 
     Direct-connect paper, Definition 16: the digraph of Imase and Itoh.  There is one for every n; by Theorem 21 a
-    breadth-first broadcast takes at most one step more than the Moore bound allows.  Of n = d**k (d + 1) nodes it is
-    the Kautz graph K(d, k), numbered differently.  Unless d + 1 divides n, some arcs are self-loops.
-
-    Parameters as for `kautz`, but the degree is at least 2, and n, at least degree + 1, is the number of nodes, the
-    paper's m.
+    breadth-first broadcast takes at most one step more than the Moore bound allows.  Unless d + 1 divides n, some arcs
+    are self-loops.  Parameters as for `kautz`, but the degree is at least 2, and n, at least degree + 1, is the number
+    of nodes.
 
     Examples
     --------
-    >>> generalized_kautz(4, 1024).graph.diameter, generalized_kautz(2, 5).graph.num_self_loops
-    (5, 2)
+    >>> generalized_kautz(4, 1000).graph.diameter
+    5
     """
     degree = as_size(degree, "degree", low=2, high=MAX_DEGREE)
     n = as_size(n, "n", low=degree + 1)
@@ -379,9 +354,13 @@ def generalized_kautz(degree: int, n: int, *, bandwidth: Exact = 1, latency: Exa
 def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """De Bruijn graph DBJ(d, n): words of n letters out of d, with self-loops at the words of one letter.
 
-    Direct-connect paper, Table 9.  The d self-loops take up ports but carry nothing.  Nodes are numbered in the order
-    of their words: node x has arcs to d x, ..., d x + d - 1 modulo d**n.  Parameters as for `kautz`, but the degree is
-    at least 2, and the length at least 1; there are d**n nodes.
+    Direct-connect paper, Table 9.  Nodes are numbered in the order of their words.  Parameters as for `kautz`, but the
+    degree is at least 2, and the length at least 1; there are d**n nodes.
+
+    Examples
+    --------
+    >>> de_bruijn(2, 3).out_links("gpu3")[0].head, de_bruijn(2, 3).graph.diameter
+    ('gpu6', 3)
     """
     degree = as_size(degree, "degree", low=2, high=MAX_DEGREE)
     length = as_size(length, "length", high=MAX_LENGTH)
@@ -393,11 +372,9 @@ def de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact 
 def modified_de_bruijn(degree: int, length: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """De Bruijn graph whose self-loops and 2-cycles are replaced by one long cycle.
 
-    Direct-connect paper, Table 9 and Figure 20; the cycles are those of `REWIRED_CYCLES`.  Every node on a self-loop
-    or a 2-cycle loses one arc out and one arc in, and gains one of each.  Breadth-first broadcasts are not
-    bandwidth-optimal here; `base_schedule_rows` has schedules that are.
-
-    Parameters as for `de_bruijn`, where degree and length are (2, 3), (2, 4), (3, 2) or (4, 2).
+    Direct-connect paper, Table 9 and Figure 20; the cycles are those of `REWIRED_CYCLES`.  Breadth-first broadcasts are
+    not bandwidth-optimal here; `base_schedule_rows` has schedules that are.  Parameters as for `de_bruijn`, where
+    degree and length are (2, 3), (2, 4), (3, 2) or (4, 2).
     """
     degree = as_size(degree, "degree", low=2, high=MAX_DEGREE)
     length = as_size(length, "length", high=MAX_LENGTH)

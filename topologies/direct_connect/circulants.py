@@ -1,10 +1,7 @@
-"""Circulant and metacirculant graphs and digraphs, which are Cayley graphs; rings with parallel links; shifted rings.
+"""Circulant and metacirculant graphs and digraphs, rings with parallel links, and searches for their offsets.
 
-Offsets are found by a closed form for degree 4, by search for a low diameter, or as low-discrepancy samples of sets.
-
-Circulants are Cayley graphs of cyclic groups, metacirculants of split metacyclic groups: x^a y^b with x^m = y^k = 1 and
-y x = x^r y, where r^k = 1 modulo m; element number a k + b is x^a y^b.  Few of these commute, so products of few
-generators are many different elements, and the digraphs come closer to the Moore bound than circulants do.
+Circulants are Cayley graphs of cyclic groups, metacirculants of split metacyclic ones; few elements of these commute,
+so that products of few generators are many elements, and digraphs come closer to the Moore bound.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,11 +26,9 @@ SAMPLE_SIZE = 500
 def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int, ...]:
     """Return offsets, in increasing order, for which the circulant graph of n nodes has a small diameter.
 
-    For degree 4 the diameter is minimum: direct-connect paper, Theorem 22, for n > 6.
-
-    From degree 6 on, sets with the offset 1 are tried: all of them if there are at most `tries`, else a deterministic
-    sample, spread evenly over all sets by an additive recurrence.  The first set of least diameter is returned.  A
-    diameter that no circulant graph of so many nodes can be below ends the search; otherwise nothing is proved.
+    For degree 4 the diameter is minimum: direct-connect paper, Theorem 22, for n > 6.  From degree 6 on, sets with the
+    offset 1 are tried: all of them if there are at most `tries`, else a deterministic, even sample.  The first set of
+    least diameter is returned.
 
     Parameters
     ----------
@@ -72,9 +67,7 @@ def low_diameter_offsets(n: int, degree: int, *, tries: int = 400) -> tuple[int,
 def least_circulant_diameter(n: int, degree: int) -> int:
     """Return the least D for which k = degree / 2 offsets have at least n sums of D or fewer steps either way.
 
-    Such sums are the integer points of dimension k of l1 norm at most D; there are
-    sum over i of 2**i binomial(k, i) binomial(D, i), a point having i coordinates other than 0.  For degree 4 this is
-    the m of Theorem 22 of the direct-connect paper.
+    They are the integer points of dimension k of l1 norm at most D, sum over i of 2**i binomial(k, i) binomial(D, i).
     """
     offsets, diameter = degree // 2, 0
     while sum(2**i * comb(offsets, i) * comb(diameter, i) for i in range(diameter + 1)) < n:
@@ -83,11 +76,7 @@ def least_circulant_diameter(n: int, degree: int) -> int:
 
 
 def circulant_diameter(n: int, offsets: Sequence[int], limit: int) -> int | None:
-    """Return the diameter of a circulant graph, or None if it is disconnected or its diameter not below `limit`.
-
-    Circulant graphs are vertex-transitive, so a breadth-first search from node 0 is enough.  The nodes reached are the
-    bits of one integer, which an offset rotates: some 10 µs for a thousand nodes.
-    """
+    """Return the diameter of a circulant graph, or None if it is disconnected or its diameter not below `limit`."""
     everything = (1 << n) - 1
     reached, steps = 1, 0
     while reached != everything:
@@ -122,12 +111,10 @@ def _offset_sets(largest: int, size: int, tries: int) -> Iterator[tuple[int, ...
 
 
 def digraph_offset_sets(n: int, degree: int, limit: int) -> IntArray:
-    """List sets of offsets of circulant digraphs, int64 (sets, degree).
+    """List sets of offsets of circulant digraphs, int64 (sets, degree): geometric sequences, then `_subsets`.
 
-    First come geometric sequences 1, h, h**2, ... modulo n, those with h**degree = 1 before the others: multiplication
-    by such an h is an automorphism that permutes the arcs of a node, so that broadcasts and all-to-all can load all
-    arcs evenly.  Then come all sets, if they are at most `limit`; else all with the offset 1, which represent all that
-    have an offset prime to n; else the sample of `sampled_offset_sets`.
+    Of geometric sequences 1, h, h**2, ... modulo n, those with h**degree = 1 come first: multiplication by such an h is
+    an automorphism that permutes the arcs of a node, so that collectives can load all arcs evenly.
     """
     return np.concatenate((_geometric(n, degree, n - 1), _subsets(n - 1, degree, limit)))
 
@@ -180,10 +167,7 @@ def _combinations(numbers: range, size: int) -> IntArray:
 
 
 def _geometric(n: int, size: int, largest: int) -> IntArray:
-    """Return geometric sequences 1, h, h**2, ... modulo n of distinct numbers, as absolute values up to `largest`.
-
-    Those that return to 1, or to -1 if offsets are bidirectional, come first.
-    """
+    """Return geometric sequences 1, h, h**2, ... modulo n of distinct numbers, as absolute values up to `largest`."""
     ratios = np.arange(2, largest + 1)
     powers = np.ones((len(ratios), size + 1), dtype=np.int64)
     for place in range(1, size + 1):
@@ -204,9 +188,8 @@ MAX_DEGREE = 1022
 def circulant(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Circulant graph: each node i of n is linked, both ways, with the nodes i ± a for the offsets a.
 
-    Direct-connect paper, Definition 18.  The offset n / 2 is refused: it would be one link instead of two, and the
-    degree odd.  Broadcasts breadth-first are bandwidth-optimal for two offsets; for three the paper's Conjecture 1
-    says so of all circulants, but C(15, {1, 4, 5}) needs more.
+    Direct-connect paper, Definition 18.  Broadcasts breadth-first are bandwidth-optimal for two offsets; for three the
+    paper's Conjecture 1 says so of all circulants, but C(15, {1, 4, 5}) needs more.
 
     Parameters
     ----------
@@ -244,10 +227,7 @@ def low_diameter_circulant(
 def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, latency: Exact = 0) -> Topology:
     """Directed circulant graph: each node i of n has an arc to i + a, modulo n, for each of the offsets a.
 
-    The Cayley digraph of the cyclic group: vertex-transitive, and renaming x to -x reverses all arcs.  It exists
-    for every size and every degree below it.  With -a for each offset a it is a `circulant` graph, and the offset n / 2
-    is allowed here: the opposite of such a link is one, too.
-
+    The Cayley digraph of the cyclic group: vertex-transitive, and renaming x to -x reverses all arcs.
     Parameters as for `circulant`, but n is at least 2, and the offsets, as many as the degree, are from 1 to n - 1; one
     that is given several times makes parallel links.
 
@@ -255,9 +235,8 @@ def circulant_digraph(n: int, offsets: Sequence[int], *, bandwidth: Exact = 1, l
     --------
     The offsets 1, 2 and 4 reach all of 7 nodes in two hops, and each node just once:
 
-    >>> septagon = circulant_digraph(7, [1, 2, 4]).graph
-    >>> septagon, septagon.diameter
-    (<DirectGraph DirCirc(7, {1, 2, 4}): 7 nodes, 21 arcs>, 2)
+    >>> circulant_digraph(7, [1, 2, 4]).graph.diameter
+    2
     """
     n = as_size(n, "n", low=2)
     what = f"an offset of the circulant digraph of {n} nodes"
@@ -350,15 +329,9 @@ def shifted_ring(n: int, *, stride: int | None = None, bandwidth: Exact = 1, lat
     n : int
         Nodes, at least 3; each has 4 ports.
     stride : int, optional
-        From 1 to n - 1, without a divisor in common with n.  By default the largest such number below n / 2; for n of
-        3, 4 or 6 that is 1, so that the second ring doubles the links of the first.
+        From 1 to n - 1, without a divisor in common with n.  By default the largest such number below n / 2.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
-
-    Examples
-    --------
-    >>> [link.head for link in shifted_ring(8).out_links("gpu0")]
-    ['gpu1', 'gpu3', 'gpu5', 'gpu7']
     """
     n = as_size(n, "n", low=3)
     if stride is None:

@@ -52,20 +52,16 @@ def affine_plane_of_order_4() -> Lines:
 
 
 def symplectic_quadrangle(order: int) -> Lines:
-    """Return the lines of the generalized quadrangle W(q), of order (q, q), for a prime q.
-
-    Its points are those of PG(3, q), its lines those with x0 y1 - x1 y0 + x2 y3 - x3 y2 = 0 for all points x, y.
-    """
+    """Return the lines of the generalized quadrangle W(q), q prime: x0 y1 - x1 y0 + x2 y3 - x3 y2 = 0 in PG(3, q)."""
     points = _projective_points(4, order)
     form = np.array([[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 1], [0, 0, -1, 0]])
     return _lines_through(points @ form @ points.T % order == 0)
 
 
 def split_cayley_hexagon(order: int) -> Lines:
-    """Return the lines of the generalized hexagon H(q), of order (q, q), for a prime q.
+    """Return the lines of the generalized hexagon H(q), q prime, on x0 x4 + x1 x5 + x2 x6 = x3**2 in PG(6, q).
 
-    Its points are those of the quadric x0 x4 + x1 x5 + x2 x6 = x3**2 in PG(6, q).  Its lines are the lines on the
-    quadric whose Grassmann coordinates satisfy six equations, after Tits and as in Van Maldeghem's book "Generalized
+    Grassmann coordinates of its lines satisfy six equations, after Tits and as in Van Maldeghem's "Generalized
     Polygons".
     """
     space = _projective_points(7, order)
@@ -116,18 +112,12 @@ def distance_regular(n: int, *, bandwidth: Exact = 1, latency: Exact = 0) -> Top
     Parameters
     ----------
     n : int
-        6 (octahedron), 9 (Paley graph), 10 (K_{5,5} minus a matching), 14 (distance-3 graph of the Heawood graph),
-        15 (line graph of the Petersen graph), 16 (4-cube), 21 (line graph of the Heawood graph), 26 (incidence graph
-        of PG(2,3)), 32 (that of AG(2,4) minus a parallel class), 35 (odd graph O4), 45 (line graph of Tutte's 8-cage),
-        70 (doubled odd graph), 80 (incidence graph of GQ(3,3)), 189 (line graph of Tutte's 12-cage) or 728 (incidence
-        graph of GH(3,3)).
+        6, 9, 10, 14, 15, 16, 21, 26, 32, 35, 45, 70, 80, 189 or 728; `DISTANCE_REGULAR` has their titles.
     bandwidth, latency : int, float, str or Fraction
         GB/s and µs of each link, in each direction.
 
     Examples
     --------
-    >>> distance_regular(32)
-    <Topology 'DistReg(4, 32)': 32 ranks, 128 links>
     >>> distance_regular(32).graph.diameter, DISTANCE_REGULAR[32].title
     (4, 'Incidence graph of AG(2,4) minus a parallel class')
     """

@@ -20,10 +20,7 @@ def line_graph(graph: DirectGraph, times: int = 1) -> DirectGraph:
     """Line graph: a node for every arc, with arcs from those that enter a node of the old graph to those that leave it.
 
     A d-regular graph of N nodes becomes a d-regular one of d N nodes, whose diameter is larger by 1.  Node k of the
-    result is arc k of `graph`; parallel arcs become different nodes, and self-loops nodes with a self-loop.  The result
-    has no parallel arcs.
-
-    Direct-connect paper, section 5.1 and Definition 12.
+    result is arc k of `graph`.  Direct-connect paper, section 5.1 and Definition 12.
 
     Parameters
     ----------
@@ -54,7 +51,6 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
     """Degree expansion: copies of every node, each linked to every copy of its neighbors.
 
     A d-regular graph of N nodes becomes an nd-regular one of nN nodes.  Copy i of node v is node ``v * copies + i``.
-
     The direct-connect paper's G * n: section 5.2 and Definition 13.
 
     Parameters
@@ -63,12 +59,6 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
         Without self-loops, which would link copies of the same node.
     copies : int
         The paper's n.
-
-    Examples
-    --------
-    >>> triangle = DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)")
-    >>> degree_expansion(triangle, 2)
-    <DirectGraph UniRing(1, 3)*2: 6 nodes, 12 arcs>
     """
     as_direct_graph(graph)
     copies = as_size(copies, "copies")
@@ -89,11 +79,8 @@ def degree_expansion(graph: DirectGraph, copies: int) -> DirectGraph:
 def cartesian_product(*graphs: DirectGraph) -> DirectGraph:
     """Cartesian product: nodes are tuples, and every arc changes one entry along an arc of that factor.
 
-    The numbers of nodes multiply, degrees and diameters add up.  Tuples are numbered in lexicographic order, the last
-    entry fastest, as numpy's `ravel_multi_index` does: ``(x1, x2)`` is ``x1 * N2 + x2``.  Self-loops and parallel arcs
-    are kept.
-
-    The direct-connect paper's G1 □ G2 □ ...: section 5.3 and Definition 3.
+    Tuples are numbered in lexicographic order, the last entry fastest, as numpy's `ravel_multi_index` does.  Self-loops
+    and parallel arcs are kept.  The direct-connect paper's G1 □ G2 □ ...: section 5.3 and Definition 3.
 
     Examples
     --------
@@ -126,9 +113,13 @@ def _product_of_two(left: DirectGraph, right: DirectGraph) -> DirectGraph:
 
 
 def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
-    """Cartesian product of `n` copies of a graph, the paper's G^□n, numbered as by `cartesian_product`.
+    """Cartesian product of `n` copies of a graph, the paper's G^□n; Parameters as for `line_graph`, but for any graph.
 
-    Parameters as for `line_graph`, with the number of factors, and for any graph.
+    Examples
+    --------
+    >>> two = DirectGraph.from_arcs(2, [(0, 1), (1, 0)], "K(2)")
+    >>> cartesian_power(two, 3)
+    <DirectGraph K(2)^□3: 8 nodes, 24 arcs>
     """
     as_direct_graph(graph)
     n = as_size(n, "n", high=MAX_TIMES)
@@ -138,10 +129,7 @@ def cartesian_power(graph: DirectGraph, n: int) -> DirectGraph:
 
 
 def parallel(graph: DirectGraph, times: int) -> DirectGraph:
-    """Repeat every arc `times` times.
-
-    Parameters as for `line_graph`, but for any graph.
-    """
+    """Repeat every arc several times; Parameters as for `line_graph`, but for any graph."""
     as_direct_graph(graph)
     times = as_size(times, "times")
     name = graph.name if times == 1 else f"{times}·{operand(graph.name)}"
@@ -150,10 +138,7 @@ def parallel(graph: DirectGraph, times: int) -> DirectGraph:
 
 
 def bidirectional(graph: DirectGraph) -> DirectGraph:
-    """Union of a graph and its transpose, keeping parallel arcs: twice the degree, the same nodes.
-
-    Direct-connect paper, A.6.  Two nodes with arcs in both directions get two in each.
-    """
+    """Union of a graph and its transpose, keeping parallel arcs: twice the degree, the same nodes (A.6)."""
     as_direct_graph(graph)
     base = operand(graph.name)
     name = f"{base} ∪ {base}^T"

@@ -1,8 +1,7 @@
 """Bounds of the direct-connect paper on all graphs, and stored allgathers that attain the bandwidth bound.
 
-Breadth-first broadcasts are not bandwidth-optimal on Diamond and the modified de Bruijn graphs.  Most of these graphs
-are not isomorphic to their transposes, so reduce-scatter reverses an allgather of the transpose (Corollary 1.1), which
-is stored as well.
+Breadth-first broadcasts are not bandwidth-optimal on Diamond and the modified de Bruijn graphs.  Reduce-scatter
+reverses an allgather of the transpose (Corollary 1.1), which is stored as well.
 """
 
 import json
@@ -25,7 +24,7 @@ MAX_NODES = 2**62  # the graphs are not built
 def moore_steps(nodes: int, degree: int) -> int:
     """Lower bound on the steps of an allgather by the Moore bound: T_L*(N, d) in multiples of alpha.
 
-    Direct-connect paper, Definition 10 and appendix C.1: the least k with 1 + d + d² + ... + d^k >= N (Definition 9).
+    Direct-connect paper, Definition 10 and appendix C.1: the least k with 1 + d + d² + ... + d^k >= N.
 
     Parameters
     ----------
@@ -46,6 +45,11 @@ def undirected_moore_steps(nodes: int, degree: int) -> int:
 
     Direct-connect paper, Table 8, last column: the least k with 1 + d (1 + (d - 1) + ... + (d - 1)^(k - 1)) >= N.
     Parameters as for `moore_steps`.
+
+    Examples
+    --------
+    >>> moore_steps(728, 4), undirected_moore_steps(728, 4)
+    (5, 6)
     """
     nodes, degree = as_size(nodes, "nodes", high=MAX_NODES), as_size(degree, "degree")
     if degree == 1 and nodes > 2:
@@ -64,9 +68,12 @@ def _fewest_layers(nodes: int, layer: int, growth: int) -> int:
 
 
 def bandwidth_optimum(nodes: int) -> Fraction:
-    """Lower bound on T_B of every allgather, in multiples of M/B: T_B* = (N - 1) / N.
+    """Lower bound on T_B of every allgather, in multiples of M/B: T_B* = (N - 1) / N (Theorem 4).
 
-    Direct-connect paper, Theorem 4.
+    Examples
+    --------
+    >>> bandwidth_optimum(1024)
+    Fraction(1023, 1024)
     """
     nodes = as_size(nodes, "nodes", high=MAX_NODES)
     return Fraction(nodes - 1, nodes)
@@ -101,10 +108,8 @@ def base_transpose_names() -> tuple[str, ...]:
 def base_schedule_rows(name: str) -> BaseSchedule:
     """Return the stored schedule of a graph without a bandwidth-optimal breadth-first broadcast.
 
-    Found by integer programming, and bandwidth-optimal: in each step every link carries the same number of chunks, and
-    over all steps each node receives every chunk of the others once.  Steps and bandwidth are those of the
-    direct-connect paper's Table 9; the transposes, which it does not list, take no more.  The steps are verified like
-    those of any schedule.
+    Found by integer programming, and bandwidth-optimal.  Steps and bandwidth are those of the direct-connect paper's
+    Table 9; the transposes, which it does not list, take no more.
 
     Parameters
     ----------
@@ -117,8 +122,6 @@ def base_schedule_rows(name: str) -> BaseSchedule:
     >>> schedule = base_schedule_rows("Diamond")
     >>> schedule.graph, schedule.num_steps, schedule.chunks
     (<DirectGraph Diamond: 8 nodes, 16 arcs>, 3, 2)
-    >>> schedule.rows[0].tolist()
-    [0, 0, 0, 1, 1]
     """
     if not isinstance(name, str) or name not in _stored():
         raise UnsupportedError(f"there is no stored schedule of {shown(name)}; expected one of {', '.join(_stored())}")

@@ -1,12 +1,13 @@
-"""Boxes from direct links between pairs of GPUs, with PCIe where those do not connect all GPUs."""
+"""Boxes from links between GPUs, with PCIe where those do not join all GPUs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import chain, combinations
 from typing import NamedTuple
 
 from ...support.arrays import components
-from ..network.topology import Link
+from ..network.topology import Link, SwitchLimits
 from ..switched.scale_out import (
     GPU_LINK,
     OWN_LINK,
@@ -20,6 +21,9 @@ from ..switched.scale_out import (
 from .documents import Document
 from .options import DEFAULT_LANES, LANE_RATES, PRODUCTS, BoxOptions, GpuProduct
 
+Pair = tuple[int, int]  # two GPUs, the smaller number first
+Nodes = Sequence[tuple[str, ...]]  # for each NIC, what it is attached to
+
 
 class PcieLocation(NamedTuple):
     """CPU and bridge, both numbered from 0, of a GPU or NIC; `bridge` is None if it is attached to the CPU."""
@@ -28,39 +32,52 @@ class PcieLocation(NamedTuple):
     bridge: int | None = None
 
 
-class PciePathTree(NamedTuple):
-    """The PCIe part of a box."""
-
-    links: tuple[Link, ...]  # each for both directions
-    switches: tuple[str, ...]  # ``pcie0`` ... for bridges, ``cpu0`` ... for CPUs
-    above: tuple[str, ...]  # the switch above each device
-
-
-Pair = tuple[int, int]  # two GPUs, the smaller number first
 Locations = Callable[[], tuple[Sequence[PcieLocation], str]]  # where GPUs, then NICs, are, and a note on it
+
+
+class GpuLinks(NamedTuple):
+    """Links between GPUs other than PCIe, each for both directions; switches, limits and notes as in `Box`."""
+
+    links: tuple[Link, ...] = ()
+    switches: tuple[str, ...] = ()
+    limits: tuple[SwitchLimits, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def joins(self, gpus: int, more_links: Collection[Link] = ()) -> bool:
+        """Return whether these and other links join all GPUs."""
+        links = [*self.links, *more_links]
+        numbers = {f"gpu{gpu}": gpu for gpu in range(gpus)}
+        ends = [[numbers.setdefault(node, len(numbers)) for node in link[:2]] for link in links]
+        return not components(len(numbers), ends)[:gpus].any()
+
+
+def direct_links(rates: Mapping[Pair, Fraction]) -> tuple[Link, ...]:
+    """Return links between pairs of GPUs. Units: `rates` in GB/s."""
+    return tuple(Link(f"gpu{one}", f"gpu{two}", rate, SCALE_UP_LATENCY) for (one, two), rate in sorted(rates.items()))
+
+
+def switch_links(gpus: Collection[int], switch: str, rate: Fraction) -> tuple[Link, ...]:
+    """Return links from GPUs to a switch. Units: `rate` in GB/s."""
+    return tuple(Link(f"gpu{gpu}", switch, rate, SCALE_UP_LATENCY / 2) for gpu in gpus)
 
 
 def needed_product(document: Document, options: BoxOptions, vendor: str, why: str) -> GpuProduct:
     """Return the GPU model of the options, or raise `FileFormatError` if it is missing or has no such links."""
+    if options.gpu is not None and options.gpu.vendor == vendor and options.gpu.links:
+        return options.gpu
     names = ", ".join(product.name for product in PRODUCTS.values() if product.vendor == vendor and product.links)
-    if options.gpu is None:
-        raise document.error(f"{why}; say which GPU it is (gpu), one of {names}")
-    if options.gpu.vendor != vendor or not options.gpu.links:
-        raise document.error(
-            f"{why}, and {options.gpu.name} has no such links; say which GPU it is (gpu), one of {names}"
-        )
-    return options.gpu
+    lack = "" if options.gpu is None else f", and {options.gpu.name} has no such links"
+    raise document.error(f"{why}{lack}; say which GPU it is (gpu), one of {names}")
 
 
 def check_counts(
     document: Document, product: GpuProduct, counts: Mapping[Pair, int], line: Callable[[int], int | None]
 ) -> None:
     """Raise `FileFormatError` if a GPU has more links than the product."""
-    total: dict[int, int] = {}
+    totals: Counter[int] = Counter()
     for pair, count in counts.items():
-        for gpu in pair:
-            total[gpu] = total.get(gpu, 0) + count
-    for gpu, links in sorted(total.items()):
+        totals.update(dict.fromkeys(pair, count))
+    for gpu, links in sorted(totals.items()):
         if links > product.links:
             raise document.error(
                 f"gpu{gpu} would have {links} links to others, but {product.name} has {product.links}; is it another "
@@ -69,115 +86,92 @@ def check_counts(
             )
 
 
-def directly_linked(gpus: int, pairs: Mapping[Pair, object]) -> bool:
-    """Return whether the pairs connect all GPUs."""
-    return not components(gpus, [*pairs]).any()
-
-
-def box_name(vendor: str, options: BoxOptions, gpus: int) -> str:
-    """Name a box after its GPUs."""
-    fitting = options.gpu is not None and options.gpu.vendor == vendor
-    return f"{options.gpu.name if options.gpu is not None and fitting else vendor}-{gpus}gpu"
-
-
 def linked_box(
     document: Document,
     options: BoxOptions,
     vendor: str,
     gpus: int,
-    direct: Mapping[Pair, Fraction],
+    between: GpuLinks,
     locations: Locations,
     *,
     near: Sequence[tuple[int, ...]] = (),
-    notes: Sequence[str] = (),
+    far_note: str = "",
 ) -> Box:
-    """Make a box of direct links, and of PCIe if those do not connect all GPUs. Units: `direct` in GB/s."""
-    name = box_name(vendor, options, gpus)
-    links = [Link(f"gpu{one}", f"gpu{two}", rate, SCALE_UP_LATENCY) for (one, two), rate in sorted(direct.items())]
-    if directly_linked(gpus, direct):
-        attached = gpu_nics(document, options, near)
-        return Box(name, gpus, tuple(links), attached.nics, notes=(*notes, *attached.notes), shared=attached.shared)
-    where, where_from = locations()
-    rate, rate_from = pcie_link_bandwidth(document, options)
-    tree = pcie_path_tree(where, gpus, rate)
-    all_notes = [*notes, where_from, rate_from]
-    if sum(switch.startswith("cpu") for switch in tree.switches) > 1:
-        all_notes.append(
-            f"two CPUs are joined with {float(rate):.4g} GB/s like one PCIe link, as the file does not say how"
-        )
-    above = [(switch,) for switch in tree.above[gpus:]]
-    own_links = [_own_slot(nic, 1, rate) for nic in range(len(above))]
-    attached = attach_nics(above, [options.nic_bandwidth] * len(above), own_links)
+    """Make a box, with PCIe between its GPUs if other links do not join all; `near` has the GPUs nearest to NICs."""
+    links, switches, notes = list(between.links), list(between.switches), list(between.notes)
+    if between.joins(gpus):
+        attached = _nics_of_gpus(document, options, near)
+    else:
+        where, where_from = locations()
+        rate, rate_from = _pcie_bandwidth(document, options)
+        tree, pcie_switches, above = _pcie_tree(where, gpus, rate)
+        links += tree
+        switches += pcie_switches
+        notes += [where_from, rate_from]
+        if sum(switch.startswith("cpu") for switch in pcie_switches) > 1:
+            notes.append(
+                f"two CPUs are joined with {float(rate):.4g} GB/s like one PCIe link, as the file does not say how"
+            )
+        slots = [SharedLink(OWN_LINK, rate, ((nic, 1),)) for nic in range(len(above))]
+        attached = attach_nics(above, [options.nic_bandwidth] * len(above), slots)
+    product = options.gpu if options.gpu is not None and options.gpu.vendor == vendor else None
     return Box(
-        name,
+        f"{vendor if product is None else product.name}-{gpus}gpu",
         gpus,
-        (*links, *tree.links),
+        tuple(links),
         attached.nics,
-        tree.switches,
-        notes=(*all_notes, *attached.notes),
-        shared=attached.shared,
+        tuple(switches),
+        tuple(limit.switch for limit in between.limits),
+        (*notes, *attached.notes, *filter(None, [far_note])),
+        attached.shared,
+        between.limits,
+        product.rack_of(gpus) if product is not None and between.switches else "",
     )
 
 
-def gpu_nics(document: Document, options: BoxOptions, near: Sequence[tuple[int, ...]]) -> AttachedNics:
+def _nics_of_gpus(document: Document, options: BoxOptions, near: Sequence[tuple[int, ...]]) -> AttachedNics:
     """Attach NICs to GPUs; their slots are like those of the GPUs."""
     left_out = "PCIe between GPUs is left out, as faster links connect all of them"
     if not near:
         return AttachedNics((), (), (left_out,))
-    rate, rate_from = pcie_link_bandwidth(document, options)
-    gpus = sorted({gpu for near_gpus in near for gpu in near_gpus})
-    own_links = [_own_slot(nic, len(near_gpus), rate) for nic, near_gpus in enumerate(near)]
-    gpu_links = [
-        SharedLink(GPU_LINK, rate, tuple((nic, 1) for nic, near_gpus in enumerate(near) if gpu in near_gpus))
-        for gpu in gpus
-    ]
-    names = [tuple(f"gpu{gpu}" for gpu in near_gpus) for near_gpus in near]
-    attached = attach_nics(names, [options.nic_bandwidth] * len(near), [*own_links, *gpu_links])
+    rate, rate_from = _pcie_bandwidth(document, options)
+    slots = [SharedLink(OWN_LINK, rate, ((nic, len(gpus)),)) for nic, gpus in enumerate(near)]
+    users = {gpu: tuple((nic, 1) for nic, gpus in enumerate(near) if gpu in gpus) for gpu in chain(*near)}
+    slots += [SharedLink(GPU_LINK, rate, paths) for _, paths in sorted(users.items())]
+    names = [tuple(f"gpu{gpu}" for gpu in gpus) for gpus in near]
+    attached = attach_nics(names, [options.nic_bandwidth] * len(near), slots)
     return attached._replace(notes=(left_out, rate_from, "every NIC is attached to its nearest GPUs", *attached.notes))
 
 
-def _own_slot(nic: int, near: int, rate: Fraction) -> SharedLink:
-    return SharedLink(OWN_LINK, rate, ((nic, near),))
-
-
-def pcie_link_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, str]:
+def _pcie_bandwidth(document: Document, options: BoxOptions) -> tuple[Fraction, str]:
     """Return GB/s of one PCIe link in each direction, and a note on its source."""
     if options.pcie_bandwidth is not None:
-        return (
-            options.pcie_bandwidth,
-            f"every PCIe link is modeled with {float(options.pcie_bandwidth):.4g} GB/s, as given",
-        )
-    if options.gpu is None:
+        rate, source = options.pcie_bandwidth, "given"
+    elif options.gpu is not None:
+        speed = options.gpu.lane_speed
+        rate = DEFAULT_LANES * LANE_RATES[speed][options.figures]
+        source = f"the slot of {options.gpu.name} has {DEFAULT_LANES} lanes of {speed} GT/s"
+    else:
         raise document.error(
             "the PCIe bandwidth is unknown; give it in GB/s (pcie_bandwidth), or the GPU (gpu), whose slot is then "
             "assumed"
         )
-    speed = options.gpu.lane_speed
-    lane = LANE_RATES[speed]
-    bandwidth = DEFAULT_LANES * (lane.line if options.figures == "line" else lane.nccl)
-    return bandwidth, (
-        f"every PCIe link is modeled with {float(bandwidth):.4g} GB/s, as the slot of {options.gpu.name} has "
-        f"{DEFAULT_LANES} lanes of {speed} GT/s"
-    )
+    return rate, f"every PCIe link is modeled with {float(rate):.4g} GB/s, as {source}"
 
 
-def pcie_path_tree(locations: Sequence[PcieLocation], gpus: int, bandwidth: Fraction) -> PciePathTree:
-    """Build the PCIe tree of devices, the first `gpus` of which are GPUs. Units: `bandwidth` in GB/s."""
-    above = tuple(
-        f"cpu{location.cpu}" if location.bridge is None else f"pcie{location.bridge}" for location in locations
-    )
+def _pcie_tree(locations: Sequence[PcieLocation], gpus: int, rate: Fraction) -> tuple[list[Link], list[str], Nodes]:
+    """Build the PCIe tree of GPUs, then NICs: its links, its switches, and the switch above each NIC."""
+    above = [f"cpu{place.cpu}" if place.bridge is None else f"pcie{place.bridge}" for place in locations]
     pairs = [(f"gpu{gpu}", above[gpu]) for gpu in range(gpus)]
-    cpu_of = {location.bridge: location.cpu for location in locations if location.bridge is not None}
+    cpu_of = {place.bridge: place.cpu for place in locations if place.bridge is not None}
     pairs += [(f"pcie{bridge}", f"cpu{cpu}") for bridge, cpu in sorted(cpu_of.items())]
-    cpus = sorted({location.cpu for location in locations})
+    cpus = sorted({place.cpu for place in locations})
     pairs += [(f"cpu{one}", f"cpu{other}") for one, other in combinations(cpus, 2)]
+    # A CPU with one bridge and nothing else joins nothing.
     only = f"cpu{cpus[0]}"
     if len(cpus) == 1 and len(cpu_of) == 1 and only not in above:
         pairs = [pair for pair in pairs if only not in pair]
-    switches = [f"pcie{bridge}" for bridge in sorted(cpu_of)] + [f"cpu{cpu}" for cpu in cpus]
     linked = {node for pair in pairs for node in pair}
-    return PciePathTree(
-        tuple(Link(one, other, bandwidth, PCIE_LATENCY) for one, other in pairs),
-        tuple(switch for switch in switches if switch in linked),
-        above,
-    )
+    switches = [*(f"pcie{bridge}" for bridge in sorted(cpu_of)), *(f"cpu{cpu}" for cpu in cpus)]
+    links = [Link(one, other, rate, PCIE_LATENCY) for one, other in pairs]
+    return links, [switch for switch in switches if switch in linked], [(switch,) for switch in above[gpus:]]

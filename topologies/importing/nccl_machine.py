@@ -14,6 +14,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from ...errors import FileFormatError
+from ...support.formatting import count_text
 from ...support.validation import shown
 from .documents import Document
 from .options import BoxOptions
@@ -51,7 +52,7 @@ class Element:
     """One element."""
 
     document: Document  # the file
-    tag: str  # one of ``system``, ``cpu``, ``pci``, ``gpu``, ``nvlink``, ``xgmi``, ``c2c``, ``nic``, ``net``
+    tag: str  # one of ``system`` and the keys of `PARENTS`
     line: int  # its first line, from 1
     attributes: dict[str, str]  # as written
     parent: Element | None  # None for ``system``
@@ -77,10 +78,8 @@ class Element:
         if not value and default is not None:
             return default
         if not _INTEGER.fullmatch(value) or not minimum <= int(value) <= maximum:
-            raise self.error(
-                f"{name} of <{self.tag}> is {shown(self.get(name))}; "
-                f"expected a whole number from {minimum} to {maximum}"
-            )
+            expected = f"a whole number from {minimum} to {maximum}"
+            raise self.error(f"{name} of <{self.tag}> is {shown(self.get(name))}; expected {expected}")
         return int(value)
 
     def descendants(self, *tags: str) -> Iterator[Element]:
@@ -103,41 +102,37 @@ def read_tree(document: Document) -> Element:
     """Parse a topology file and return its ``system`` element."""
     if len(document.text) > MAX_XML:
         raise document.error(f"the file has more than {MAX_XML} characters; expected the dump of one machine")
-    reader = _TreeBuilder(document)
-    # The text is decoded already, whatever encoding the file declares.
-    reader.parser = parser = expat.ParserCreate("utf-8")
-    parser.StartDoctypeDeclHandler = reader.doctype
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
+    builder = _TreeBuilder(document)
     try:
-        parser.Parse(document.text.encode(errors="replace"), True)
+        builder.parser.Parse(document.text.encode(errors="replace"), True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise document.error(f"the file is not well-formed XML ({reason}); is it cut short?", error.lineno) from None
-    assert reader.root is not None  # expat refuses a document without a root
-    return reader.root
+    assert builder.root is not None  # expat refuses a document without a root
+    return builder.root
 
 
 class _TreeBuilder:
-    """Builds the tree from the parser's events."""
-
-    parser: expat.XMLParserType
+    """Builds the tree from the events of a parser."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
         self.root: Element | None = None
         self.open: list[Element] = []
-        self.skipped = 0
-        """Open elements that are not kept."""
-        self.count = 0
+        self.skipped = self.count = 0  # open elements that are not kept, and all elements so far
+        # The text is decoded already, whatever encoding the file declares.
+        self.parser = expat.ParserCreate("utf-8")
+        self.parser.StartDoctypeDeclHandler = self.doctype
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.end
 
     def error(self, message: str) -> FileFormatError:
         return self.document.error(message, self.parser.CurrentLineNumber)
 
     def doctype(self, name: str, *_: object) -> None:
-        if name.lower() in FOREIGN_ROOTS:
-            raise self.error(f"this is {FOREIGN_ROOTS[name.lower()]}")
-        raise self.error("the file has a document type (<!DOCTYPE), which no topology file needs; remove it")
+        foreign = FOREIGN_ROOTS.get(name.lower())
+        reason = "the file has a document type (<!DOCTYPE), which no topology file needs; remove it"
+        raise self.error(f"this is {foreign}" if foreign else reason)
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self.count += 1
@@ -148,37 +143,33 @@ class _TreeBuilder:
         for name, value in attributes.items():
             if len(name) > MAX_VALUE or len(value) > MAX_VALUE:
                 raise self.error(f"attribute {shown(name)} is too long; expected at most {MAX_VALUE} characters")
-        if not self.open:
-            self._begin(tag, attributes)
-        elif self.skipped or tag not in PARENTS:
+        parent = self.open[-1] if self.open else None
+        if self.skipped or (parent and tag not in PARENTS):
             self.skipped += 1
-        elif self.open[-1].tag not in PARENTS[tag]:
+            return
+        if parent is None:
+            self._check_root(tag, attributes)
+        elif parent.tag not in PARENTS[tag]:
             places = " or ".join(f"<{place}>" for place in PARENTS[tag])
-            raise self.error(f"<{tag}> stands in <{self.open[-1].tag}>; expected it in {places}")
-        else:
-            self._open(tag, attributes, self.open[-1])
+            raise self.error(f"<{tag}> stands in <{parent.tag}>; expected it in {places}")
+        element = Element(self.document, tag, self.parser.CurrentLineNumber, attributes, parent)
+        (self.open[-1].children if self.open else []).append(element)
+        self.root = self.root or element
+        self.open.append(element)
+
+    def _check_root(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag in FOREIGN_ROOTS:
+            raise self.error(f"this is {FOREIGN_ROOTS[tag]}")
+        if tag != "system":
+            raise self.error(f"the file starts with {shown(f'<{tag}>')}; expected <system>, as NCCL_TOPO_DUMP_FILE has")
+        if (version := attributes.get("version", "")) not in ("1", "2"):
+            raise self.error(f"version of <system> is {shown(version)}; expected 1 (NCCL) or 2 (RCCL)")
 
     def end(self, _: str) -> None:
         if self.skipped:
             self.skipped -= 1
         else:
             self.open.pop()
-
-    def _begin(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag in FOREIGN_ROOTS:
-            raise self.error(f"this is {FOREIGN_ROOTS[tag]}")
-        if tag != "system":
-            raise self.error(f"the file starts with {shown(f'<{tag}>')}; expected <system>, as NCCL_TOPO_DUMP_FILE has")
-        self.root = self._open(tag, attributes, None)
-        if (version := self.root.get("version")) not in ("1", "2"):
-            raise self.error(f"version of <system> is {shown(version)}; expected 1 (NCCL) or 2 (RCCL)")
-
-    def _open(self, tag: str, attributes: dict[str, str], parent: Element | None) -> Element:
-        element = Element(self.document, tag, self.parser.CurrentLineNumber, attributes, parent)
-        if parent is not None:
-            parent.children.append(element)
-        self.open.append(element)
-        return element
 
 
 MAX_GPUS = 1024
@@ -238,6 +229,12 @@ class Machine(NamedTuple):
         """Whether the file lists PCIe devices only, as files for ``NCCL_TOPO_FILE`` in clouds do."""
         return self.gpus[0].element is None
 
+    @property
+    def kind(self) -> tuple[str, str] | None:
+        """Vendor and code of its GPUs; None where they differ, or the file does not state them."""
+        kinds = {gpu.kind for gpu in self.gpus}
+        return kinds.pop() if len(kinds) == 1 else None
+
 
 def host_of(element: Element) -> str:
     """Return the hash of an element's host; empty in files of one host."""
@@ -261,18 +258,14 @@ def read_machine(system: Element, options: BoxOptions) -> Machine:
         notes.append(f"every network card is modeled with the given {float(options.nic_bandwidth):g} GB/s")
         nics = [nic._replace(bandwidth=options.nic_bandwidth) for nic in nics]
     else:
-        notes.extend(_bandwidth_notes(nics))
+        # Stated bandwidths may be a negotiated speed or a driver's placeholder.
+        stated = Counter(nic.bandwidth for nic in nics if nic.bandwidth is not None)
+        notes += [
+            f"{count_text(number, 'network card')} {'is' if number == 1 else 'are'} modeled with {float(bandwidth):g} "
+            f"GB/s, {float(8 * bandwidth):g} Gb/s, as the file says; if that is not their speed, give nic_bandwidth"
+            for bandwidth, number in stated.items()
+        ]
     return Machine(system, tuple(gpus), tuple(nics), tuple(notes))
-
-
-def _bandwidth_notes(nics: list[NcclNic]) -> Iterator[str]:
-    """Note the stated bandwidths of NICs, which may be a negotiated speed or a driver's placeholder."""
-    for bandwidth, number in Counter(nic.bandwidth for nic in nics if nic.bandwidth is not None).items():
-        counted = "1 network card is modeled" if number == 1 else f"{number} network cards are modeled"
-        yield (
-            f"{counted} with {float(bandwidth):g} GB/s, {float(8 * bandwidth):g} Gb/s, as the file says; if that "
-            "is not their speed, give nic_bandwidth"
-        )
 
 
 def _check_addresses(system: Element) -> None:
@@ -288,33 +281,39 @@ def _check_addresses(system: Element) -> None:
 
 
 def _gpus(system: Element, notes: list[str]) -> list[Gpu]:
-    listed = [Gpu(element.ancestor("pci"), element) for element in system.descendants("gpu")]
-    if not listed:
-        leaves = _gpus_by_class(system, notes)
-        if not leaves:
-            raise system.error(
-                "the file names no GPU: there is neither a <gpu> nor a <pci> whose class begins with 0x03; NCCL looks "
-                "for them when it starts, so dump what it found with NCCL_TOPO_DUMP_FILE on the machine"
-            )
-        return [Gpu(pci, None) for pci in leaves]
-    for gpu, other in zip(listed[1:], listed, strict=False):
-        if gpu.pci is other.pci:
-            raise gpu.pci.error("two <gpu> are in one <pci>, so ranks share a GPU; dump with one rank for each GPU")
-    ordered = _in_order(listed)
-    ranks = [gpu.element.integer("rank", -1, MAX_RANK, default=-1) for gpu in ordered if gpu.element is not None]
+    elements = list(system.descendants("gpu"))
+    if not elements:
+        return [Gpu(pci, None) for pci in _gpus_by_class(system, notes)]
+    slots = [element.ancestor("pci") for element in elements]
+    for slot, other in zip(slots[1:], slots, strict=False):
+        if slot is other:
+            raise slot.error("two <gpu> are in one <pci>, so ranks share a GPU; dump with one rank for each GPU")
+    by = "dev" if len({*map(host_of, slots)}) == 1 else "rank"
+    numbered: dict[int, Element] = {}
+    for element in elements:
+        number = element.integer(by, 0, MAX_RANK)
+        if (other := numbered.setdefault(number, element)) is not element:
+            raise element.error(f"{by} {number} is also that of the GPU on line {other.line}")
+    ordered = [numbered[number] for number in sorted(numbered)]
+    ranks = [element.integer("rank", -1, MAX_RANK, default=-1) for element in ordered]
     if -1 not in ranks and ranks != sorted(ranks):
         first = next(number for number, rank in enumerate(ranks) if rank != sorted(ranks)[number])
         notes.append(
             f"GPUs are in the order of dev, which the ranks of the dumped job contradict: gpu{first} was its rank "
             f"{ranks[first]}"
         )
-    return ordered
+    return [Gpu(element.ancestor("pci"), element) for element in ordered]
 
 
 def _gpus_by_class(system: Element, notes: list[str]) -> list[Element]:
     """Find possible GPUs by PCI class, for files without ``gpu`` elements."""
-    leaves = [pci for pci in _leaves(system) if _class(pci).startswith(GPU_CLASSES)]
-    computing = [pci for pci in leaves if not _class(pci).startswith(VGA_CLASS)]
+    leaves = _leaves(system, GPU_CLASSES)
+    if not leaves:
+        raise system.error(
+            "the file names no GPU: there is neither a <gpu> nor a <pci> whose class begins with 0x03; NCCL looks "
+            "for them when it starts, so dump what it found with NCCL_TOPO_DUMP_FILE on the machine"
+        )
+    computing = [pci for pci in leaves if not pci.get("class").lower().startswith(VGA_CLASS)]
     if computing and len(computing) < len(leaves):
         vga = len(leaves) - len(computing)
         left_out = "1 VGA controller was" if vga == 1 else f"{vga} VGA controllers were"
@@ -322,42 +321,28 @@ def _gpus_by_class(system: Element, notes: list[str]) -> list[Element]:
     return computing or leaves
 
 
-def _class(pci: Element) -> str:
-    return pci.get("class").lower()
-
-
-def _in_order(listed: list[Gpu]) -> list[Gpu]:
-    """Sort by ``dev`` or ``rank``; see `read_machine`."""
-    hosts = {host_of(gpu.pci) for gpu in listed}
-    by = "dev" if len(hosts) == 1 else "rank"
-    numbered: dict[int, Gpu] = {}
-    for gpu in listed:
-        assert gpu.element is not None  # as it is listed
-        number = gpu.element.integer(by, 0, MAX_RANK)
-        other = numbered.setdefault(number, gpu)
-        if other is not gpu and other.element is not None:
-            raise gpu.element.error(f"{by} {number} is also that of the GPU on line {other.element.line}")
-    return [numbered[number] for number in sorted(numbered)]
-
-
-def _leaves(system: Element) -> list[Element]:
-    return [pci for pci in system.descendants("pci") if all(child.tag != "pci" for child in pci.children)]
+def _leaves(system: Element, classes: str | tuple[str, ...]) -> list[Element]:
+    """List the ``pci`` elements of some classes that have none inside."""
+    return [
+        pci
+        for pci in system.descendants("pci")
+        if pci.get("class").lower().startswith(classes) and all(child.tag != "pci" for child in pci.children)
+    ]
 
 
 def _nics(system: Element, notes: list[str]) -> list[NcclNic]:
     # Like NCCL, skip ports without a number, and those that it merged into one interface.
     ports = [net for net in system.descendants("net") if net.get("dev") and net.integer("net", 0, 1, default=1)]
     if not ports:
-        leaves = [pci for pci in _leaves(system) if _class(pci).startswith(NIC_CLASS)]
-        return [NcclNic(pci, None, None) for pci in leaves]
+        return [NcclNic(pci, None, None) for pci in _leaves(system, NIC_CLASS)]
     virtual = [net.get("name") for net in ports if net.get("name").startswith(VIRTUAL_PREFIXES)]
     if virtual:
         notes.append(f"left out {shown(virtual[0])}: a virtual interface sends through another card")
-    groups: defaultdict[object, list[Element]] = defaultdict(list)
     ports = [net for net in ports if not net.get("name").startswith(VIRTUAL_PREFIXES)]
-    hosts = {host: index for index, host in enumerate(dict.fromkeys(map(host_of, system.children)))}
-    order = {net: (hosts[host_of(net)], net.integer("dev", 0, MAX_RANK), index) for index, net in enumerate(ports)}
-    for net in sorted(ports, key=order.__getitem__):
+    hosts = list(dict.fromkeys(map(host_of, system.children)))
+    ports.sort(key=lambda net: (hosts.index(host_of(net)), net.integer("dev", 0, MAX_RANK)))
+    groups: defaultdict[object, list[Element]] = defaultdict(list)
+    for net in ports:
         groups[_nic_key(net)].append(net)
     if len(groups) < len(ports):
         notes.append("ports of one guid in one slot are one network card with the sum of their speeds")
@@ -373,10 +358,9 @@ def _nic(nets: list[Element]) -> NcclNic:
 
 
 def _device_of(net: Element) -> Element:
-    nic = net.parent
-    assert nic is not None  # PARENTS puts a net inside a nic, and that inside a pci or cpu
-    assert nic.parent is not None
-    return nic.parent
+    assert net.parent is not None  # PARENTS puts a net inside a nic, and that inside a pci or cpu
+    assert net.parent.parent is not None
+    return net.parent.parent
 
 
 def _nic_key(net: Element) -> object:

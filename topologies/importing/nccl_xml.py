@@ -1,24 +1,25 @@
 """Reader of NCCL and RCCL topology files (``NCCL_TOPO_DUMP_FILE``, ``NCCL_TOPO_FILE``).
 
-The format has no specification; what elements and numbers mean is in NCCL's ``src/graph/xml.cc`` and
-``src/graph/topo.cc``, and in the same files of RCCL.  NVLinks and xGMI links are listed, or assumed from the GPU model.
+The format has no specification; what elements and numbers mean is in ``src/graph/xml.cc`` and ``src/graph/topo.cc`` of
+NCCL and of RCCL.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
 from ...support.validation import shown
-from ..network.topology import Link, SwitchLimits
+from ..network.topology import Link
 from ..switched.box_files import stored_fields
-from ..switched.scale_out import SCALE_UP_LATENCY, Box
+from ..switched.scale_out import Box
+from .box_from_links import GpuLinks, direct_links, switch_links
 from .documents import Document
 from .nccl_machine import GPU_CLASSES, Element, Gpu, Machine, host_of, read_machine, read_tree
-from .options import BoxOptions, GpuProduct, is_always_linked, product_of
+from .options import BoxOptions, GpuProduct, products_of
 from .pcie import nics_of_nearest_gpus, pcie_network, read_pcie
 
 NVSWITCH = "nvswitch"
@@ -28,21 +29,8 @@ MAX_BANDWIDTH = 10**7  # MB/s of one link between a GPU and its CPU
 HIDDEN_NVSWITCH = "fffffff:ffff:ff"  # address of NVSwitches that are not visible in a virtual machine
 CPU_CLASS = "0x068001"
 
-NVSWITCH_GPUS = ("a100", "a800", "h100", "h800", "b200", "b300")
-"""GPUs that are sold by eight with NVSwitches; the V100 by eight has a hybrid cube mesh."""
-
-
-class GpuLinks(NamedTuple):
-    """Links between GPUs other than PCIe."""
-
-    product: GpuProduct | None  # the GPU, if the table has it
-    links: tuple[Link, ...] = ()  # between GPUs, and between them and the NVSwitch, each for both directions
-    switches: tuple[str, ...] = ()  # as in `Box`
-    abilities: tuple[str, ...] = ()  # as in `Box`
-    # GB/s between a GPU and its CPU besides PCIe, by number of the GPU
-    to_cpu: Mapping[int, Fraction] = MappingProxyType({})
-    notes: tuple[str, ...] = ()  # as in `Box`
-    limits: tuple[SwitchLimits, ...] = ()  # as in `Box`
+NVSWITCH_GPUS = ("a100", "a800", "h100", "h800", "b200", "b300", "gb200", "gb300")
+"""GPUs that are sold by eight, or in racks, with NVSwitches; the V100 by eight has a hybrid cube mesh."""
 
 
 class _Listing:
@@ -52,12 +40,11 @@ class _Listing:
         self.gpus = machine.gpus
         self.numbers = {(host_of(gpu.pci), gpu.pci.get("busid").lower()): n for n, gpu in enumerate(machine.gpus)}
         self.between: dict[tuple[int, int], tuple[int, Element]] = {}
-        self.to_switch: defaultdict[int, int] = defaultdict(int)
-        self.nvswitches: set[str] = set()
-        self.to_cpu: defaultdict[int, int] = defaultdict(int)
+        self.to_switch: Counter[int] = Counter()
+        self.to_cpu: Counter[int] = Counter()
         self.coherent: defaultdict[int, Fraction] = defaultdict(Fraction)
-        self.self_links = 0
-        self.unlisted_links = 0
+        self.nvswitches: set[str] = set()
+        self.self_links = self.unlisted_links = 0
         for number, gpu in enumerate(machine.gpus):
             for row in gpu.element.children if gpu.element else ():
                 self._read(number, gpu, row)
@@ -97,28 +84,33 @@ class _Listing:
                     "goes both ways, so dump the file again"
                 )
 
-    def totals(self) -> list[int]:
-        """Return the number of links of each GPU."""
-        totals = [self.to_switch.get(gpu, 0) + self.to_cpu.get(gpu, 0) for gpu in range(len(self.gpus))]
+    def totals(self) -> Counter[int]:
+        """Count the links of each GPU."""
+        totals = self.to_switch + self.to_cpu
         for (tail, _), (count, _) in self.between.items():
             totals[tail] += count
         return totals
 
 
-def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
+class _Links(NamedTuple):
+    """The GPU model, if the table has it, and links other than PCIe: between GPUs, and GB/s from a GPU to its CPU."""
+
+    product: GpuProduct | None
+    between: GpuLinks = GpuLinks()
+    to_cpu: Mapping[int, Fraction] = MappingProxyType({})
+
+
+def listed_links(machine: Machine, options: BoxOptions) -> _Links:
     """Return the links that a file lists; all NVSwitches are merged into one, as in NCCL."""
     listing = _Listing(machine)
     totals = listing.totals()
-    product, notes = _product(machine, options, linked=any(totals))
+    product, notes = _product(machine, options, linked=bool(totals))
     rate = product.link(options.figures) if product else Fraction(0)
-    links = [
-        Link(f"gpu{tail}", f"gpu{head}", count * rate, SCALE_UP_LATENCY)
-        for (tail, head), (count, _) in sorted(listing.between.items(), key=lambda item: item[0])
-        if tail < head
-    ]
-    switched = sorted(listing.to_switch.items())
-    links += [Link(f"gpu{gpu}", NVSWITCH, count * rate, SCALE_UP_LATENCY / 2) for gpu, count in switched]
-    if product and any(totals):
+    pairs = {(tail, head): count * rate for (tail, head), (count, _) in listing.between.items() if tail < head}
+    links = direct_links(pairs)
+    for gpu, count in sorted(listing.to_switch.items()):
+        links += switch_links([gpu], NVSWITCH, count * rate)
+    if product and totals:
         notes += _notes(listing, product, options, totals)
     if listing.self_links:
         notes.append("NVLinks that lead from a GPU to itself, as some virtual machines show them, were left out")
@@ -127,12 +119,11 @@ def listed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
     to_cpu = {gpu: count * rate for gpu, count in listing.to_cpu.items()}
     for gpu, bandwidth in listing.coherent.items():
         to_cpu[gpu] = to_cpu.get(gpu, Fraction(0)) + bandwidth
-    limits = product.switch_limits if switched and product else ()
-    reducing = tuple(limit.switch for limit in limits)
-    return GpuLinks(product, tuple(links), (NVSWITCH,) if switched else (), reducing, to_cpu, tuple(notes), limits)
+    limits = product.switch_limits if listing.to_switch and product else ()
+    return _Links(product, GpuLinks(links, (NVSWITCH,) * bool(listing.to_switch), limits, tuple(notes)), to_cpu)
 
 
-def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
+def assumed_links(machine: Machine, options: BoxOptions) -> _Links:
     """Return the known links of the given GPU model, for a file that lists PCIe only."""
     system, count, product = machine.system, len(machine.gpus), options.gpu
     if product is None:
@@ -141,22 +132,19 @@ def assumed_links(machine: Machine, options: BoxOptions) -> GpuLinks:
             'them with NCCL_TOPO_DUMP_FILE on the machine, or say which GPU it is (gpu="h100")'
         )
     if not product.links:
-        return GpuLinks(product)
-    rate = product.link(options.figures)
+        return _Links(product)
+    rate, rate_note = product.link(options.figures), product.rate_note(options.figures)
     if product.name in NVSWITCH_GPUS and count == 8:
-        star = [Link(f"gpu{gpu}", NVSWITCH, product.links * rate, SCALE_UP_LATENCY / 2) for gpu in range(count)]
         note = (
             f"assumed: {product.links} NVLinks from every {product.name} to NVSwitches, which the file does not mention"
         )
-        limits = product.switch_limits
-        reducing = tuple(limit.switch for limit in limits)
-        notes = (note, product.rate_note(options.figures))
-        return GpuLinks(product, tuple(star), (NVSWITCH,), reducing, notes=notes, limits=limits)
+        star = switch_links(range(count), NVSWITCH, product.links * rate)
+        return _Links(product, GpuLinks(star, (NVSWITCH,), product.switch_limits, (note, rate_note)))
     if product.name == "v100" and count == 8:
         pairs = stored_fields("dgx1-v100")["links"]["pairs"]
-        mesh = [Link(f"gpu{a}", f"gpu{b}", links * rate, SCALE_UP_LATENCY) for a, b, links in pairs]
+        mesh = direct_links({(one, other): links * rate for one, other, links in pairs})
         note = "assumed: the hybrid cube mesh of a DGX-1, its GPUs in the order of this file, which says nothing of it"
-        return GpuLinks(product, tuple(mesh), notes=(note, product.rate_note(options.figures)))
+        return _Links(product, GpuLinks(mesh, notes=(note, rate_note)))
     raise system.error(
         f"the file lists PCIe only, and the wiring of {count} {product.name} is unknown (known are 8 of "
         f"{', '.join(NVSWITCH_GPUS)} or v100); dump them with NCCL_TOPO_DUMP_FILE on the machine"
@@ -168,9 +156,9 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
     for gpu, other in pairwise(machine.gpus):
         if linked and gpu.kind != other.kind:
             raise other.pci.error("the GPUs are of different kinds, so their links are as well; expected one kind")
-    kinds = {gpu.kind for gpu in machine.gpus}
-    kind = kinds.pop() if len(kinds) == 1 else None
-    listed_product = product_of(*kind) if kind else None
+    kind = machine.kind
+    same_code = products_of(*kind) if kind else []
+    listed_product = same_code[0] if same_code else None
     option, vendor = options.gpu, _vendor(machine, kind)
     if option and vendor and option.vendor != vendor:
         maker = "NVIDIA" if vendor == "nvidia" else "AMD"
@@ -180,7 +168,7 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
     if listed_product and option and listed_product != option:
         return listed_product, [f"ignored: gpu={option.name!r}, as the file itself says {listed_product.name}"]
     if not linked and option is None:
-        return (listed_product if kind and is_always_linked(*kind) else None), []
+        return (listed_product if all(product.links for product in same_code) else None), []
     if listed_product or not linked:
         return listed_product or (option if kind is None else None), []
     if option:
@@ -194,17 +182,17 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
 def _vendor(machine: Machine, kind: tuple[str, str] | None) -> str | None:
     """Determine the vendor from the GPUs, or from their links where the file does not state the model."""
     tags = {row.tag for gpu in machine.gpus if gpu.element for row in gpu.element.children}
-    linked = {vendor for tag, vendor in (("nvlink", "nvidia"), ("xgmi", "amd")) if tag in tags}
-    return kind[0] if kind else linked.pop() if len(linked) == 1 else None
+    linked = [vendor for tag, vendor in (("nvlink", "nvidia"), ("xgmi", "amd")) if tag in tags]
+    return kind[0] if kind else linked[0] if len(linked) == 1 else None
 
 
-def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: list[int]) -> list[str]:
+def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: Counter[int]) -> list[str]:
     notes = [product.rate_note(options.figures)]
     if len(listing.nvswitches) > 1:
         notes.append(f"{len(listing.nvswitches)} NVSwitches became one, as in NCCL")
-    gpu = max(range(len(totals)), key=totals.__getitem__)
-    if totals[gpu] > product.links:
-        notes.append(f"gpu{gpu} has {totals[gpu]} links in this file; a known {product.name} has {product.links}")
+    gpu, links = min(totals.items(), key=lambda item: (-item[1], item[0]))
+    if links > product.links:
+        notes.append(f"gpu{gpu} has {links} links in this file; a known {product.name} has {product.links}")
     return notes
 
 
@@ -219,49 +207,35 @@ def matches_nccl(document: Document) -> bool:
 def read_nccl(document: Document, options: BoxOptions) -> Box:
     """Read the box that a topology file of NCCL or RCCL describes."""
     machine = read_machine(read_tree(document), options)
-    gpu_links = assumed_links(machine, options) if machine.partial else listed_links(machine, options)
-    pcie = read_pcie(machine, options)
+    product, between, to_cpu = (assumed_links if machine.partial else listed_links)(machine, options)
+    pcie, gpus = read_pcie(machine, options), len(machine.gpus)
     inside: list[Link] = []
-    if _joined(len(machine.gpus), gpu_links.links):
-        attached = nics_of_nearest_gpus(machine, pcie, gpu_links.to_cpu)
+    if between.joins(gpus):
+        attached = nics_of_nearest_gpus(machine, pcie, to_cpu)
     else:
-        inside, attached = pcie_network(machine, pcie, gpu_links.to_cpu, options)
-        if not _joined(len(machine.gpus), [*gpu_links.links, *inside]):
+        inside, attached = pcie_network(machine, pcie, to_cpu, options)
+        if not between.joins(gpus, inside):
             hosts = len({host_of(gpu.pci) for gpu in machine.gpus})
             raise machine.system.error(
                 f"the file has GPUs of {hosts} hosts, and no links that join all of them; dump each host by itself "
                 "(NCCL_MNNVL_ENABLE=0) and join the boxes with a fabric"
             )
-    names = dict.fromkeys(node for link in inside for node in link[:2] if not node.startswith("gpu"))
-    return Box(
-        _name(machine, gpu_links),
-        len(machine.gpus),
-        (*gpu_links.links, *inside),
-        attached.nics,
-        (*gpu_links.switches, *names),
-        gpu_links.abilities,
-        (*gpu_links.notes, *machine.notes, *pcie.notes, *attached.notes),
-        attached.shared,
-        gpu_links.limits,
-    )
-
-
-def _joined(gpus: int, links: Collection[Link]) -> bool:
-    """Return whether the links, in both directions, connect all GPUs."""
-    reached, before = {"gpu0"}, 0
-    while len(reached) > before:
-        before = len(reached)
-        reached.update(end for link in links if not reached.isdisjoint(link[:2]) for end in link[:2])
-    return all(f"gpu{gpu}" in reached for gpu in range(gpus))
-
-
-def _name(machine: Machine, gpu_links: GpuLinks) -> str:
     kinds = {gpu.kind for gpu in machine.gpus}
-    kind = kinds.pop() if len(kinds) == 1 else None
-    if gpu_links.product:
-        word = gpu_links.product.name
-    elif kind is None:
-        word = "mixed" if kinds else "unknown"
+    if product:
+        word = product.name
+    elif machine.kind is None:
+        word = "mixed" if len(kinds) > 1 else "unknown"
     else:
-        word = f"sm{kind[1]}" if kind[0] == "nvidia" else kind[1]
-    return f"{word}-{len(machine.gpus)}gpu"
+        word = f"sm{machine.kind[1]}" if machine.kind[0] == "nvidia" else machine.kind[1]
+    return Box(
+        f"{word}-{gpus}gpu",
+        gpus,
+        (*between.links, *inside),
+        attached.nics,
+        (*between.switches, *dict.fromkeys(node for link in inside for node in link[:2] if not node.startswith("gpu"))),
+        tuple(limit.switch for limit in between.limits),
+        (*between.notes, *machine.notes, *pcie.notes, *attached.notes),
+        attached.shared,
+        between.limits,
+        product.rack_of(gpus) if product and between.switches else "",
+    )

@@ -1,130 +1,118 @@
 """Reader of ``nvidia-smi topo -m``: NVLinks and PCIe between the GPUs and NICs of one box.
 
 The format is documented only by the legend below the table.  ``NV#`` between two GPUs is the number of NVLinks between
-them or, with an NVSwitch, between each of them and the switch: then every pair has the same number, and their sum is
-more than a GPU has.
+them or, with an NVSwitch, between each of them and the switch: then all pairs have one number, too many for one GPU.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
 from ...support.arrays import components
+from ...support.formatting import set_text
 from ...support.validation import shown
-from ..network.topology import Link
-from ..switched.scale_out import SCALE_UP_LATENCY, Box
+from ..switched.scale_out import Box
 from .box_from_links import (
+    GpuLinks,
     Pair,
     PcieLocation,
-    box_name,
     check_counts,
-    directly_linked,
-    gpu_nics,
+    direct_links,
     linked_box,
     needed_product,
+    switch_links,
 )
 from .documents import MAX_LINE, CellKind, Document, Header, TextMatrix, plain_lines, read_rows
 from .options import BoxOptions, GpuProduct
 
 BRIDGE = ("PIX", "PXB")  # paths below one CPU
-CPU = ("PHB", "NODE")  # paths within one NUMA node; SYS, and SOC of old drivers, cross nodes
-FAR = ("SYS", "SOC")
-NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
+CPU = ("PHB", "NODE")  # paths within one NUMA node
+FAR = ("SYS", "SOC")  # paths between NUMA nodes; SOC is of old drivers
+NEAREST = BRIDGE + CPU + FAR
 
 
 def read_nvidia_smi(document: Document, options: BoxOptions) -> Box:
     """Read the table."""
     table = read_table(document)
-    counts = _nvlinks(document, table)
-    if not counts:
-        return _linked(document, options, table, {}, ())
-    product = needed_product(document, options, "nvidia", "it counts NVLinks but does not state their speed")
-    rate = product.link(options.figures)
-    notes = (product.rate_note(options.figures),)
-    if (switched := _switched(table, counts, product)) is not None:
-        return _switch_box(document, options, table, product, switched, notes)
-    check_counts(document, product, counts, table.line)
-    return _linked(document, options, table, {pair: count * rate for pair, count in counts.items()}, notes)
+    counts, links = _nvlinks(document, table), GpuLinks()
+    if counts:
+        product = needed_product(document, options, "nvidia", "it counts NVLinks but does not state their speed")
+        links = _gpu_links(document, table, counts, product, options)
+    gpus = len(table.gpus)
+    distances = [[NEAREST.index(table.matrix.cells[nic][gpu]) for gpu in table.gpus] for nic in table.nics]
+    near = [tuple(gpu for gpu in range(gpus) if row[gpu] == min(row)) for row in distances]
+    where = partial(_locations, document, table)
+    return linked_box(document, options, "nvidia", gpus, links, where, near=near, far_note=_far_note(distances))
 
 
 def _nvlinks(document: Document, table: Table) -> dict[Pair, int]:
-    counts = {}
-    for one in range(len(table.gpus)):
-        for other in range(one + 1, len(table.gpus)):
-            cell = table.between(one, other)
-            if cell.startswith("NV"):
-                digits = cell[2:].lstrip("0")
-                if not 0 < len(digits) <= 3:
-                    raise table.matrix.wrong_cell(document, table.gpus[one], table.gpus[other], "NV1 to NV999")
-                counts[one, other] = int(digits)
-    for row in table.nics:
-        for column, cell in enumerate(table.matrix.cells[row]):
-            if cell.startswith("NV"):
-                raise document.error(
-                    f"{table.matrix.cell_name(row, column)} is {shown(cell)}, but only GPUs have NVLinks",
-                    table.matrix.lines[row],
-                )
-    return counts
+    """Count the NVLinks of pairs of GPUs."""
+    matrix, counts, place = table.matrix, {}, {row: gpu for gpu, row in enumerate(table.gpus)}
+    for row, cells in enumerate(matrix.cells):
+        for column, cell in enumerate(cells):
+            if not cell.startswith("NV"):
+                continue
+            if row in table.nics:
+                raise matrix.wrong_cell(document, row, column, "a path over PCIe, as only GPUs have NVLinks")
+            if column < row:
+                if not 0 < len(digits := cell[2:].lstrip("0")) <= 3:
+                    raise matrix.wrong_cell(document, row, column, "NV1 to NV999")
+                counts[place[column], place[row]] = int(digits)
+    return dict(sorted(counts.items()))
 
 
-def _switched(table: Table, counts: dict[Pair, int], product: GpuProduct) -> int | None:
-    """Return the number of NVLinks from each GPU to an NVSwitch, or None if there is no NVSwitch."""
-    peers = len(table.gpus) - 1
-    distinct_counts = set(counts.values())
-    if len(distinct_counts) > 1 or 2 * len(counts) < peers * (peers + 1):
-        return None
-    count = distinct_counts.pop()
-    return count if product.links >= count > product.links / peers else None
-
-
-def _switch_box(
-    document: Document, options: BoxOptions, table: Table, product: GpuProduct, count: int, notes: tuple[str, ...]
-) -> Box:
-    gpus = len(table.gpus)
-    attached = gpu_nics(document, options, _near(table))
-    all_notes = [
-        *notes,
-        f"every pair has NV{count}, more than {product.name} can give each pair, so the GPUs share one NVSwitch",
-    ]
-    limits = product.switch_limits
+def _gpu_links(
+    document: Document, table: Table, counts: dict[Pair, int], product: GpuProduct, options: BoxOptions
+) -> GpuLinks:
+    """Link GPUs directly, or over one NVSwitch for each group of GPUs whose pairs have too many NVLinks."""
+    rate, notes = product.link(options.figures), [product.rate_note(options.figures)]
+    groups = components(len(table.gpus), [*counts]).tolist()
+    members = {group: [gpu for gpu, own in enumerate(groups) if own == group] for group in sorted({*groups})}
+    switched = {group: count for group in members if (count := _switch_ports(members[group], counts, product))}
+    names = {group: f"nvswitch{place if len(switched) > 1 else ''}" for place, group in enumerate(switched)}
+    direct = {pair: count for pair, count in counts.items() if groups[pair[0]] not in switched}
+    check_counts(document, product, direct, table.line)
+    for group, count in switched.items():
+        gpus = f" of {set_text(f'gpu{gpu}' for gpu in members[group])}" if len(members) > 1 else ""
+        notes.append(
+            f"every pair{gpus} has NV{count}, more than {product.name} can give each pair, so the GPUs share one "
+            "NVSwitch"
+        )
+    lost = [f"gpu{group[0]}" for group in members.values() if len(group) == 1]
+    if lost:
+        notes.append(f"{set_text(lost)}: no NVLinks, which other GPUs of this box have; check them if that is a fault")
+    limits = tuple(limit._replace(switch=name) for name in names.values() for limit in product.switch_limits)
     if limits:
-        all_notes.append(
+        notes.append(
             "the NVSwitch is assumed to support in-network multicast and reduction, like the one sold with this GPU"
         )
-    rate = count * product.link(options.figures)
-    return Box(
-        box_name("nvidia", options, gpus),
-        gpus,
-        tuple(Link(f"gpu{gpu}", "nvswitch", rate, SCALE_UP_LATENCY / 2) for gpu in range(gpus)),
-        attached.nics,
-        ("nvswitch",),
-        tuple(limit.switch for limit in limits),
-        (*all_notes, *attached.notes),
-        attached.shared,
-        limits,
+    links = direct_links({pair: count * rate for pair, count in direct.items()})
+    for group, count in switched.items():
+        links += switch_links(members[group], names[group], count * rate)
+    return GpuLinks(links, tuple(names.values()), limits, tuple(notes))
+
+
+def _switch_ports(gpus: Sequence[int], counts: dict[Pair, int], product: GpuProduct) -> int:
+    """Return the number of NVLinks from each GPU of a group to an NVSwitch; 0 if there is no NVSwitch."""
+    inside = [count for pair, count in counts.items() if pair[0] in gpus]
+    is_complete = 2 * len(inside) == len(gpus) * (len(gpus) - 1)
+    if not inside or not is_complete or len({*inside}) > 1:
+        return 0
+    return inside[0] if inside[0] <= product.links < inside[0] * (len(gpus) - 1) else 0
+
+
+def _far_note(distances: Sequence[Sequence[int]]) -> str:
+    """Name NICs that are far from every GPU while others are nearer, and say how they are left out."""
+    far = [f"nic{nic}" for nic, row in enumerate(distances) if NEAREST[min(row)] in FAR]
+    if not far or len(far) == len(distances):
+        return ""
+    return (
+        f"{set_text(far)}: SYS from every GPU while other network cards are nearer, as cards for management are; "
+        f"counted like the others, unless left out in each box (--without box0/{far[0]})"
     )
-
-
-def _linked(
-    document: Document, options: BoxOptions, table: Table, direct: dict[Pair, Fraction], notes: tuple[str, ...]
-) -> Box:
-    gpus = len(table.gpus)
-    near = _near(table) if directly_linked(gpus, direct) else ()
-    where = partial(_locations, document, table)
-    return linked_box(document, options, "nvidia", gpus, direct, where, near=near, notes=notes)
-
-
-def _near(table: Table) -> list[tuple[int, ...]]:
-    """Return the nearest GPUs of each NIC."""
-    near = []
-    for nic in table.nics:
-        distances = [NEAREST.index(table.matrix.cells[nic][gpu]) for gpu in table.gpus]
-        near.append(tuple(gpu for gpu, distance in enumerate(distances) if distance == min(distances)))
-    return near
 
 
 def _locations(document: Document, table: Table) -> tuple[list[PcieLocation], str]:
@@ -146,25 +134,14 @@ def _locations(document: Document, table: Table) -> tuple[list[PcieLocation], st
     for (one, other), kind in kinds.items():
         groups = cpus if kind in FAR else bridges if kind in CPU else None
         if groups is not None and groups[one] == groups[other]:
-            row, column = devices[one], devices[other]
-            raise document.error(
-                f"{table.matrix.cell_name(row, column)} is {kind}, but both are nearer than that to the same others; "
-                "expected classes that fit together",
-                table.matrix.lines[row],
-            )
-    return _renumbered(len(table.gpus), bridges, cpus), (
+            expected = "a nearer class, like that of the others between them: classes have to fit together"
+            raise table.matrix.wrong_cell(document, devices[one], devices[other], expected)
+    # Bridges that a GPU shares with another device, numbered from 0.
+    shared = [bridge for bridge in dict.fromkeys(bridges[: len(table.gpus)]) if bridges.count(bridge) > 1]
+    number = {bridge: place for place, bridge in enumerate(shared)}
+    return [PcieLocation(cpu, number.get(bridge)) for cpu, bridge in zip(cpus, bridges, strict=True)], (
         "PIX and PXB are modeled as one bridge above all such GPUs, PHB and NODE as one CPU"
     )
-
-
-def _renumbered(gpus: int, bridges: list[int], cpus: list[int]) -> list[PcieLocation]:
-    """Keep the bridges that a GPU shares with another device, and renumber them."""
-    size = {bridge: bridges.count(bridge) for bridge in set(bridges[:gpus])}
-    number: dict[int, int] = {}
-    for bridge in bridges:
-        if size.get(bridge, 1) > 1:
-            number.setdefault(bridge, len(number))
-    return [PcieLocation(cpu, number.get(bridge)) for cpu, bridge in zip(cpus, bridges, strict=True)]
 
 
 _GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
@@ -184,10 +161,6 @@ class Table(NamedTuple):
     gpus: tuple[int, ...]  # rows of GPUs
     nics: tuple[int, ...]  # rows of NICs
     affinities: tuple[str, ...]  # NUMA node or CPU cores of each GPU; empty where the table has neither
-
-    def between(self, one: int, other: int) -> str:
-        """Return the cell of two GPUs, by their position among the GPUs."""
-        return self.matrix.cells[self.gpus[one]][self.gpus[other]]
 
     def line(self, gpu: int) -> int | None:
         """Return the line of a GPU's row."""
@@ -215,17 +188,19 @@ def read_table(document: Document) -> Table:
     gpus = tuple(row for row, label in enumerate(matrix.labels) if _GPU.fullmatch(label))
     if len(gpus) < 2:
         raise document.error("the table has one GPU only; expected at least two", header.line)
-    nics = tuple(row for row in range(len(matrix.labels)) if row not in set(gpus))
-    return Table(matrix, gpus, nics, _affinities(lines[header.line - 1], matrix, gpus))
+    nics = tuple(row for row in range(len(matrix.labels)) if row not in gpus)
+    # The NUMA node of each GPU, or its CPU cores from drivers that do not print the node.
+    place = 1 if "NUMA Affinity" in lines[header.line - 1] else 0
+    words = [matrix.tails[gpu].split()[place : place + 1] for gpu in gpus]
+    affinities = tuple(row[0] if row and row[0][0].isdigit() else "" for row in words)
+    return Table(matrix, gpus, nics, affinities)
 
 
 def _header(lines: Sequence[str]) -> Header | None:
     """Find the first line with GPUs as columns."""
     for number, line in enumerate(lines, 1):
-        if len(line) > MAX_LINE:
-            continue
         before, affinity, _ = line.partition("CPU Affinity")
-        words = before.split()
+        words = before.split() if len(line) <= MAX_LINE else []
         first = next((index for index, word in enumerate(words) if _GPU.fullmatch(word)), None)
         if first is None or any(_CELL.pattern.fullmatch(word) or not _LABEL.fullmatch(word) for word in words[first:]):
             continue
@@ -242,26 +217,17 @@ def _split_affinities(document: Document, matrix: TextMatrix) -> TextMatrix:
         cell = rows[row][last]
         word = f"{cell}{tail}".split(None, 1)[0]
         if word == cell:
-            following = tail.split(None, 1)
-            if following and _CELL.pattern.fullmatch(following[0]):
+            if _CELL.pattern.fullmatch(next(iter(tail.split(None, 1)), "")):
                 raise document.error(
                     f"row {matrix.labels[row]} has more than {len(matrix.labels)} cells; expected one for each column",
                     matrix.lines[row],
                 )
             continue
         mirror = rows[last][row]
-        affinity = word[len(mirror) :]
-        if not word.startswith(mirror) or not _AFFINITY.fullmatch(affinity):
+        if not word.startswith(mirror) or not _AFFINITY.fullmatch(word[len(mirror) :]):
             raise document.error(
                 f"{matrix.cell_name(row, last)} is {shown(word)}; expected {_CELL.expected}", matrix.lines[row]
             )
         rows[row] = (*rows[row][:last], mirror)
         tails[row] = f" {cell[len(mirror) :]}{tail}"
     return matrix._replace(cells=tuple(rows), tails=tuple(tails))
-
-
-def _affinities(header: str, matrix: TextMatrix, gpus: Sequence[int]) -> tuple[str, ...]:
-    """Return the NUMA node of each GPU, or its CPU cores from drivers that do not print the node."""
-    column = 1 if "NUMA Affinity" in header else 0
-    words = [matrix.tails[gpu].split() for gpu in gpus]
-    return tuple(row[column] if len(row) > column and row[column][0].isdigit() else "" for row in words)

@@ -1,13 +1,11 @@
 """GPU models with the bandwidths of their NVLinks or xGMI links, and options that complete a file of a box.
 
-Every kind of link has two figures: the *line* rate of the vendors' data sheets and ForestColl, and the lower *nccl*
-figure that NCCL and RCCL use (``src/graph/topo.h`` of both), which allows for packet headers.
+Links have two figures: the *line* rate of the vendors' data sheets and ForestColl, and the lower *nccl* figure that
+NCCL and RCCL use (``src/graph/topo.h`` of both), which allows for packet headers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,31 +18,25 @@ from ..switched.box_files import stored_box
 FIGURES = ("line", "nccl")  # names of the two figures; the first is the default
 
 
-class Lane(NamedTuple):
-    """GB/s of one lane in one direction: line rate, and NCCL's figure."""
-
-    line: Fraction
-    nccl: Fraction
-
-
-def _lane(transfers: str, coding: Fraction, nccl: int) -> Lane:
-    return Lane(Fraction(transfers) * coding / 8, Fraction(nccl, 80))
-
-
 CODING_8B10B = Fraction(8, 10)
 CODING_128B130B = Fraction(128, 130)
 CODING_FLIT = Fraction(242, 256)
 
 LANE_RATES = {
-    "2.5": _lane("2.5", CODING_8B10B, 15),
-    "5": _lane("5", CODING_8B10B, 30),
-    "8": _lane("8", CODING_128B130B, 60),
-    "16": _lane("16", CODING_128B130B, 120),
-    "32": _lane("32", CODING_128B130B, 240),
-    "64": _lane("64", CODING_FLIT, 480),
+    speed: {"line": Fraction(speed) * coding / 8, "nccl": Fraction(nccl, 80)}
+    for speed, coding, nccl in (
+        ("2.5", CODING_8B10B, 15),
+        ("5", CODING_8B10B, 30),
+        ("8", CODING_128B130B, 60),
+        ("16", CODING_128B130B, 120),
+        ("32", CODING_128B130B, 240),
+        ("64", CODING_FLIT, 480),
+    )
 }
-"""By GT/s.  Of the bits on the line, 8 of 10 are data up to 5 GT/s, 128 of 130 up to 32, and 242 of 256 bytes of a
-flit at 64 (PCI Express base specification)."""
+"""GB/s of one lane in one direction, by GT/s and one of `FIGURES`.
+
+Of the bits on the line, 8 of 10 are data up to 5 GT/s, 128 of 130 up to 32, and 242 of 256 bytes of a flit at 64 (PCI
+Express base specification)."""
 
 DEFAULT_SPEED = "8"
 DEFAULT_LANES = 16  # NCCL's defaults for missing values: generation 3 with sixteen lanes
@@ -78,9 +70,22 @@ class GpuProduct(NamedTuple):
         """Limits of its NVSwitch; empty where that neither multicasts nor reduces."""
         return stored_box(NVLINK_SHARP[self.name]).limits if self.name in NVLINK_SHARP else ()
 
+    def rack_of(self, gpus: int) -> str:
+        """Return the rack in the catalogue whose NVSwitches join boxes of so few of these GPUs; empty if none does."""
+        return RACKS.get(self.name, "") if gpus <= MAX_TRAY_GPUS else ""
 
-NVLINK_SHARP = {"h100": "dgx-h100", "h800": "dgx-h100", "b200": "dgx-b200", "b300": "dgx-b300"}
+
+NVLINK_SHARP = {
+    "h100": "dgx-h100",
+    "h800": "dgx-h100",
+    "b200": "dgx-b200",
+    "b300": "dgx-b300",
+    "gb200": "gb200-nvl72",
+    "gb300": "gb300-nvl72",
+}
 """GPUs whose NVSwitch has NVLink SHARP, and a box with this NVSwitch."""
+RACKS = {"gb200": "gb200-nvl72", "gb300": "gb300-nvl72"}
+MAX_TRAY_GPUS = 4
 PRODUCTS = {
     name: GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), lane_speed)
     for name, vendor, code, links, line, nccl, lane_speed in (
@@ -95,6 +100,8 @@ PRODUCTS = {
         ("h800", "nvidia", "90", 8, "25", "20.6", "32"),
         ("b200", "nvidia", "100", 18, "50", "40.1", "32"),
         ("b300", "nvidia", "103", 18, "50", "40.1", "64"),
+        ("gb200", "nvidia", "100", 18, "50", "40.1", "32"),
+        ("gb300", "nvidia", "103", 18, "50", "40.1", "64"),
         ("rtxpro6000", "nvidia", "120", 0, "0", "0", "32"),
         ("mi100", "amd", "gfx908", 3, "46", "24", "16"),
         ("mi250", "amd", "gfx90a", 8, "50", "36", "16"),
@@ -115,8 +122,7 @@ ALIASES = {
     alias: name
     for name, aliases in (
         ("h100", "h200 h20 gh200"),
-        ("b200", "b100 gb200"),
-        ("b300", "gb300"),
+        ("b200", "b100"),
         ("mi250", "mi250x"),
         ("mi300x", "mi325x"),
         ("mi350x", "mi355x"),
@@ -139,39 +145,26 @@ def find_product(name: str) -> GpuProduct:
     return PRODUCTS[word]
 
 
-def product_of(vendor: str, code: str) -> GpuProduct | None:
-    """Return the first GPU of a compute capability or architecture, or None if the table has none."""
-    return next(_products_of(vendor, code), None)
+def products_of(vendor: str, code: str) -> list[GpuProduct]:
+    """Return the GPUs of a compute capability or architecture, the one that a file without a name means first."""
+    return [product for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code)]
 
 
-def is_always_linked(vendor: str, code: str) -> bool:
-    """Return whether all GPUs of this code in the table have links, so that the code determines the links."""
-    links = [product.links for product in _products_of(vendor, code)]
-    return bool(links) and min(links) > 0
+class BoxOptions(NamedTuple):
+    """Options that complete a file of a box; bandwidths, in GB/s in each direction, overrule the file.
 
+    PCIe bandwidths that virtual machines report are often false.
+    """
 
-def _products_of(vendor: str, code: str) -> Iterator[GpuProduct]:
-    return (product for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code))
-
-
-OPTIONS = ("figures", "gpu", "nic_bandwidth", "pcie_bandwidth")
-
-
-@dataclass(frozen=True)
-class BoxOptions:
-    """Options of a file that describes a box."""
-
-    # Whether NVLink, xGMI and PCIe count with their line rates or with the figures that NCCL and RCCL plan with
-    figures: str = FIGURES[0]
+    figures: str = FIGURES[0]  # which figures of NVLink, xGMI and PCIe count
     gpu: GpuProduct | None = None  # the GPU model, where the file does not state it
-    nic_bandwidth: Fraction | None = None  # GB/s of every NIC in each direction; overrules the file
-    # GB/s of every PCIe link in each direction; overrules the file, which in virtual machines is often false
-    pcie_bandwidth: Fraction | None = None
+    nic_bandwidth: Fraction | None = None  # of every NIC
+    pcie_bandwidth: Fraction | None = None  # of every PCIe link
 
-    def changed(self) -> tuple[str, ...]:
-        """Return the names of options that differ from their defaults."""
-        unsaid = BoxOptions()
-        return tuple(name for name in OPTIONS if getattr(self, name) != getattr(unsaid, name))
+    @property
+    def changed(self) -> list[str]:
+        """Names of options that differ from their defaults."""
+        return [name for name, value in self._asdict().items() if value != self._field_defaults[name]]
 
     @classmethod
     def of(
@@ -191,3 +184,6 @@ class BoxOptions:
             None if nic_bandwidth is None else as_bandwidth(nic_bandwidth, "every NIC"),
             None if pcie_bandwidth is None else as_bandwidth(pcie_bandwidth, "every PCIe link"),
         )
+
+
+OPTIONS = BoxOptions._fields

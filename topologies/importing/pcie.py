@@ -1,15 +1,14 @@
-"""PCIe trees between the GPUs and NICs of a machine, one below every CPU, and bandwidths of their links.
+"""PCIe trees between the GPUs and NICs of a machine, one below every CPU, and the part of a box that they make.
 
 Bridges with one child are contracted, and the slowest link of the chain counts.  As in NCCL, the two levels of a
-Broadcom switch are merged, because it sustains the full bandwidth between all its ports.  NCCL's figures for PCIe and
-for links between CPUs are those of its ``src/graph/topo.h`` and ``src/graph/topo.cc``.
+Broadcom switch are merged; figures are those of its ``src/graph/topo.h`` and ``src/graph/topo.cc``.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -72,7 +71,9 @@ class Pcie(NamedTuple):
 def read_pcie(machine: Machine, options: BoxOptions) -> Pcie:
     """Read the PCIe trees of a machine."""
     reader = _PcieReader(machine, options)
-    cpus = [reader.cpu(element) for element in machine.system.children]
+    cpus = [Node(element, children=reader.branches(element)) for element in machine.system.children]
+    for cpu in cpus:
+        _set_parents(cpu)
     leaves = [leaf for cpu in cpus for leaf in cpu.leaves() if leaf is not cpu]
     return Pcie(
         tuple(cpu for cpu in cpus if cpu.children),
@@ -97,13 +98,7 @@ class _PcieReader:
         self.plausible_nic_bandwidth = max(speeds) / IMPLAUSIBLE_BRIDGE
         self.unstated = self.implausible = 0
 
-    def cpu(self, element: Element) -> Node:
-        """Build the tree below a CPU."""
-        cpu = Node(element, children=self._branches(element))
-        _set_parents(cpu)
-        return cpu
-
-    def _branches(self, element: Element) -> list[Node]:
+    def branches(self, element: Element) -> list[Node]:
         """Build the subtrees of an element that contain a GPU or NIC."""
         nodes = [Node(element, nic=nic) for nic in self.nics.get(element, ())]
         for pci in element.children:
@@ -111,7 +106,7 @@ class _PcieReader:
                 continue
             if pci in self.gpus:
                 nodes.append(Node(pci, self._speed(pci), gpu=self.gpus[pci]))
-            elif branches := self._branches(pci):
+            elif branches := self.branches(pci):
                 is_lower_level = pci not in self.nics and BROADCOM.get(_identity(element)) == _identity(pci)
                 nodes += branches if is_lower_level else [self._bridge(pci, branches)]
         return nodes
@@ -185,7 +180,7 @@ def pcie_bandwidth(pci: Element, figures: str) -> Fraction:
     """Return GB/s of the link above a ``pci``, one way, by one of ``FIGURES``; unknown values count as in NCCL."""
     lane = LANE_RATES.get(_transfers(pci), LANE_RATES[DEFAULT_SPEED])
     width = pci.integer("link_width", 0, 64, default=0) or DEFAULT_LANES
-    return width * (lane.line if figures == "line" else lane.nccl)
+    return width * lane[figures]
 
 
 def _transfers(pci: Element) -> str:
@@ -221,109 +216,86 @@ PCIE_LINK = "a PCIe link on the way to GPUs"
 
 
 class _NearestGpus(NamedTuple):
-    """The GPUs at the least distance below a node; `by_cpu` if they have links to that CPU other than PCIe."""
+    """A node and the GPUs at the least distance below it; `by_cpu` if they have other links to that CPU than PCIe."""
 
+    node: Node
     hops: int
     gpus: tuple[int, ...]
     by_cpu: bool = False
 
 
-class _GpuSubtree(NamedTuple):
-    """A node and the GPUs below it that are nearest to a NIC."""
-
-    node: Node
-    near: _NearestGpus
-
-
-def nearest_gpus(pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> dict[int, tuple[_GpuSubtree, ...]]:
+def _nearest_gpus(pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> dict[int, list[_NearestGpus]]:
     """Find the nearest GPUs of NICs, below their lowest ancestor with GPUs or other CPUs; `to_cpu` in GB/s."""
-    below: dict[Node, _NearestGpus | None] = {}
+    below: dict[Node, _NearestGpus] = {}
     for cpu in pcie.cpus:
         _find_below(cpu, to_cpu, below)
-    subtrees_of = {number: _nearest_to(node, pcie, below) for number, node in pcie.nics.items()}
-    return {number: subtrees for number, subtrees in subtrees_of.items() if subtrees}
+    nearest = {}
+    for number, nic in pcie.nics.items():
+        node = nic
+        while node.parent is not None and node not in below:
+            node = node.parent
+        if node in below:
+            nearest[number] = [below[node]]
+            continue
+        host = host_of(node.element)
+        candidates = [below[cpu] for cpu in pcie.cpus if cpu in below and host_of(cpu.element) == host]
+        if candidates:
+            hops = min(near.hops for near in candidates)
+            nearest[number] = [near for near in candidates if near.hops == hops]
+    return nearest
 
 
-def shared_links(
-    pcie: Pcie, nearest: Mapping[int, tuple[_GpuSubtree, ...]], to_cpu: Mapping[int, Fraction]
-) -> tuple[SharedLink, ...]:
+def _find_below(node: Node, to_cpu: Mapping[int, Fraction], below: dict[Node, _NearestGpus]) -> None:
+    """Find the nearest GPUs below a node and all nodes below it, where there are any."""
+    for child in node.children:
+        _find_below(child, to_cpu, below)
+    joined = [leaf.gpu for leaf in node.leaves() if leaf.gpu in to_cpu] if node.parent is None else []
+    if node.gpu is not None:
+        below[node] = _NearestGpus(node, 0, (node.gpu,))
+    elif joined:
+        below[node] = _NearestGpus(node, 1, tuple(gpu for gpu in joined if gpu is not None), by_cpu=True)
+    elif near_children := [below[child] for child in node.children if child in below]:
+        hops = min(near.hops for near in near_children)
+        gpus = [gpu for near in near_children if near.hops == hops for gpu in near.gpus]
+        below[node] = _NearestGpus(node, hops + 1, tuple(gpus))
+
+
+def _shared_links(
+    pcie: Pcie, nearest: Mapping[int, list[_NearestGpus]], to_cpu: Mapping[int, Fraction]
+) -> list[SharedLink]:
     """List the links on the paths between NICs and their nearest GPUs."""
     links: dict[object, tuple[str, Fraction]] = {}
-    paths: dict[object, dict[int, int]] = {}
-    for position, (nic, subtrees) in enumerate(nearest.items()):
-        for subtree in subtrees:
-            for key, name, bandwidth, gpus in _path(pcie.nics[nic], subtree, pcie, to_cpu):
+    paths: defaultdict[object, Counter[int]] = defaultdict(Counter)
+    for position, (nic, places) in enumerate(nearest.items()):
+        for near in places:
+            for key, name, bandwidth, gpus in _path(pcie.nics[nic], near, pcie, to_cpu):
                 links[key] = name, bandwidth
-                counts = paths.setdefault(key, {})
-                counts[position] = counts.get(position, 0) + gpus
-    return tuple(SharedLink(*links[key], tuple(counts.items())) for key, counts in paths.items())
-
-
-def own_link(nic: Node) -> tuple[str, Fraction]:
-    """Return the name and bandwidth, in GB/s, of the link above a NIC."""
-    return OWN_LINK, nic.up or UNLIMITED
+                paths[key][position] += gpus
+    return [SharedLink(*links[key], tuple(counts.items())) for key, counts in paths.items()]
 
 
 def _path(
-    nic: Node, subtree: _GpuSubtree, pcie: Pcie, to_cpu: Mapping[int, Fraction]
+    nic: Node, near: _NearestGpus, pcie: Pcie, to_cpu: Mapping[int, Fraction]
 ) -> Iterator[tuple[object, str, Fraction, int]]:
-    """Yield key, name, GB/s and number of GPUs served of each link between a NIC and the GPUs of a subtree."""
-    gpus = len(subtree.near.gpus)
-    yield nic, *own_link(nic), gpus
+    """Yield key, name, GB/s and number of GPUs served of each link between a NIC and the nearest GPUs below a node."""
+    gpus = len(near.gpus)
+    yield nic, OWN_LINK, nic.up or UNLIMITED, gpus
     node = nic.parent
-    while node is not None and node is not subtree.node:
+    while node is not None and node is not near.node:
         if node.parent is not None:
             yield node, PCIE_LINK, node.up or UNLIMITED, gpus
         else:
-            speed = min(inter_cpu_bandwidth(node.element), inter_cpu_bandwidth(subtree.node.element))
-            yield (node, subtree.node), "the link between CPUs", speed, gpus
+            speed = min(inter_cpu_bandwidth(node.element), inter_cpu_bandwidth(near.node.element))
+            yield (node, near.node), "the link between CPUs", speed, gpus
         node = node.parent
-    for gpu in subtree.near.gpus:
-        if subtree.near.by_cpu:
+    for gpu in near.gpus:
+        if near.by_cpu:
             yield (gpu,), "a GPU's link to its CPU", to_cpu[gpu], 1
             continue
         step = pcie.gpus[gpu]
         yield step, GPU_LINK, step.up or UNLIMITED, 1
-        while step.parent is not None and (step := step.parent) is not subtree.node:
+        while step.parent is not None and (step := step.parent) is not near.node:
             yield step, PCIE_LINK, step.up or UNLIMITED, 1
-
-
-def _nearest_to(nic: Node, pcie: Pcie, below: Mapping[Node, _NearestGpus | None]) -> tuple[_GpuSubtree, ...]:
-    node = nic.parent
-    while node is not None:
-        if (near := below[node]) is not None:
-            return (_GpuSubtree(node, near),)
-        if node.parent is None:
-            break
-        node = node.parent
-    assert node is not None  # every NIC has a CPU above it
-    host = host_of(node.element)
-    subtrees = [
-        _GpuSubtree(other, near)
-        for other in pcie.cpus
-        if other is not node and host_of(other.element) == host and (near := below[other]) is not None
-    ]
-    hops = min((subtree.near.hops for subtree in subtrees), default=0)
-    return tuple(subtree for subtree in subtrees if subtree.near.hops == hops)
-
-
-def _find_below(node: Node, to_cpu: Mapping[int, Fraction], below: dict[Node, _NearestGpus | None]) -> None:
-    """Find the nearest GPUs below a node and all nodes below it."""
-    for child in node.children:
-        _find_below(child, to_cpu, below)
-    near_children = [near for child in node.children if (near := below[child]) is not None]
-    joined = [leaf.gpu for leaf in node.leaves() if leaf.gpu in to_cpu] if node.parent is None else []
-    if node.gpu is not None:
-        below[node] = _NearestGpus(0, (node.gpu,))
-    elif joined:
-        below[node] = _NearestGpus(1, tuple(gpu for gpu in joined if gpu is not None), by_cpu=True)
-    elif near_children:
-        hops = min(near.hops for near in near_children)
-        below[node] = _NearestGpus(
-            hops + 1, tuple(gpu for near in near_children if near.hops == hops for gpu in near.gpus)
-        )
-    else:
-        below[node] = None
 
 
 MAX_PAIRS = 2**16  # pairs of a NIC and a nearest GPU
@@ -333,8 +305,8 @@ DROPPED_NICS = "network cards of hosts without GPUs were left out"
 
 def nics_of_nearest_gpus(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> AttachedNics:
     """Attach every NIC to its nearest GPUs. Units: `to_cpu` in GB/s."""
-    nearest = nearest_gpus(pcie, to_cpu)
-    gpus = [tuple(f"gpu{gpu}" for place in places for gpu in place.near.gpus) for places in nearest.values()]
+    nearest = _nearest_gpus(pcie, to_cpu)
+    gpus = [tuple(f"gpu{gpu}" for near in places for gpu in near.gpus) for places in nearest.values()]
     if sum(map(len, gpus)) > MAX_PAIRS:
         raise machine.system.error(
             f"more than {MAX_PAIRS} pairs of a network card and a GPU are equally near; expected PCIe switches"
@@ -344,7 +316,7 @@ def nics_of_nearest_gpus(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Frac
         notes.append("PCIe between GPUs was left out, as in NCCL: the links above join all of them")
     if len(nearest) < len(machine.nics):
         notes.append(DROPPED_NICS)
-    attached = attach_nics(gpus, [machine.nics[nic].bandwidth for nic in nearest], shared_links(pcie, nearest, to_cpu))
+    attached = attach_nics(gpus, [machine.nics[nic].bandwidth for nic in nearest], _shared_links(pcie, nearest, to_cpu))
     return attached._replace(notes=(*notes, *attached.notes))
 
 
@@ -354,67 +326,45 @@ def pcie_network(
     """Model CPUs and PCIe switches as switches ``cpu0``, ``pcie0``, .... Units: `to_cpu` in GB/s."""
     hosts = {host_of(gpu.pci) for gpu in machine.gpus}
     cpus = [cpu for cpu in pcie.cpus if host_of(cpu.element) in hosts]
-    between = list(_between_cpus(cpus))
+    between = {
+        (one, other): min(inter_cpu_bandwidth(one.element), inter_cpu_bandwidth(other.element))
+        for place, other in enumerate(cpus)
+        for one in cpus[:place]
+        if host_of(one.element) == host_of(other.element)
+    }
     # A CPU with one child and no other CPU connects nothing.
-    roots = {gpu: _root(pcie.gpus[gpu]) for gpu in sorted(to_cpu)}
-    joining = {cpu for cpu in cpus if len(cpu.children) > 1}.union(roots.values(), *(pair[:2] for pair in between))
-    names = _names(node for cpu in cpus for node in cpu.inner() if node.parent is not None or node in joining)
+    roots = {leaf.gpu: cpu for cpu in cpus for leaf in cpu.leaves() if leaf.gpu is not None and leaf.gpu in to_cpu}
+    joining = {cpu for cpu in cpus if len(cpu.children) > 1}.union(roots.values(), *between)
+    names, counts = dict[Node, str](), Counter[str]()
+    for node in (node for cpu in cpus for node in cpu.inner()):
+        if node.parent is not None or node in joining:
+            kind = "cpu" if node.parent is None else "pcie"
+            names[node] = f"{kind}{counts[kind]}"
+            counts[kind] += 1
     names |= {node: f"gpu{gpu}" for gpu, node in pcie.gpus.items()}
     paths = {
         (node, node.parent): node.up or UNLIMITED for node in names if node.parent is not None and node.parent in names
     }
     # A GPU that has both uses the faster of them.
-    for gpu, top in roots.items():
-        path = pcie.gpus[gpu], top
+    for gpu, cpu in sorted(roots.items()):
+        path = pcie.gpus[gpu], cpu
         paths[path] = max(to_cpu[gpu], paths.get(path, Fraction(0)))
-    paths |= {(cpu, other): bandwidth for cpu, other, bandwidth in between}
+    paths |= between
     links = [Link(names[tail], names[head], bandwidth, PCIE_LATENCY) for (tail, head), bandwidth in paths.items()]
     inside = {nic: node for nic, node in pcie.nics.items() if node.parent in names}
     attached = attach_nics(
         [(names[node.parent],) for node in inside.values() if node.parent is not None],
         [machine.nics[nic].bandwidth for nic in inside],
-        [SharedLink(*own_link(node), ((position, 1),)) for position, node in enumerate(inside.values())],
+        [SharedLink(OWN_LINK, node.up or UNLIMITED, ((place, 1),)) for place, node in enumerate(inside.values())],
     )
-    notes = _notes(len(inside) < len(machine.nics), bool(between), options)
-    return links, attached._replace(notes=(*notes, *attached.notes))
-
-
-def _names(nodes: Iterable[Node]) -> dict[Node, str]:
-    """Name CPUs and PCIe switches by number."""
-    names: dict[Node, str] = {}
-    counts: Counter[str] = Counter()
-    for node in nodes:
-        kind = "cpu" if node.parent is None else "pcie"
-        names[node] = f"{kind}{counts[kind]}"
-        counts[kind] += 1
-    return names
-
-
-def _root(node: Node) -> Node:
-    while node.parent is not None:
-        node = node.parent
-    return node
-
-
-def _between_cpus(cpus: list[Node]) -> Iterator[tuple[Node, Node, Fraction]]:
-    """Yield all pairs of CPUs of each host and the GB/s between them."""
-    hosts: dict[str, list[tuple[Node, Fraction]]] = {}
-    for cpu in cpus:
-        cpus_of_host = hosts.setdefault(host_of(cpu.element), [])
-        speed = inter_cpu_bandwidth(cpu.element)
-        yield from ((other, cpu, min(speed, its)) for other, its in cpus_of_host)
-        cpus_of_host.append((cpu, speed))
-
-
-def _notes(left_out: bool, several_cpus: bool, options: BoxOptions) -> list[str]:
     notes = ["PCIe connects GPUs that have no other link: PCIe switches and CPUs are switches of the box"]
     if options.pcie_bandwidth is None:
         whose = "the line rate of their lanes" if options.figures == "line" else "the bandwidth that NCCL plans with"
         notes.append(f"PCIe links are modeled with {whose}")
-    if several_cpus:
+    if between:
         notes.append(
             "links between CPUs are modeled with the bandwidth that NCCL plans with, as no file states their speed"
         )
-    if left_out:
+    if len(inside) < len(machine.nics):
         notes.append(DROPPED_NICS)
-    return notes
+    return links, attached._replace(notes=(*notes, *attached.notes))

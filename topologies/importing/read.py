@@ -1,10 +1,11 @@
-"""Registry of imported formats, which are detected by content, and the reader of one box from a file of these.
+"""Import of networks: formats, which are told by content, boxes from files, and boxes joined by a fabric.
 
 The readers of formats are imported on demand.
 """
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -46,7 +47,16 @@ class Format(NamedTuple):
         return looks_like(document, *self.quoted) if self.quoted else bool(self._function("matches")(document))
 
     def read(self, document: Document, options: BoxOptions) -> Box | Imported:
-        """Read a document."""
+        """Read a document, after checking its size and that the format has the options."""
+        if len(document.text) > MAX_CHARACTERS:
+            raise document.error(
+                f"it has more than {MAX_CHARACTERS} characters; expected the description of one network"
+            )
+        if unused := [name for name in options.changed if name not in self.options]:
+            usage = f"takes {', '.join(self.options)} only" if self.options else "describes its network completely"
+            raise document.error(
+                f"{unused[0]} does not go with a file of the format {self.name}, which {usage}; leave it out"
+            )
         content: Box | Imported = self._function("read")(document, options)
         return content
 
@@ -55,57 +65,24 @@ class Format(NamedTuple):
         return function
 
 
+MAX_CHARACTERS = 16 * 2**20
+"""Of imported formats: a dump of one host has some thousand, of a rack some hundred thousand."""
+
 FORMATS = (
-    Format("collopt box", "read", "own_box", ("nic_bandwidth",), states_latencies=True, quoted=(BOX_FORMAT,)),
+    Format("collopt box", "read", "own_box", ("nic_bandwidth",), False, True, (BOX_FORMAT,)),
     Format("NCCL or RCCL topology XML", "nccl_xml", "nccl"),
     Format("nvidia-smi topo -m", "nvidia_smi", "nvidia_smi"),
     Format("rocm-smi --shownodesbw", "amd_tools", "bandwidths"),
     Format("rocm-smi --showtopo", "amd_tools", "topology_tables"),
     Format("amd-smi topology", "amd_tools", "amd_smi"),
     Format("xgmi_num_links of AMD's driver", "amd_tools", "link_counts"),
-    Format(
-        "TACCL topology",
-        "planner_inputs",
-        "taccl",
-        ("nic_bandwidth",),
-        states_latencies=True,
-        quoted=("gpus_per_node", "alpha"),
-    ),
-    Format("TE-CCL input", "planner_inputs", "teccl", (), is_network=True, quoted=("TopologyParams",)),
-    Format(
-        "MSCCL topology JSON",
-        "planner_inputs",
-        "msccl",
-        ("figures", "gpu"),
-        is_network=True,
-        quoted=("msccl_type", "links"),
-    ),
-    Format("ASTRA-sim network YAML", "simulators", "astra_sim", (), is_network=True),
-    Format("physical topology of ns-3", "simulators", "ns3", (), is_network=True),
+    Format("TACCL topology", "planner_inputs", "taccl", ("nic_bandwidth",), False, True, ("gpus_per_node", "alpha")),
+    Format("TE-CCL input", "planner_inputs", "teccl", (), True, quoted=("TopologyParams",)),
+    Format("MSCCL topology JSON", "planner_inputs", "msccl", ("figures", "gpu"), True, quoted=("msccl_type", "links")),
+    Format("ASTRA-sim network YAML", "simulators", "astra_sim", (), True),
+    Format("physical topology of ns-3", "simulators", "ns3", (), True),
 )
 """In the order in which they are tried."""
-
-
-def find_format(document: Document) -> Format | None:
-    """Return the first of `FORMATS` that matches, or None for JSON, which has to be collopt's own."""
-    for candidate in FORMATS:
-        if candidate.matches(document):
-            return candidate
-    if what := unsupported_format(document):
-        raise document.error(f"it is {what}")
-    if document.text.lstrip().startswith(("{", "[")):
-        return None
-    names = ", ".join(candidate.name for candidate in FORMATS)
-    raise document.error(f"it is not in a known network format; expected collopt's own JSON or {names}")
-
-
-def read_own_box(document: Document, options: BoxOptions) -> Box:
-    """Read a box of collopt's own format."""
-    data = parse_json(document.text, document.where, BOX_FORMAT, BOX_VERSION)
-    box = box_from_json(data, document.where)
-    speed = options.nic_bandwidth
-    return box if speed is None else replace(box, nics=with_port_bandwidth(box, speed))
-
 
 UNSUPPORTED_FORMATS = (
     (r'"internode_sketch"|"intranode_sketch"', "a TACCL sketch, which restricts routes and has no bandwidths"),
@@ -129,48 +106,50 @@ UNSUPPORTED_FORMATS = (
 PREFIX_CHARACTERS = 2**16  # characters at the beginning of a file that are searched
 
 
+def find_format(document: Document) -> Format | None:
+    """Return the first of `FORMATS` that matches, or None for JSON, which has to be collopt's own."""
+    for candidate in FORMATS:
+        if candidate.matches(document):
+            return candidate
+    if what := unsupported_format(document):
+        raise document.error(f"it is {what}")
+    if document.text.lstrip().startswith(("{", "[")):
+        return None
+    names = ", ".join(candidate.name for candidate in FORMATS)
+    raise document.error(f"it is not in a known network format; expected collopt's own JSON or {names}")
+
+
 def unsupported_format(document: Document) -> str | None:
     """Describe a file of a known format that is not a network, or return None for an unknown one."""
     beginning = document.text[:PREFIX_CHARACTERS]
     return next((what for pattern, what in UNSUPPORTED_FORMATS if re.search(pattern, beginning)), None)
 
 
-Latencies = Iterable[tuple[str, Fraction]]  # kinds of nodes, such as ``gpu-nic``, and µs of the links between them
+def read_own_box(document: Document, options: BoxOptions) -> Box:
+    """Read a box of collopt's own format."""
+    box = box_from_json(parse_json(document.text, document.where, BOX_FORMAT, BOX_VERSION), document.where)
+    return box if options.nic_bandwidth is None else with_port_bandwidth(box, options.nic_bandwidth)
 
 
-def latencies_note(latencies: Latencies) -> str | None:
-    """Return the note on assumed latencies, which are those of `scale_out`; None if there are none."""
-    kinds: dict[Fraction, dict[str, None]] = {}
+def _latencies_note(latencies: Iterable[tuple[str, Fraction]]) -> str | None:
+    """Return the note on assumed latencies, given by kinds of nodes, such as ``gpu-nic``; None if there are none."""
+    kinds: defaultdict[Fraction, dict[str, None]] = defaultdict(dict)
     for kind, latency in latencies:
-        kinds.setdefault(latency, {})[kind] = None
-    if not kinds:
-        return None
+        kinds[latency][kind] = None
     groups = ", ".join(f"{float(latency):g} µs for {', '.join(names)}" for latency, names in kinds.items())
-    return (
+    return groups and (
         f"latencies are assumed, after TACCL's measurements of NVLink and InfiniBand: {groups}; collopt calibrate "
         "fits them to measured times"
     )
 
 
-def box_latencies(box: Box) -> Iterator[tuple[str, Fraction]]:
+def _box_latencies(box: Box) -> Iterator[tuple[str, Fraction]]:
     """Yield the kind and latency, in µs, of the links of a box and of its NICs."""
     for link in box.links:
         yield f"{node_kind(link.tail)}-{node_kind(link.head)}", link.latency
     for nic in box.nics:
         yield from ((f"{node_kind(node)}-nic", Fraction(nic.near_latency)) for node in nic.near)
         yield "nic-network", Fraction(nic.latency)
-
-
-def network_latencies(network: Topology, box: Box, *, stated: bool) -> Iterator[tuple[str, Fraction]]:
-    """Yield the link classes of a network of boxes without stated latencies, and the assumed latency in µs."""
-    for link_class in link_classes(network):
-        ends = link_class.kinds.split("-")
-        if not stated or "spine" in ends or ("nic" in ends and not box.nics):
-            yield link_class.kinds, link_class.latency
-
-
-MAX_CHARACTERS = 16 * 2**20
-"""Of imported formats: a dump of one host has some thousand, of a rack some hundred thousand."""
 
 
 def read_box(
@@ -189,8 +168,7 @@ def read_box(
     Parameters
     ----------
     path : str or path
-        A dump of NCCL or RCCL, or what ``nvidia-smi``, ``rocm-smi`` or ``amd-smi`` printed.  The content decides, not
-        the name.
+        A dump of NCCL or RCCL, or what ``nvidia-smi``, ``rocm-smi`` or ``amd-smi`` printed, told by content.
     figures : {"line", "nccl"}
         Whether NVLink, xGMI and PCIe count with their line rates or with what NCCL and RCCL plan with.
     gpu : str, optional
@@ -201,28 +179,17 @@ def read_box(
     """
     options = BoxOptions.of(figures=figures, gpu=gpu, nic_bandwidth=nic_bandwidth, pcie_bandwidth=pcie_bandwidth)
     document = read_document(path)
-    format_ = find_format(document)
-    if format_ is None or format_.is_network:
+    file_format = find_format(document)
+    if file_format is None or file_format.is_network:
         raise document.error(
             "it describes a whole network, not a box that could be joined to others; read_topology reads it"
         )
-    box = read_format(document, format_, options)
+    box = file_format.read(document, options)
     assert isinstance(box, Box), "that is what its reader makes"
-    assumed = None if format_.states_latencies else latencies_note(box_latencies(box))
-    notes = (assumed, nic_unit_warning(nic_bandwidth, options.nic_bandwidth))
-    return replace(box, notes=(*box.notes, *(note for note in notes if note is not None)))
-
-
-def read_format(document: Document, format_: Format, options: BoxOptions) -> Box | Imported:
-    """Read a document with the reader of its format, after checking size and options."""
-    if len(document.text) > MAX_CHARACTERS:
-        raise document.error(f"it has more than {MAX_CHARACTERS} characters; expected the description of one network")
-    if unused := [name for name in options.changed() if name not in format_.options]:
-        usage = f"takes {', '.join(format_.options)} only" if format_.options else "describes its network completely"
-        raise document.error(
-            f"{unused[0]} does not go with a file of the format {format_.name}, which {usage}; leave it out"
-        )
-    return format_.read(document, options)
+    assumed = None if file_format.states_latencies else _latencies_note(_box_latencies(box))
+    return replace(
+        box, notes=(*box.notes, *filter(None, (assumed, nic_unit_warning(nic_bandwidth, options.nic_bandwidth))))
+    )
 
 
 FABRICS = {"full": "fabric", "rail": "rail{nic}", "leaf_spine": "leaf{leaf}"}
@@ -242,7 +209,8 @@ def compose(
 ) -> Topology:
     """Join boxes through their NICs.
 
-    Nodes are ``box0/gpu0`` ...; a single box has neither NICs nor fabric.
+    Nodes are ``box0/gpu0`` ...; a single box has neither NICs nor fabric.  Raises `TopologyError` for trays of racks,
+    which switches of the rack join that no tray's file shows.
 
     Parameters
     ----------
@@ -312,52 +280,51 @@ def _checked(fabric: str, oversubscription: Exact | None, boxes_per_leaf: int | 
         raise TopologyError(f"boxes_per_leaf is {per_leaf}, but fabric {fabric!r} has no leaves; leave it out")
     if oversubscription is None:
         if fabric != "rail":
-            raise TopologyError(
-                f"oversubscription is None, but fabric {fabric!r} needs a spine; expected a number, or fabric 'rail'"
-            )
+            raise TopologyError(f"oversubscription is None, but fabric {fabric!r} needs a spine; expected a number")
         return None, per_leaf
     taper = as_factor(oversubscription, "oversubscription")
-    if fabric != "full":
-        return taper, per_leaf
-    if taper != 1:
+    if fabric == "full" and taper != 1:
         raise TopologyError(
             f"oversubscription is {shown(oversubscription)}, but fabric 'full' is non-blocking; leave it out, or use "
             "rail or leaf_spine"
         )
-    return None, per_leaf
+    return None if fabric == "full" else taper, per_leaf
 
 
 def _with_nics(box: Box, nics: int | None, speed: Fraction | None) -> Box:
-    """Add the NICs, or the bandwidth of the NICs, that the source of a box does not state."""
-    if not box.nics:
-        if nics is None or speed is None:
-            raise TopologyError(
-                f"the NICs of box {box.name!r} are unknown; give nics and nic_bandwidth, such as nics={box.gpus} "
-                "and nic_bandwidth=50"
-            )
-        count = as_size(nics, "nics", high=box.gpus)
-        shared = [[gpu for gpu in range(box.gpus) if gpu * count // box.gpus == nic] for nic in range(count)]
-        return replace(box, nics=tuple(Nic(tuple(f"gpu{gpu}" for gpu in gpus), speed, speed) for gpus in shared))
-    return box if speed is None else replace(box, nics=with_port_bandwidth(box, speed))
+    """Add the NICs, or the bandwidth of the NICs, that the source of one of several boxes does not state."""
+    if box.rack:
+        raise TopologyError(
+            f"box {box.name!r} is a tray of a rack, whose NVLink switches join all trays; its source does not show "
+            f"them: plan for ranks of {box.rack}, as collopt bound {box.rack} allgather --ranks 0-{2 * box.gpus - 1}"
+        )
+    if box.nics:
+        return box if speed is None else with_port_bandwidth(box, speed)
+    if nics is None or speed is None:
+        raise TopologyError(
+            f"the NICs of box {box.name!r} are unknown; give nics and nic_bandwidth, such as nics={box.gpus} "
+            "and nic_bandwidth=50"
+        )
+    count = as_size(nics, "nics", high=box.gpus)
+    near = [tuple(f"gpu{gpu}" for gpu in range(box.gpus) if gpu * count // box.gpus == nic) for nic in range(count)]
+    return replace(box, nics=tuple(Nic(gpus, speed, speed) for gpus in near))
 
 
 def _uplinks(boxes: Sequence[Box], fabric_switch: Callable[[int, int], str], taper: Fraction) -> list[Link]:
     """Link every rail or leaf to the spine, unless there is only one."""
-    below: dict[str, Fraction] = {}
+    below: defaultdict[str, Fraction] = defaultdict(Fraction)
     for number, box in enumerate(boxes):
         for position, nic in enumerate(box.nics):
             # NICs of unknown bandwidth are refused where they are linked.
             port = nic.bandwidth if nic.port is None else nic.port
-            bandwidth = Fraction(0) if port is None else as_bandwidth(port, "every NIC")
-            leaf = fabric_switch(number, position)
-            below[leaf] = below.get(leaf, Fraction(0)) + bandwidth
+            below[fabric_switch(number, position)] += 0 if port is None else as_bandwidth(port, "every NIC")
     if len(below) == 1:
         return []
     return [Link(leaf, "spine", bandwidth / taper, FABRIC_LATENCY) for leaf, bandwidth in below.items()]
 
 
-COMPOSE_OPTIONS = ("nic_bandwidth", "nics", "oversubscription", "boxes_per_leaf", "name")
 FABRIC_OPTIONS = ("fabric", "nics", "oversubscription", "boxes_per_leaf")  # options that do not apply to one box
+COMPOSE_OPTIONS = (*FABRIC_OPTIONS, "nic_bandwidth", "name")
 
 OWN_FORMAT_MARK = '"collopt-'  # prefix of the format names of collopt's own files
 
@@ -382,34 +349,40 @@ def import_network(path: str | os.PathLike[str], options: ImportOptions) -> Impo
     values: dict[str, Any] = dict(options)
     document = read_document(path)
     own = OWN_FORMAT_MARK in document.text and not looks_like(document, BOX_FORMAT)
-    format_ = None if own else find_format(document)
-    if format_ is None:
+    file_format = None if own else find_format(document)
+    if file_format is None:
         _refuse(values, document)
         data = parse_json(document.text, document.where, TOPOLOGY_FORMAT, TOPOLOGY_VERSION)
         return Imported(topology_from_json(data, document.where))
     _check_known(values)
-    if format_.is_network:
-        _refuse({name: value for name, value in values.items() if name not in format_.options}, document)
+    if file_format.is_network:
+        _refuse(values.keys() - set(file_format.options), document)
     for_box = BoxOptions.of(**{name: values[name] for name in OPTIONS if name in values})
     try:
-        content = read_format(document, format_, for_box)
+        content = file_format.read(document, for_box)
     except FileFormatError as error:
-        if for_box.gpu is None and (lacks := _lacks_besides_the_gpu(document, format_, for_box, values)):
+        if for_box.gpu is None and (lacks := _lacks_besides_the_gpu(document, file_format, for_box, values)):
             raise FileFormatError(f"{error}; {lacks}") from None
         raise
     if isinstance(content, Imported):
         return content
     network = _composed(content, values, document)
-    unused = (
-        f"a single box has no network, so its network cards ({len(content.nics)}) are left out; give boxes and fabric"
-    )
+    cards = f"its network cards ({len(content.nics)}) are left out"
+    # Latencies of all links that the file does not state.
+    assumed = [
+        (link_class.kinds, link_class.latency)
+        for link_class in link_classes(network)
+        if not file_format.states_latencies
+        or "spine" in (ends := link_class.kinds.split("-"))
+        or ("nic" in ends and not content.nics)
+    ]
     notes = (
-        unused if content.nics and "boxes" not in values else None,
-        latencies_note(network_latencies(network, content, stated=format_.states_latencies)),
+        content.nics and "boxes" not in values and f"a single box has no network, so {cards}; give boxes and fabric",
+        _latencies_note(assumed),
         # Last, where it is seen.
         nic_unit_warning(values.get("nic_bandwidth"), for_box.nic_bandwidth),
     )
-    return Imported(network, (*content.notes, *(note for note in notes if note is not None)))
+    return Imported(network, (*content.notes, *(note for note in notes if isinstance(note, str) and note)))
 
 
 def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions) -> Imported:
@@ -417,58 +390,53 @@ def import_boxes(paths: Sequence[str | os.PathLike[str]], options: ImportOptions
     values: dict[str, Any] = dict(options)
     _check_known(values)
     if "boxes" in values:
-        raise TopologyError(
-            "boxes does not go with several files, which describe one box each; leave it out, and name a file once "
-            "for each box"
-        )
+        raise TopologyError("boxes does not go with several files, which describe one box each; name a file repeatedly")
     if "fabric" not in values:
         raise TopologyError(
             f"the files say nothing about the network between boxes; give fabric, one of {', '.join(FABRICS)}"
         )
-    for_box = {name: values.pop(name) for name in OPTIONS if name in values}
-    if "nic_bandwidth" in for_box:
-        values["nic_bandwidth"] = for_box["nic_bandwidth"]
-    boxes = {path: read_box(path, **for_box) for path in dict.fromkeys(paths)}
-    network = compose([boxes[path] for path in paths], **values)
-    return Imported(network, (*_joined_notes(boxes), *_uneven_nics_notes(boxes, values["fabric"])))
-
-
-def _joined_notes(boxes: Mapping[str | os.PathLike[str], Box]) -> Iterator[str]:
-    """Yield notes that all files share once, and all others with their files."""
-    paths_of: dict[str, list[str]] = {}
+    for_box = {name: values[name] for name in OPTIONS if name in values}
+    order = [os.fspath(path) for path in paths]
+    boxes = {path: read_box(path, **for_box) for path in dict.fromkeys(order)}
+    network = compose(
+        [boxes[path] for path in order],
+        **{name: value for name, value in values.items() if name in COMPOSE_OPTIONS},
+    )
+    # Notes that all files share once, all others with their files.
+    paths_of: defaultdict[str, list[str]] = defaultdict(list)
     for path, box in boxes.items():
         for note in box.notes:
-            paths_of.setdefault(note, []).append(os.fspath(path))
-    for note, paths in paths_of.items():
-        yield note if len(paths) == len(boxes) else f"{', '.join(paths)}: {note}"
-
-
-def _uneven_nics_notes(boxes: Mapping[str | os.PathLike[str], Box], fabric: str) -> Iterator[str]:
-    """Note that NICs are assigned to rails by position, if boxes have different numbers of NICs."""
-    counts = {os.fspath(path): len(box.nics) for path, box in boxes.items()}
-    if fabric == "rail" and len(set(counts.values())) > 1:
+            paths_of[note].append(path)
+    notes = [note if len(of) == len(boxes) else f"{', '.join(of)}: {note}" for note, of in paths_of.items()]
+    counts = {path: len(box.nics) for path, box in boxes.items()}
+    if values["fabric"] == "rail" and len({*counts.values()}) > 1:
         numbers = ", ".join(f"{path} has {count}" for path, count in counts.items())
-        yield f"card i of each box is on rail i, though the boxes have different numbers of network cards: {numbers}"
+        notes.append(
+            f"card i of each box is on rail i, though the boxes have different numbers of network cards: {numbers}"
+        )
+    return Imported(network, tuple(notes))
 
 
-def _check_known(options: dict[str, Any]) -> None:
+def _check_known(options: Mapping[str, Any]) -> None:
     if unknown := options.keys() - ImportOptions.__annotations__.keys():
         names = ", ".join(ImportOptions.__annotations__)
         raise TopologyError(f"there is no option {min(unknown)!r} for a file of a network; expected one of {names}")
 
 
-def _lacks_besides_the_gpu(document: Document, format_: Format, options: BoxOptions, values: dict[str, Any]) -> str:
+def _lacks_besides_the_gpu(
+    document: Document, file_format: Format, options: BoxOptions, values: Mapping[str, Any]
+) -> str:
     """List the options that a file lacks besides its GPU, by reading it with some GPU, to ask for all at once."""
     for product in PRODUCTS.values():
         with suppress(FileFormatError):
-            box = read_format(document, format_, replace(options, gpu=product))
+            box = file_format.read(document, options._replace(gpu=product))
             # The name of this product would mislead.
             named = replace(box, name=box.name.removeprefix(f"{product.name}-")) if isinstance(box, Box) else None
             return _lacks(named, values) if named else ""
     return ""
 
 
-def _lacks(box: Box, options: dict[str, Any]) -> str:
+def _lacks(box: Box, options: Mapping[str, Any]) -> str:
     """List the options that the network of several boxes lacks, in one sentence."""
     if as_size(options.get("boxes", 1), "boxes", high=MAX_BOXES) == 1:
         return ""
@@ -482,7 +450,7 @@ def _lacks(box: Box, options: dict[str, Any]) -> str:
     return "; ".join(lacks)
 
 
-def _composed(box: Box, options: dict[str, Any], document: Document) -> Topology:
+def _composed(box: Box, options: Mapping[str, Any], document: Document) -> Topology:
     boxes = as_size(options.get("boxes", 1), "boxes", high=MAX_BOXES)
     if lacks := _lacks(box, options):
         raise TopologyError(f"{document.where}: {lacks}")
@@ -490,12 +458,11 @@ def _composed(box: Box, options: dict[str, Any], document: Document) -> Topology
         raise TopologyError(
             f"{idle[0]} does not go with one box, which has no network to others; leave it out, or give boxes=2 or more"
         )
-    compose_options = {name: options[name] for name in COMPOSE_OPTIONS if name in options}
-    return compose([box] * boxes, fabric=options.get("fabric", "full"), **compose_options)
+    return compose([box] * boxes, **{name: options[name] for name in COMPOSE_OPTIONS if name in options})
 
 
-def _refuse(options: dict[str, Any], document: Document) -> None:
-    if options:
+def _refuse(options: Iterable[str], document: Document) -> None:
+    for option in sorted(options):
         raise TopologyError(
-            f"{min(options)} does not go with {document.where}, which describes its network completely; leave it out"
+            f"{option} does not go with {document.where}, which describes its network completely; leave it out"
         )

@@ -1,15 +1,6 @@
-"""Readers of networks of simulators: YAML of ASTRA-sim's analytical backend, physical topology files of ns-3.
+"""Readers of networks of simulators: YAML of ASTRA-sim's analytical backend, physical topology files of ns-3."""
 
-ASTRA-sim's YAML is a product of rings, switches and full meshes.  NPU numbers are mixed-radix numbers whose first
-dimension varies fastest.  A bandwidth is that of one link in one direction; the simulator multiplies it by 2**30, so it
-is in GiB/s although the files say GB/s.  A latency is that of one link, in ns; a path through a switch has two links.
-
-The format of ns-3's RDMA simulators, which ASTRA-sim's ns-3 backend reads too, is that of HPCC's simulator
-(https://github.com/alibaba-edu/High-Precision-Congestion-Control, whose ``third.cc`` reads it word by word): the
-numbers of nodes, switches and links, the switches, then for every link two nodes, a data rate, a delay and an error
-rate.  The text after them, often comments, is not read.  A link has its rate in each direction.  Rates and delays have
-the units of ns-3's ``DataRate`` and ``Time``, by default bits per second and seconds.
-"""
+from __future__ import annotations
 
 import re
 from collections.abc import Iterator
@@ -17,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
 from math import prod
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from ...errors import FileFormatError
 from ...support.quantities import MAX_BANDWIDTH
@@ -50,16 +41,18 @@ def matches_astra_sim(document: Document) -> bool:
 
 
 def read_astra_sim(document: Document, options: BoxOptions) -> Imported:
-    """Make the product of the dimensions."""
+    """Make the product of the dimensions, which are rings, switches and full meshes.
+
+    NPU numbers are mixed-radix numbers whose first dimension varies fastest.  A bandwidth is that of one link in one
+    direction, in GiB/s although the files say GB/s; a latency is that of one link, in ns.
+    """
     del options  # everything is in the file
     dimensions = _dimensions(document)
     npus = prod(dimension.npus for dimension in dimensions)
     if npus > MAX_NPUS:
         raise document.error(f"npus_count gives {npus} NPUs; expected at most {MAX_NPUS}")
-    per_line = {"Ring": lambda n: 2 * n, "Switch": lambda n: 2 * n, "FullyConnected": lambda n: n * (n - 1)}
     check_links(
-        sum(npus // axis.npus * per_line[axis.kind](axis.npus) for axis in dimensions),
-        document.where,
+        sum(npus * (axis.npus - 1 if axis.kind == "FullyConnected" else 2) for axis in dimensions), document.where
     )
     links: list[Link] = []
     switches: list[str] = []
@@ -158,6 +151,7 @@ def _decode_yaml(document: Document) -> dict[Any, Any]:
 
 MAX_NODES = 2**16
 MAX_WORD = 32
+MAX_NUMBER = 10**9
 LONGEST = 10**9
 FINEST = 10**9  # µs of a delay, and parts of one
 
@@ -185,35 +179,33 @@ _LINK_LINE = re.compile(
 )
 
 
-class Word(NamedTuple):
-    """A word of the file, and its line; an empty one at the end."""
-
-    text: str
-    line: int
-
-
 def matches_ns3(document: Document) -> bool:
     """Return whether it begins with three numbers, and a line has two numbers and a data rate; never raises."""
     return _FIRST_LINE.match(document.text) is not None and _LINK_LINE.search(document.text) is not None
 
 
 def read_ns3(document: Document, options: BoxOptions) -> Imported:
-    r"""Read the topology; ranks are ``npu0`` ... and switches ``switch8`` ..., by the numbers of the file."""
+    """Read the topology; ranks are ``npu0`` ... and switches ``switch8`` ..., by the numbers of the file.
+
+    The format is that of HPCC's simulator (https://github.com/alibaba-edu/High-Precision-Congestion-Control,
+    ``third.cc``), word by word: the numbers of nodes, switches and links, the switches, then for every link two nodes,
+    a data rate, a delay and an error rate, in the units of ns-3's ``DataRate`` and ``Time``.  The text after them is
+    not read.
+    """
     del options  # everything is in the file
     reader = _WordReader(document)
     nodes = reader.integer("the number of nodes", 2, MAX_NODES)
     switches = reader.integer("the number of switches", 0, nodes - 2)
-    count = reader.integer("the number of links", 1, None)
+    count = reader.integer("the number of links", 1, MAX_NUMBER)
     check_links(2 * count, document.where)
     numbers: dict[int, int] = {}
     for _ in range(switches):
-        line = reader.line
         number = reader.integer("the number of a switch", 0, nodes - 1)
         if number in numbers:
-            raise document.error(f"switch {number} appears twice, first on line {numbers[number]}; keep one", line)
-        numbers[number] = line
+            raise reader.error(f"switch {number} appears twice, first on line {numbers[number]}; keep one")
+        numbers[number] = reader.line
     names = [f"switch{node}" if node in numbers else f"npu{node}" for node in range(nodes)]
-    links = [Link(names[tail], names[head], *rates) for tail, head, *rates in reader.links(count, nodes)]
+    links, lossy = _ns3_links(reader, count, names)
     topology = Topology.from_links(
         links,
         compute=[name for node, name in enumerate(names) if node not in numbers],
@@ -221,8 +213,29 @@ def read_ns3(document: Document, options: BoxOptions) -> Imported:
         bidirectional=True,
         name=f"ns3-{nodes - switches}npus",
     )
-    lossy = f"error rates of {reader.lossy} of its links were left out: schedules lose nothing"
-    return Imported(topology, (lossy,) if reader.lossy else ())
+    note = f"error rates of {lossy} of its links were left out: schedules lose nothing"
+    return Imported(topology, (note,) if lossy else ())
+
+
+def _ns3_links(reader: _WordReader, count: int, names: list[str]) -> tuple[list[Link], int]:
+    """Read the links, and count those with an error rate."""
+    first_lines: dict[frozenset[int], int] = {}
+    links, lossy = [], 0
+    for number in range(count):
+        tail = reader.integer(f"an end of link {number}", 0, len(names) - 1)
+        line = reader.line
+        head = reader.integer(f"an end of link {number}", 0, len(names) - 1)
+        if tail == head:
+            raise reader.error(f"a link leads from node {tail} to itself; expected two nodes", line)
+        if (first := first_lines.setdefault(frozenset((tail, head)), number)) != number:
+            # The simulators keep one port for each neighbor, so of several links they use the last.
+            raise reader.error(
+                f"nodes {tail} and {head} are linked twice, also by link {first}; expected one with the sum of both",
+                line,
+            )
+        links.append(Link(names[tail], names[head], reader.rate(), reader.delay()))
+        lossy += reader.error_rate() > 0
+    return links, lossy
 
 
 class _WordReader:
@@ -230,94 +243,54 @@ class _WordReader:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.words = self._words()
-        self.next = next(self.words)
-        self.lossy = 0
-        self.rates: dict[str, Fraction] = {}
-        self.delays: dict[str, Fraction] = {}
-        """Parsed words; even long files have few different ones."""
+        self.words = (
+            (word.group(), line)
+            for line, text in enumerate(document.text.split("\n"), 1)
+            for word in _WORD.finditer(text)
+        )
+        self.text, self.line = "", 1  # the last word and its line
 
-    @property
-    def line(self) -> int:
-        """Where the next word is."""
-        return self.next.line
+    def error(self, message: str, line: int | None = None) -> FileFormatError:
+        """Return an error at a line, or at that of the last word."""
+        return self.document.error(message, line or self.line)
 
-    def _words(self) -> Iterator[Word]:
-        line = 0
-        for line, text in enumerate(self.document.text.split("\n"), 1):
-            yield from (Word(word.group(), line) for word in _WORD.finditer(text))
-        while True:
-            yield Word("", line)
-
-    def integer(self, what: str, minimum: int, maximum: int | None) -> int:
+    def integer(self, what: str, minimum: int, maximum: int) -> int:
         """Read a whole number."""
-        word = self._word(what, _WHOLE, "a whole number")
-        number = int(word.text)
-        if number < minimum or (maximum is not None and number > maximum):
-            limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-            self._refuse(what, word, f"a whole number {limits}")
+        expected = f"a whole number from {minimum} to {maximum}"
+        number = int(self._match(what, _WHOLE, expected)[0])
+        self._check(minimum <= number <= maximum, what, expected)
         return number
 
-    def links(self, count: int, nodes: int) -> Iterator[tuple[int, int, Fraction, Fraction]]:
-        """Read the ends, GB/s and µs of links."""
-        first_lines: dict[tuple[int, int], int] = {}
-        for number in range(count):
-            line = self.line
-            tail, head = (self.integer(f"an end of link {number}", 0, nodes - 1) for _ in range(2))
-            ends = min(tail, head), max(tail, head)
-            if tail == head:
-                raise self.document.error(f"a link leads from node {tail} to itself; expected two nodes", line)
-            if ends in first_lines:
-                # The simulators keep one port for each neighbor, so of several links they use the last.
-                raise self.document.error(
-                    f"nodes {tail} and {head} are linked twice, first on line {first_lines[ends]}; expected one link "
-                    "with the sum of their rates",
-                    line,
-                )
-            first_lines[ends] = line
-            yield tail, head, self._rate(), self._delay()
-            self.lossy += self._error_rate() > 0
-
-    def _rate(self) -> Fraction:
-        word = self._word("a data rate", _RATE, "one such as 200Gbps")
-        if word.text in self.rates:
-            return self.rates[word.text]
-        match = _RATE.fullmatch(word.text)
-        assert match is not None, "_word has matched it"
-        # Like ns-3, keep whole bits per second.
+    def rate(self) -> Fraction:
+        """Read a data rate in GB/s; like ns-3, keep whole bits per second."""
+        match = self._match("a data rate", _RATE, "one such as 200Gbps")
         bits = int(Fraction(match[1]) * PREFIXES[match[2] or ""] * (8 if match[3] in ("Bps", "B/s") else 1))
-        if not 0 < bits <= MAX_BANDWIDTH * BITS_PER_GIGABYTE:
-            self._refuse("a data rate", word, f"more than 0, up to {float(MAX_BANDWIDTH):g} GB/s")
-        rate = self.rates[word.text] = Fraction(bits, BITS_PER_GIGABYTE)
-        return rate
+        fits = 0 < bits <= MAX_BANDWIDTH * BITS_PER_GIGABYTE
+        self._check(fits, "a data rate", f"more than 0, up to {float(MAX_BANDWIDTH):g} GB/s")
+        return Fraction(bits, BITS_PER_GIGABYTE)
 
-    def _delay(self) -> Fraction:
-        word = self._word("a delay", _DELAY, "one such as 0.005ms")
-        if word.text in self.delays:
-            return self.delays[word.text]
-        match = _DELAY.fullmatch(word.text)
-        assert match is not None, "_word has matched it"
+    def delay(self) -> Fraction:
+        """Read a delay in µs."""
+        match = self._match("a delay", _DELAY, "one such as 0.005ms")
         delay = Fraction(match[1]) * MICROSECONDS[match[2]]
-        if delay > LONGEST or delay.denominator > FINEST:
-            self._refuse("a delay", word, "at most 1000s, in whole femtoseconds")
-        self.delays[word.text] = delay
+        self._check(delay <= LONGEST and delay.denominator <= FINEST, "a delay", "at most 1000s, in whole femtoseconds")
         return delay
 
-    def _error_rate(self) -> float:
-        word = self._word("an error rate", _ERROR_RATE, "a number from 0 to 1")
-        rate = float(word.text)
-        if rate > 1:
-            self._refuse("an error rate", word, "a number from 0 to 1")
+    def error_rate(self) -> float:
+        """Read an error rate."""
+        rate = float(self._match("an error rate", _ERROR_RATE, "a number from 0 to 1")[0])
+        self._check(rate <= 1, "an error rate", "a number from 0 to 1")
         return rate
 
-    def _word(self, what: str, pattern: re.Pattern[str], expected: str) -> Word:
-        word = self.next
-        if not word.text:
+    def _match(self, what: str, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
+        self.text, self.line = next(self.words, ("", self.line))
+        if not self.text:
             raise self.document.error(f"it ends before {what}; expected as many switches and links as it begins with")
-        if len(word.text) > MAX_WORD or not pattern.fullmatch(word.text):
-            self._refuse(what, word, expected)
-        self.next = next(self.words)
-        return word
+        match = pattern.fullmatch(self.text) if len(self.text) <= MAX_WORD else None
+        self._check(match is not None, what, expected)
+        assert match is not None, "else it was refused"
+        return match
 
-    def _refuse(self, what: str, word: Word, expected: str) -> NoReturn:
-        raise self.document.error(f"{what} is {shown(word.text)}; expected {expected}", word.line)
+    def _check(self, fits: bool, what: str, expected: str) -> None:
+        if not fits:
+            raise self.error(f"{what} is {shown(self.text)}; expected {expected}")

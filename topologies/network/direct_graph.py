@@ -1,8 +1,7 @@
 """`DirectGraph`: a direct-connect network as a directed multigraph with self-loops.
 
 A `Topology` merges parallel links and has no self-loops.  Both matter in d-regular graphs: a self-loop occupies a port,
-and a line graph has a node for every arc.  So the families and expansions of the direct-connect paper use this class,
-and `Topology.from_graph` converts the result.
+and a line graph has a node for every arc.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ class Failure:
         """Read a failure from its text, or join several; `TopologyError` for parts that the network lacks.
 
         A part is a node, ``A--B`` for the links between two nodes, or ``A--B x 1/2`` for half of their bandwidth; the
-        last part of a node's name is enough where it is unique.  Parts are joined by ``+`` between spaces;
-        ``intact`` has none.
+        last part of a node's name is enough where it is unique.  Parts are joined by ``+`` between spaces; ``intact``
+        has none.
         """
         as_topology(topology, TopologyError)
         listed = [failures] if isinstance(failures, str | Failure) else as_several(failures, "the failures")
@@ -216,9 +216,8 @@ def scaled_links(topology: Topology, scalings: Iterable[Scaling | str]) -> Topol
     Examples
     --------
     >>> from collopt.topologies import dgx_a100
-    >>> faster = scaled_links(dgx_a100(boxes=2), ["gpu-nic x 2", "box0/nic0 x 1/2"])
-    >>> [str(faster.link(f"box0/gpu{rank}", f"box0/nic{rank}").bandwidth) for rank in range(2)]
-    ['25', '50']
+    >>> scaled_links(dgx_a100(boxes=2), ["gpu-nic x 2", "box0/nic0 x 1/2"]).link("box0/gpu0", "box0/nic0").bandwidth
+    Fraction(25, 1)
     """
     listed = tuple(Scaling.read(entry) if isinstance(entry, str) else entry for entry in scalings)
     bandwidths = dict[tuple[str, str], Fraction]()

@@ -38,11 +38,8 @@ class LinkClass:
 def link_classes(topology: Topology) -> tuple[LinkClass, ...]:
     """Group the links of a network into classes, in the order of their first links; every link is in exactly one.
 
-    Parameters
-    ----------
-    topology : Topology
-        The kind of a node is the end of its name, after the last slash and without its number: ``box1/gpu3`` is a
-        ``gpu``.  Nodes that have nothing but a number are of kind ``rank`` or ``switch``.
+    The kind of a node is the end of its name, after the last slash and without its number: ``box1/gpu3`` is a ``gpu``.
+    Nodes that have nothing but a number are of kind ``rank`` or ``switch``.
 
     Examples
     --------
@@ -92,9 +89,7 @@ CACHED = 8  # networks: schedules are timed one after the other on one
 
 
 def guessed_costs(name: CostsName, topology: Topology) -> RuntimeCosts:
-    """Return costs that are not calibrated; see `GUESSES` and `SHARES`.
-
-    Raises `UnsupportedError` if there is no such name.
+    """Return costs that are not calibrated; `UnsupportedError` if there is no such name.
 
     Parameters
     ----------
@@ -136,21 +131,15 @@ def as_costs(value: RuntimeCosts | CostsName | None, topology: Topology) -> Runt
 def reached_network(topology: Topology, costs: RuntimeCosts) -> Topology:
     """Return the network with the bandwidths that data reaches; nodes and the order of links stay.
 
-    The network itself is returned where no share is below 1.  Its own costs stay, without their efficiency.  A share
-    of a link class that the network does not have raises `TopologyError`.
+    Its own costs stay, without their efficiency.  A share of a link class that the network does not have raises
+    `TopologyError`.
 
     Parameters
     ----------
     topology : Topology
-        The network at line rate.
+        The network at line rate; it is returned itself where no share is below 1.
     costs : RuntimeCosts
         Only `RuntimeCosts.efficiency` matters.
-
-    Examples
-    --------
-    >>> from collopt.topologies import dgx_a100
-    >>> reached_network(dgx_a100(), RuntimeCosts(efficiency={"gpu-nvswitch": "0.7"})).links[0].bandwidth
-    Fraction(210, 1)
     """
     return _reached(topology, costs, topology.name, topology.costs) if costs.efficiency else topology
 

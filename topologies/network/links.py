@@ -226,6 +226,12 @@ class LinkLookup:
         positions = np.searchsorted(keys, ends)
         return np.append(order, -1)[np.where(np.append(keys, -1)[positions] == ends, positions, -1)]
 
+    def at(self, node: int, *, entering: bool) -> list[int]:
+        """Return the places of the links that leave, or enter, a node, in order."""
+        order, starts = self._around[entering]
+        places: list[int] = order[starts[node] : starts[node + 1]].tolist()
+        return places
+
     def crossing(self, nodes: IntArray, *, entering: bool) -> IntArray:
         """Return the places of the links that leave, or enter, a set of nodes, in order."""
         inside = np.zeros(self._size, dtype=np.bool_)
@@ -254,14 +260,6 @@ def sorted_rows(columns: LinkColumns, nodes: Sequence[str]) -> Iterator[str]:
         yield "," * (start > 0) + ",".join(
             [f"[{quoted[tail]},{quoted[head]},{rates[kind]}]" for tail, head, kind in rows]
         )
-
-
-def links_by_node(nodes: Iterable[str], pairs: Iterable[tuple[str, Link]]) -> Mapping[str, tuple[Link, ...]]:
-    """Group (node, link) pairs by node."""
-    groups: dict[str, list[Link]] = {node: [] for node in nodes}
-    for node, link in pairs:
-        groups[node].append(link)
-    return {node: tuple(links) for node, links in groups.items()}
 
 
 def rank_number(compute_nodes: Sequence[str], rank: object) -> int | None:

@@ -18,9 +18,8 @@ class RuntimeCosts:
 
     A schedule of h successive hops takes ``launch + h alpha``, the latencies of its links, and the time of its busiest
     port: of a link, its bytes over the share `efficiency` of its bandwidth; of a rank, `send` for each message.  The
-    `reduction` of the rank that adds most comes on top.
-
-    Raises `TopologyError` if a time is negative or no number, or a share not above 0 and at most 1.
+    `reduction` of the rank that adds most comes on top.  Raises `TopologyError` if a time is negative or no number, or
+    a share not above 0 and at most 1.
 
     Attributes
     ----------

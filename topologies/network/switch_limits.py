@@ -28,17 +28,15 @@ class SwitchLimits(NamedTuple):
     switch : str
         Its name.
     loopback : bool
-        Whether a copy also goes back to the rank that sends the data, and a reduction also reads the rank that
-        receives it, over the links between the switch and that rank.  So does NVLink SHARP, which leaves n / (n + 1) of
-        a link for n ranks.
+        Whether a copy also goes back to the rank that sends the data, and a reduction also reads the rank that receives
+        it, over their links, as NVLink SHARP does, which leaves n / (n + 1) of a link for n ranks.
     group : int or None
         Most neighbors that may take part in one tree, including the one towards its root; None for any number.
     operators, types : tuple of str
-        Reduction operators (of `OPERATORS`) and types of data (of `TYPES`) that it adds, such as ``"sum"`` and
-        ``"float16"``; empty for all.
+        Reduction operators (of `OPERATORS`) and types of data (of `TYPES`) that it adds; empty for all.
     relay : bool
-        Whether it is a compute node that takes no part: it stores what arrives and forwards it at the rate of its
-        links, and neither copies nor adds.  Programs cannot ask that of a node outside the group.
+        Whether it is a compute node that takes no part: it stores what arrives and forwards it, and neither copies nor
+        adds.  Programs cannot ask that of a node outside the group.
     """
 
     switch: str

@@ -29,7 +29,6 @@ from .links import (
     checked_columns,
     link_arrays,
     link_columns,
-    links_by_node,
     merged_links,
     sorted_rows,
 )
@@ -70,12 +69,6 @@ class Topology(WhatIf, Viewed):
     graph : DirectGraph or None
         The multigraph of a direct-connect family or expansion, with the self-loops and parallel arcs that `links` does
         not have.  Files and changed topologies do not keep it; see `direct_graph`.
-
-    Examples
-    --------
-    >>> ring = Topology.from_links([("a", "b", 25), ("b", "c", 25), ("c", "a", 25)], compute=["a", "b", "c"])
-    >>> ring.link("a", "b").bandwidth
-    Fraction(25, 1)
     """
 
     compute_nodes: tuple[str, ...]
@@ -134,8 +127,7 @@ class Topology(WhatIf, Viewed):
         Parameters
         ----------
         links : iterable of tuple
-            Bandwidth in GB/s, latency in µs (default 0).  Parallel links add their bandwidths and keep the larger
-            latency.
+            Bandwidth in GB/s, latency in µs (default 0).  Parallel links add up; the larger latency stays.
         compute, switches : iterable of str or int
             The nodes; the order of `compute` is the rank order.
         bidirectional : bool
@@ -146,15 +138,17 @@ class Topology(WhatIf, Viewed):
             Limits of these switches.
         name : str
             For display.
+
+        Examples
+        --------
+        >>> ring = Topology.from_links([("a", "b", 25), ("b", "c", 25), ("c", "a", 25)], compute=["a", "b", "c"])
+        >>> ring.link("a", "b").bandwidth
+        Fraction(25, 1)
         """
-        exact = []
-        both = as_flag(bidirectional, "bidirectional")
-        for entry in as_list(links, "the links"):
-            link = as_link(entry)
-            exact.append(link)
-            if both:
-                exact.append(link._replace(tail=link.head, head=link.tail))
-        return cls._checked(tuple(exact), compute, switches, multicast, aggregation, limits, name)
+        one_way: Iterable[Link] = map(as_link, as_list(links, "the links"))
+        if as_flag(bidirectional, "bidirectional"):
+            one_way = (way for link in one_way for way in (link, link._replace(tail=link.head, head=link.tail)))
+        return cls._checked(tuple(one_way), compute, switches, multicast, aggregation, limits, name)
 
     @classmethod
     def from_arrays(
@@ -185,35 +179,16 @@ class Topology(WhatIf, Viewed):
             GB/s and µs of each kind of link.
         compute, switches, multicast, aggregation, limits, name
             As for `from_links`.
-
-        Examples
-        --------
-        >>> Topology.from_arrays([0, 1, 2], [1, 2, 0], [0, 0, 1], [(25, 0), (50, 1)], compute="abc").link("c", "a")
-        Link(tail='c', head='a', bandwidth=Fraction(50, 1), latency=Fraction(1, 1))
         """
         columns: Any = LinkColumns(tails, heads, kinds, rates)  # type: ignore[arg-type]
         return cls._checked(columns, compute, switches, multicast, aggregation, limits, name)
 
     @classmethod
     def _checked(
-        cls,
-        links: Any,
-        compute: object,
-        switches: object,
-        multicast: object,
-        aggregation: object,
-        limits: object,
-        name: str,
+        cls, links: Any, compute: Any, switches: Any, multicast: Any, aggregation: Any, limits: Any, name: str
     ) -> Topology:
-        topology = cls(
-            as_list(compute, "compute nodes"),
-            as_list(switches, "switch nodes"),
-            links,
-            as_list(multicast, "multicast switches"),  # type: ignore[arg-type]
-            as_list(aggregation, "aggregation switches"),  # type: ignore[arg-type]
-            name,
-            as_list(limits, "the switches' limits"),
-        )
+        nodes = as_list(compute, "compute nodes"), as_list(switches, "switch nodes")
+        topology = cls(*nodes, links, multicast, aggregation, name, limits)
         topology.check_ports()
         return topology
 
@@ -227,25 +202,22 @@ class Topology(WhatIf, Viewed):
         kind: str = "kind",
         name: str | None = None,
     ) -> Topology:
-        """Convert a networkx graph.
+        """Convert a networkx graph, whose nodes are the ranks in their order.
 
-        Ranks are in the order of the graph's nodes.  Raises `TopologyError` for something that is not a networkx graph,
-        an unknown kind or one that only some nodes have, a missing or unusable bandwidth, two nodes of one name,
-        self-loops, or fewer than two compute nodes.
+        Raises `TopologyError` as `from_links` does, and for unknown kinds, or kinds of some nodes only.
 
         Parameters
         ----------
         graph : networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
-            Edges of an undirected graph count in both directions; parallel edges add their bandwidths and keep the
-            larger latency.  Nodes that are neither text nor integers are named by their ``str``.
+            Edges of an undirected graph count in both directions; parallel edges are merged.  Nodes that are neither
+            text nor integers are named by their ``str``.
         bandwidth : str
             Edge attribute with GB/s in each direction; every edge needs it.
         latency : str
             Edge attribute with microseconds, 0 where absent.
         kind : str
             Node attribute, ``"compute"`` or ``"switch"``: every node has it, or none, and then all are compute nodes.
-            A switch may further have the attributes ``multicast`` and ``aggregation``, True or False, and those of
-            `SwitchLimits`.
+            A switch may have the attributes ``multicast`` and ``aggregation``, and those of `SwitchLimits`.
         name : str, optional
             For display; by default the graph's own name.
 
@@ -264,13 +236,8 @@ class Topology(WhatIf, Viewed):
     def to_networkx(self) -> nx.DiGraph:
         """Convert to a directed graph that `from_networkx` converts back to the same network.
 
-        networkx groups edges by node, so converting back may reorder the links; the digest stays the same.
-
-        Returns
-        -------
-        networkx.DiGraph
-            Compute nodes in rank order, then switches, with the attribute ``kind`` and, on switches that have them,
-            ``multicast``, ``aggregation`` and limits; edges with ``bandwidth`` and ``latency`` as fractions.
+        Nodes and edges have the attributes of `from_networkx`, bandwidths and latencies as fractions.  Converting back
+        may reorder the links; the digest stays the same.
         """
         import networkx as nx
 
@@ -299,10 +266,8 @@ class Topology(WhatIf, Viewed):
         ----------
         graph : DirectGraph
             Kept as the topology's `graph`.
-        bandwidth : int, float, str or Fraction
-            GB/s of each arc.
-        latency : int, float, str or Fraction
-            Microseconds of each arc.
+        bandwidth, latency : int, float, str or Fraction
+            GB/s and µs of each arc.
         names : sequence of str, optional
             Of the ranks; ``gpu0``, ``gpu1``, ... by default.
         name : str, optional
@@ -427,23 +392,15 @@ class Topology(WhatIf, Viewed):
             raise TopologyError(f"there is no link ({tail!r}, {head!r}) in {self}")
         return self.link_at(place)
 
-    @cached_property
-    def _out_links(self) -> Mapping[str, tuple[Link, ...]]:
-        return links_by_node(self.nodes, ((link.tail, link) for link in self.links))
-
-    @cached_property
-    def _in_links(self) -> Mapping[str, tuple[Link, ...]]:
-        return links_by_node(self.nodes, ((link.head, link) for link in self.links))
-
     def out_links(self, node: str) -> tuple[Link, ...]:
         """Links that leave `node`."""
         self._check_nodes((node,))
-        return self._out_links[node]
+        return tuple(map(self.link_at, self._lookup.at(self.node_index[node], entering=False)))
 
     def in_links(self, node: str) -> tuple[Link, ...]:
         """Links that enter `node`."""
         self._check_nodes((node,))
-        return self._in_links[node]
+        return tuple(map(self.link_at, self._lookup.at(self.node_index[node], entering=True)))
 
     def egress(self, node: str) -> Fraction:
         """Total bandwidth leaving `node`, GB/s: B+(v)."""

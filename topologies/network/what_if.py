@@ -51,10 +51,9 @@ class WhatIf:
     def restrict(self, ranks: Iterable[int | str], *, relay: bool = False) -> Self:
         """Keep only the given ranks (indices or names, in the new rank order) and drop the other compute nodes.
 
-        Links of dropped compute nodes disappear, as in the paper's MI250 8+8 setting, and switches left without a link.
-        With `relay`, the others stay with their links as nodes that own no data and pass it on like switches, see
-        `SwitchLimits.relay`.  Unknown or repeated ranks, fewer than two, or a relay without links raise
-        `TopologyError`.
+        Switches left without a link disappear too.  With `relay`, the others stay with their links as nodes that own no
+        data and pass it on like switches, see `SwitchLimits.relay`.  Unknown or repeated ranks, fewer than two, or a
+        relay without links raise `TopologyError`.
         """
         kept = as_names((self._rank_name(rank) for rank in as_several(ranks, "ranks")), "compute")
         relays = tuple(rank for rank in self.compute_nodes if rank not in set(kept)) if as_flag(relay, "relay") else ()
@@ -70,11 +69,7 @@ class WhatIf:
         return self._with(links=links, name=f"{self.name} without {tail}-{head}")
 
     def without_node(self, node: str) -> Self:
-        """Remove a failed GPU, NIC or switch with all its links.
-
-        Ranks after a removed one move up; switches left without a link disappear too.  An unknown node, or fewer than
-        two ranks left, raise `TopologyError`.
-        """
+        """Remove a failed GPU, NIC or switch with its links, and switches left without any; later ranks move up."""
         if not isinstance(node, str) or node not in self.node_index:
             raise TopologyError(f"node {shown(node)} is not in {self}")
         kept = tuple(rank for rank in self.compute_nodes if rank != node)
@@ -96,17 +91,7 @@ class WhatIf:
         return self._with(links=self.columns._replace(rates=rates), name=f"{self.name} x {exact}")
 
     def with_bandwidths(self, bandwidths: Mapping[tuple[str, str], Exact]) -> Self:
-        """Replace bandwidths of links; a link of 0 GB/s is removed.
-
-        Bandwidths are GB/s, at least 0, by ``(tail, head)`` of existing links; links that are not named keep theirs.
-
-        Examples
-        --------
-        >>> from collopt.topologies import Topology
-        >>> triangle = Topology.from_links([("a", "b", 2), ("b", "c", 2), ("c", "a", 2)], compute="abc")
-        >>> triangle.with_bandwidths({("a", "b"): "1/3"}).links[0].bandwidth
-        Fraction(1, 3)
-        """
+        """Replace bandwidths of links, in GB/s by ``(tail, head)``; a link of 0 GB/s is removed."""
         if not isinstance(bandwidths, Mapping):
             raise TopologyError(f"bandwidths are {shown(bandwidths)}; expected a mapping from (tail, head) to GB/s")
         rates_at: dict[int, tuple[Fraction, Fraction]] = {}

@@ -77,9 +77,8 @@ def rail(
 ) -> Topology:
     """Rail-optimized network: NIC i of every box on rail switch i, the rails joined by a spine or not at all.
 
-    The default figures are those of DGX H100.  Latencies as in `collopt.topologies.dgx_h100`, and half a microsecond
-    more for each link to the spine.  Nodes are ``box0/gpu0`` ... , ``box0/nvswitch``, ``box0/nic0`` ... ,
-    ``rail0`` ... , and ``spine``, one node that represents a non-blocking layer.
+    The default figures are those of DGX H100, latencies as in `collopt.topologies.dgx_h100`, and half a microsecond
+    more for each link to the spine, one node that represents a non-blocking layer.
 
     Parameters
     ----------
@@ -92,8 +91,7 @@ def rail(
     nic_bandwidth : int, float, str or Fraction
         GB/s between a GPU, its NIC and its rail, in each direction.
     oversubscription : int, float, str, Fraction or None
-        Bandwidth of a rail's NICs over that of its uplink to the spine; None leaves the spine out, so that only
-        NVSwitches lead from rail to rail.
+        Bandwidth of a rail's NICs over that of its uplink to the spine; None leaves the spine out.
     sharp : bool
         Whether NVSwitches multicast and aggregate as in `collopt.topologies.dgx_h100` (NVLink SHARP), and rails do so
         without limits (SHARP of InfiniBand).  The spine never does.
@@ -133,8 +131,7 @@ def fat_tree(
     """Three-level k-ary fat tree: k pods, k**3 / 4 hosts, 5 k**2 / 4 switches.
 
     The wiring is that of Al-Fares, Loukissas and Vahdat, SIGCOMM 2008: aggregate switch i of every pod is linked to
-    core switches i k/2 to (i + 1) k/2 - 1.  Nodes are ``host0`` ... , ``pod0/edge0`` ... , ``pod0/aggregate0`` ... ,
-    ``core0`` ...
+    core switches i k/2 to (i + 1) k/2 - 1.
 
     Parameters
     ----------
@@ -143,8 +140,7 @@ def fat_tree(
     bandwidth : int, float, str or Fraction
         GB/s between a host and its edge switch, in each direction; the default is one 200 Gb/s port.
     oversubscription : int, float, str or Fraction
-        Host bandwidth over uplink bandwidth at every edge switch; links between switches carry
-        ``bandwidth / oversubscription``.
+        Bandwidth of links between hosts and switches over that of links between switches.
     latency : int, float, str or Fraction
         Microseconds of each link.
 

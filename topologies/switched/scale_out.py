@@ -1,7 +1,8 @@
 """Boxes of GPUs and NICs, the shares of NICs in PCIe links, and their connection by a scale-out network."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -91,6 +92,9 @@ class Box:
         Links that `nic_shares.with_port_bandwidth` divides among `nics` once the speed of their ports is known.
     limits : tuple of SwitchLimits
         Limits of the switches in `abilities`.
+    rack : str
+        The network of the catalogue whose switches join several such boxes, such as ``"gb200-nvl72"``; empty if NICs
+        alone do.
     """
 
     name: str
@@ -102,6 +106,7 @@ class Box:
     notes: tuple[str, ...] = ()
     shared: tuple[SharedLink, ...] = ()
     limits: tuple[SwitchLimits, ...] = ()
+    rack: str = ""
 
 
 def repeat_box(box: Box, boxes: int, *, fabrics: Sequence[str] = ("ib",), backbone: Sequence[Link] = ()) -> Topology:
@@ -230,9 +235,7 @@ def attach_nics(
     """Make NICs with their max-min fair bandwidths. Units: `ports` in GB/s."""
     shares = max_min_shares([len(nodes) for nodes in near], ports, shared)
     notes = share_notes(shares, ports)
-    if any(
-        share.near_bandwidth < share.bandwidth for share, port in zip(shares, ports, strict=True) if port is not None
-    ):
+    if any(port and share.near_bandwidth < share.bandwidth for share, port in zip(shares, ports, strict=True)):
         notes.append("network cards that share a GPU's PCIe link divide their bandwidth among the GPUs near to them")
     nics = []
     for nodes, port, share in zip(near, ports, shares, strict=True):
@@ -243,71 +246,42 @@ def attach_nics(
 
 def max_min_shares(near: Sequence[int], ports: Sequence[Fraction | None], shared: Sequence[SharedLink]) -> list[Share]:
     """Compute max-min fair bandwidths of NICs by progressive filling. Units: `ports` in GB/s."""
-    port_rates = [UNLIMITED if port is None else port for port in ports]
-    results: list[tuple[Fraction, SharedLink | None]] = [(port, None) for port in port_rates]
-    rising_nics = set(range(len(port_rates)))
+    rates = [UNLIMITED if port is None else port for port in ports]
+    limits: list[SharedLink | None] = [None] * len(rates)
     parts = [{nic: Fraction(count, near[nic]) for nic, count in link.paths} for link in shared]
-    # Links that suffice for all ports together are no limit.
-    contended = [
-        _ContendedLink(link, link.bandwidth, sum(part.values(), Fraction(0)), part)
-        for link, part in zip(shared, parts, strict=True)
-        if sum(port_rates[nic] * share for nic, share in part.items()) > link.bandwidth
-    ]
-    for nic in rising_nics - {nic for link in contended for nic in link.parts}:
-        rising_nics.remove(nic)
+    # Links that suffice for all ports together are no limit; of the others, what is left, and what rising NICs weigh.
+    loads = [sum(rates[nic] * part for nic, part in of_link.items()) for of_link in parts]
+    left = {place: link.bandwidth for place, link in enumerate(shared) if loads[place] > link.bandwidth}
+    weights = {place: sum(parts[place].values(), Fraction(0)) for place in left}
+    rising = {nic for place in left for nic in parts[place]}
     # Raise all NICs until a port or a contended link is full, and stop the NICs that it holds.
-    while rising_nics:
-        level = min(port_rates[nic] for nic in rising_nics)
-        full = min((link for link in contended if link.rising), key=_ContendedLink.level, default=None)
-        stopped: dict[int, tuple[Fraction, SharedLink | None]]
-        if full is not None and full.level() < level:
-            stopped = {nic: (full.level(), full.link) for nic in full.parts if nic in rising_nics}
+    while rising:
+        levels = {place: left[place] / weight for place, weight in weights.items() if weight}
+        full, level = min(levels, key=levels.__getitem__, default=-1), min(rates[nic] for nic in rising)
+        if full >= 0 and levels[full] < level:
+            stopped, level = rising & parts[full].keys(), levels[full]
+            for nic in stopped:
+                rates[nic], limits[nic] = level, shared[full]
         else:
-            stopped = {nic: (level, None) for nic in rising_nics if port_rates[nic] == level}
-        for nic, result in stopped.items():
-            results[nic] = result
-        for link in contended:
-            link.stop(stopped)
-        rising_nics -= stopped.keys()
-    return _with_link_bandwidths(results, near, shared)
-
-
-class _ContendedLink:
-    """A link that its NICs could overload, during progressive filling."""
-
-    def __init__(self, link: SharedLink, left: Fraction, rising: Fraction, parts: dict[int, Fraction]) -> None:
-        self.link, self.left, self.rising, self.parts = link, left, rising, parts
-
-    def level(self) -> Fraction:
-        """Return the GB/s of every rising NIC at which the link is full."""
-        return self.left / self.rising
-
-    def stop(self, nics: dict[int, tuple[Fraction, SharedLink | None]]) -> None:
-        """Subtract NICs that rise no further."""
-        for nic in nics.keys() & self.parts.keys():
-            self.left -= nics[nic][0] * self.parts[nic]
-            self.rising -= self.parts[nic]
-
-
-def _with_link_bandwidths(
-    results: Sequence[tuple[Fraction, SharedLink | None]], near: Sequence[int], shared: Sequence[SharedLink]
-) -> list[Share]:
+            stopped = {nic for nic in rising if rates[nic] == level}
+        for place in left:
+            for nic in stopped & parts[place].keys():
+                left[place] -= level * parts[place][nic]
+                weights[place] -= parts[place][nic]
+        rising -= stopped
+    # NICs on links that they could overload together divide their bandwidth among the nodes near to them.
     overloaded: set[int] = set()
     for link in shared:
-        load = sum((results[nic][0] * min(1, count) for nic, count in link.paths), Fraction(0))
-        if load > link.bandwidth:
+        if sum(rates[nic] * min(1, count) for nic, count in link.paths) > link.bandwidth:
             overloaded.update(nic for nic, count in link.paths if count < near[nic])
-    return [
-        Share(bandwidth, bandwidth / near[nic] if nic in overloaded else bandwidth, limit)
-        for nic, (bandwidth, limit) in enumerate(results)
-    ]
+    return [Share(rate, rate / near[nic] if nic in overloaded else rate, limits[nic]) for nic, rate in enumerate(rates)]
 
 
-def with_port_bandwidth(box: Box, port: Fraction) -> tuple[Nic, ...]:
+def with_port_bandwidth(box: Box, port: Fraction) -> Box:
     """Replace the port bandwidth of all NICs of a box. Units: `port` in GB/s."""
     limited = {number for link in box.shared for number, _ in link.paths}
     shares = max_min_shares([len(nic.near) for nic in box.nics], [port] * len(box.nics), box.shared)
-    return tuple(
+    nics = (
         nic._replace(
             near_bandwidth=share.near_bandwidth if number in limited else nic.near_bandwidth,
             bandwidth=share.bandwidth,
@@ -315,22 +289,22 @@ def with_port_bandwidth(box: Box, port: Fraction) -> tuple[Nic, ...]:
         )
         for number, (nic, share) in enumerate(zip(box.nics, shares, strict=True))
     )
+    return replace(box, nics=tuple(nics))
 
 
 def share_notes(shares: Sequence[Share], ports: Sequence[Fraction | None]) -> list[str]:
     """Note which NICs count with less than their ports, and why."""
-    groups: dict[tuple[str, Fraction, int, Fraction, Fraction], list[str]] = {}
+    groups: defaultdict[tuple[str, Fraction, int, Fraction, Fraction], list[str]] = defaultdict(list)
     for nic, (share, port) in enumerate(zip(shares, ports, strict=True)):
         if share.limit is not None and port is not None:
             name, bandwidth, paths = share.limit
-            groups.setdefault((name, bandwidth, len(paths), share.bandwidth, port), []).append(f"nic{nic}")
-    return [
-        f"{_listed(nics)} with {float(lowered):.4g} of {float(port):.4g} GB/s, because {name} has "
-        f"{float(bandwidth):.4g} GB/s{f' for {sharing} of them' if sharing > 1 else ''}"
-        for (name, bandwidth, sharing, lowered, port), nics in groups.items()
-    ]
-
-
-def _listed(nics: Sequence[str]) -> str:
-    remainder = f" and {len(nics) - MAX_NAMES} more" if len(nics) > MAX_NAMES else ""
-    return f"{', '.join(nics[:MAX_NAMES])}{remainder} {'is modeled' if len(nics) == 1 else 'are modeled'}"
+            groups[name, bandwidth, len(paths), share.bandwidth, port].append(f"nic{nic}")
+    notes = []
+    for (name, bandwidth, sharing, lowered, port), nics in groups.items():
+        unnamed = f" and {len(nics) - MAX_NAMES} more" if len(nics) > MAX_NAMES else ""
+        notes.append(
+            f"{', '.join(nics[:MAX_NAMES])}{unnamed} {'is' if len(nics) == 1 else 'are'} modeled with "
+            f"{float(lowered):.4g} of {float(port):.4g} GB/s, because {name} has {float(bandwidth):.4g} GB/s"
+            + (f" for {sharing} of them" if sharing > 1 else "")
+        )
+    return notes

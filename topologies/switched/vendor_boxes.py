@@ -1,7 +1,6 @@
 """Boxes and racks of NVIDIA, AMD, Intel and AWS, alone or several on one fabric, and slices of Google's TPUs.
 
-Figures, their sources and assumptions are in the files of `box_files`, one for each function.  Boxes and racks are
-joined as by `dgx_a100`, those with NVLink SHARP as by `dgx_h100`; slices have the shapes of `tpu_v4`.
+Figures, their sources and assumptions are in the files of `box_files`, one for each function.
 """
 
 from ..network.topology import Topology
@@ -23,11 +22,6 @@ def dgx_a100(boxes: int = 1) -> Topology:
     -------
     Topology
         ``box0/gpu0`` ... , the switches of each box, and with several boxes ``box0/nic0`` ... and ``ib``.
-
-    Examples
-    --------
-    >>> dgx_a100(boxes=2).ingress("box0/gpu0")
-    Fraction(325, 1)
     """
     return repeat_box(stored_box("dgx-a100"), boxes)
 
@@ -35,16 +29,9 @@ def dgx_a100(boxes: int = 1) -> Topology:
 def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
     """DGX H100: 8 GPUs on an NVSwitch of 450 GB/s per GPU with multicast and reduction, one 400 Gb/s NIC per GPU.
 
-    The third-generation NVSwitch has NVLink SHARP, so it is marked as able to multicast and to aggregate; the
-    InfiniBand fabric is not.
-
+    The third-generation NVSwitch has NVLink SHARP, so it can multicast and aggregate; the InfiniBand fabric cannot.
     Parameters as for `dgx_a100`.  With `loopback`, NVLink SHARP also reads and writes the own part of the GPU in
     question through the switch, as the hardware does; see `SwitchLimits`.
-
-    Examples
-    --------
-    >>> sorted(dgx_h100(boxes=2).multicast)
-    ['box0/nvswitch', 'box1/nvswitch']
     """
     return repeat_box(stored_box("dgx-h100", loopback=loopback), boxes)
 
@@ -94,9 +81,7 @@ def gb300_nvl72(boxes: int = 1, *, loopback: bool = True) -> Topology:
 def nvl576(boxes: int = 1, *, loopback: bool = True) -> Topology:
     """NVL576: 576 GPU dies on one NVSwitch network of 1300 GB/s per die, as announced for Rubin Ultra in 2025.
 
-    Not public, and assumed here: that every die is a rank, that the network is non-blocking, and that NVLink SHARP
-    spans all of it.
-
+    Assumed: that every die is a rank, that the network is non-blocking, and that NVLink SHARP spans all of it.
     Parameters as for `dgx_h100`.
     """
     return repeat_box(stored_box("nvl576", loopback=loopback), boxes)
@@ -136,8 +121,8 @@ def mi355x(boxes: int = 1) -> Topology:
 def helios(boxes: int = 1) -> Topology:
     """Helios: racks of 72 MI400-series GPUs on switches of 1800 GB/s per GPU, NICs of 300 GB/s per GPU, as announced.
 
-    The scale-up switches are one, ``box0/switch``, which neither multicasts nor aggregates, as nothing was announced;
-    the three NICs of a GPU are one.
+    The scale-up switches are one, ``box0/switch``, which neither multicasts nor aggregates; the three NICs of a GPU are
+    one.
     """
     return repeat_box(stored_box("helios"), boxes)
 
@@ -169,11 +154,6 @@ def tpu_v4(*shape: int, twisted: bool = False) -> Topology:
     twisted : bool
         Shift the links that close the shorter dimensions, k, along the longer ones, 2 k, as in `twisted_torus`.
 
-    Returns
-    -------
-    Topology
-        Named as in `torus`: chip ``gpu1.0.3`` sits at coordinates (1, 0, 3).
-
     Examples
     --------
     >>> tpu_v4(4, 4, 8, twisted=True)
@@ -191,13 +171,7 @@ def tpu_v5p(*shape: int, twisted: bool = False) -> Topology:
 
 
 def tpu_v5e(*shape: int) -> Topology:
-    """Slice of TPU v5e: up to 16 x 16 chips with four links of 50 GB/s each.
-
-    Examples
-    --------
-    >>> tpu_v5e(16, 16).egress("gpu0.0"), tpu_v5e(4, 8).egress("gpu0.0")
-    (Fraction(200, 1), Fraction(100, 1))
-    """
+    """Slice of TPU v5e: up to 16 x 16 chips with four links of 50 GB/s each."""
     return stored_slice("tpu-v5e", shape)
 
 

@@ -70,8 +70,8 @@ def failure_cases(
     Examples
     --------
     >>> from collopt.topologies import dgx_a100
-    >>> [(str(case.failure), case.kind, len(case.members)) for case in failure_cases(dgx_a100(boxes=2), ["nic", "gpu"])]
-    [('box0/nic0', 'nic', 16), ('box0/gpu0', 'gpu', 16)]
+    >>> [(str(case.failure), len(case.members)) for case in failure_cases(dgx_a100(boxes=2), ["nic", "gpu"])]
+    [('box0/nic0', 16), ('box0/gpu0', 16)]
     """
     as_topology(topology, TopologyError)
     group = symmetries or Symmetries(topology)

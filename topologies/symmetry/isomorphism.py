@@ -1,9 +1,7 @@
-"""Graph isomorphism and automorphism orbits by color refinement with individualization.
+"""Isomorphisms of graphs and automorphisms of networks, by color refinement with individualization.
 
-Refinement distinguishes nodes by the colors of their neighbors until nothing changes.  Then a node of one graph is
-paired with each candidate of the other, the pair gets a color of its own, and refinement goes on.  It rules out only
-pairings that no isomorphism has, all others are tried, and mappings are checked arc by arc, so answers are exact.  A
-search that reaches its limit of attempts raises `NoAnswerError`.
+Refinement rules out only pairings that no isomorphism has, all others are tried, and mappings are checked arc by arc,
+so answers are exact.  A search that reaches its limit of attempts raises `NoAnswerError`.
 """
 
 from __future__ import annotations
@@ -21,21 +19,22 @@ from ...support.arrays import IntArray, components, orbits
 from ...support.validation import as_integers, shown
 from ..network.direct_graph import DirectGraph, as_direct_graph
 from ..network.topology import Topology, as_topology
+from .refinement import ColoredNetwork, mixed, node_kinds, refinements
 
 
 def isomorphism(graph: DirectGraph, other: DirectGraph) -> IntArray | None:
-    """Find an isomorphism between two graphs.
+    """Find an isomorphism between two graphs, with parallel arcs and self-loops.
 
     Parameters
     ----------
     graph, other : DirectGraph
-        Any, with parallel arcs and self-loops.
+        Any graphs.
 
     Returns
     -------
     ndarray of int64, shape (nodes,), or None
-        The node of `other` for each node of `graph`; None if the graphs are not isomorphic;
-        `NoAnswerError` if `MAX_ATTEMPTS` pairs of nodes did not decide it.
+        The node of `other` for each node of `graph`; None if the graphs are not isomorphic; `NoAnswerError` if
+        `MAX_ATTEMPTS` pairs of nodes did not decide it.
 
     Examples
     --------
@@ -57,14 +56,15 @@ _reversals: WeakKeyDictionary[DirectGraph, IntArray | None] = WeakKeyDictionary(
 
 
 def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
-    """Find an isomorphism from a graph to its transpose, by which schedules can be reversed (Theorem 2).
+    """Find an isomorphism from a graph to its transpose, and back, by which schedules can be reversed (Theorem 2).
 
-    Direct-connect paper, Definition 6; found once for each graph.
+    Direct-connect paper, Definition 6; found once for each graph.  None and `NoAnswerError` as by `isomorphism`.
 
-    Returns
-    -------
-    ndarray of int64, shape (nodes,), or None
-        It is also one from the transpose to the graph; None if there is none.  `NoAnswerError` as by `isomorphism`.
+    Examples
+    --------
+    >>> from collopt.topologies import diamond, kautz
+    >>> reverse_symmetry(diamond().graph) is None, reverse_symmetry(kautz(2, 1).graph) is None
+    (True, False)
     """
     if as_direct_graph(graph) not in _reversals:
         _reversals[graph] = isomorphism(graph, graph.transpose())
@@ -72,19 +72,13 @@ def reverse_symmetry(graph: DirectGraph) -> IntArray | None:
 
 
 def automorphisms(graph: DirectGraph) -> IntArray:
-    """Find automorphisms of a graph that generate its orbits of nodes.
+    """Find automorphisms of a graph that generate its orbits of nodes; `NoAnswerError` as by `isomorphism`.
 
     Returns
     -------
     ndarray of int64, shape (found, nodes)
         Each row maps the nodes, and is checked arc by arc; the identity is left out.  The group that they generate has
         the same orbits of nodes as the full automorphism group, of which it may be a proper subgroup.
-        `NoAnswerError` if `MAX_ATTEMPTS` pairs of nodes did not decide whether two are alike.
-
-    Examples
-    --------
-    >>> automorphisms(DirectGraph.from_arcs(3, [(0, 1), (1, 2), (2, 0)], "UniRing(1, 3)"))
-    array([[1, 2, 0]])
     """
     as_direct_graph(graph)
     mappings = list(orbit_mappings(NodeMatching(graph, graph)))
@@ -127,8 +121,6 @@ class NodeMatching:
     def __init__(
         self, graph: DirectGraph, other: DirectGraph, colors: Colors | None = None, *, max_attempts: int | None = None
     ) -> None:
-        from .refinement import ColoredNetwork, mixed
-
         self.graph, self.other, self.size, self.colors = graph, other, graph.num_nodes, colors
         self.max_attempts, self.attempts = max_attempts, 0
         self.twins = np.concatenate([_twins(side, colors) for side in (graph, other)])
@@ -204,8 +196,6 @@ class NodeMatching:
 
     def _refined(self, start: IntArray) -> IntArray | None:
         """Refine colors by those of neighbors until nothing changes; None if the graphs differ."""
-        from .refinement import refinements
-
         for colors in refinements(self.network, start):
             here, there = (np.bincount(half, minlength=int(colors.max()) + 1) for half in np.split(colors, 2))
             if (here != there).any():
@@ -258,8 +248,6 @@ def _split(colors: IntArray) -> list[IntArray]:
 
 def _first_hashes(graph: DirectGraph) -> HashArray:
     """Hash invariants of each node: self-loops, twins, and the distribution of distances."""
-    from .refinement import mixed
-
     loops = np.bincount(graph.tails[graph.tails == graph.heads], minlength=graph.num_nodes)
     twins = _twins(graph, None)
     hashes: HashArray = mixed((loops * graph.num_nodes + np.bincount(twins)[twins]).astype(np.uint64))
@@ -293,10 +281,7 @@ FIXED_COST = 5_000  # cost of an attempt without arcs, in arcs
 
 
 def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntArray:
-    """Find automorphisms of a network that generate its orbits of nodes.
-
-    If the search ends before its limit, the group that the rows generate has the same orbits of nodes as the full
-    automorphism group, of which it may be a proper subgroup.
+    """Find automorphisms of a network that generate its orbits of nodes, unless the search reaches its limit.
 
     Parameters
     ----------
@@ -311,7 +296,7 @@ def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntA
     ndarray of int64, shape (found, nodes)
         Each row has the image of each node of `Topology.nodes`, and is checked: ranks map to ranks, switches to
         switches of the same abilities, links to links of the same bandwidth and latency, and traffic to equal traffic.
-        The identity is left out.  Without rows no symmetry is known: there is none, or the search reached its limit.
+        The identity is left out.
 
     Examples
     --------
@@ -337,8 +322,6 @@ def symmetries(topology: Topology, traffic: npt.ArrayLike | None = None) -> IntA
 
 def _colored_graph(topology: Topology, traffic: IntArray | None) -> tuple[DirectGraph, Colors]:
     """Encode everything that a symmetry must preserve in the colors of nodes and arcs."""
-    from .refinement import node_kinds
-
     size, (tails, heads, kinds, _) = len(topology.nodes), topology.columns
     keys, links = tails * size + heads, kinds + 1
     pairs, amounts = _unusual(traffic, size) if traffic is not None else (keys[:0], keys[:0])

@@ -1,10 +1,7 @@
 """Nested groups of ranks, as mixed-radix digits: boxes inside racks inside rails, rows and columns of a torus.
 
-The distance of two ranks is the length of the shortest path through switches.  For each distance, ranks that hops of
-at most this distance join are a group.  Each distance gives a level, up to the one that joins all ranks; there, groups
-that all touch each other are joined, such as the routers of a group of a dragonfly.  Levels whose groups have unequal
-sizes are left out.  Where near ranks form a grid in rank order, such as a torus or a Hamming graph, its coordinates are
-digits too.
+For each distance through switches, ranks that hops of at most this distance join are a group; levels whose groups have
+unequal sizes are left out.  Where near ranks form a grid in rank order, its coordinates are digits too.
 """
 
 from functools import lru_cache

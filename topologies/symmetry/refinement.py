@@ -1,6 +1,5 @@
 """Color refinement of nodes by the colors around them, with hashes over arrays, for networks of a million nodes.
 
-Nodes of one color stay together only while they have links of the same kinds to and from as many nodes of each color.
 Colliding hashes may keep nodes together that differ: whoever uses the colors has to check what follows from them.
 """
 

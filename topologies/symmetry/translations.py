@@ -1,8 +1,7 @@
 """Translations of a network, and turns of its equal parts, such as boxes round a fabric or hosts of a switch.
 
 Without its outermost switches a network falls apart.  Where the parts are equal, and linked equally to what was taken
-away, moving each to the next one is a symmetry that fixes all else.  The same goes for the parts of a part, so the
-turns of all levels commute.  Nodes of parts are matched by color refinement in all of them at the same time.
+away, moving each to the next one is a symmetry that fixes all else; so for the parts of a part: all turns commute.
 """
 
 from collections.abc import Iterator, Sequence
