@@ -96,12 +96,9 @@ def run_local(
     check_program(program)
     check_operation(op, dtype, program.layout)
     job = _Job(program, elements, dtype, repeats, slices, op, as_seed(seed))
-    parts = on_all_ranks(
-        partial(_measure, job),
-        Rendezvous(program.num_ranks, backend, timeout_s),
-        terms={"the plan": program.digest} | {name: getattr(job, name) for name in _Job._fields[1:]},
-        preload=("collopt.runtime.execution.launch",),
-    )
+    terms = {"the plan": program.digest} | {name: getattr(job, name) for name in _Job._fields[1:]}
+    rendezvous = Rendezvous(program.num_ranks, backend, timeout_s, terms)
+    parts = on_all_ranks(partial(_measure, job), rendezvous, "collopt.runtime.execution.launch")
     backends, correct, seconds = zip(*parts, strict=True)
     return RunReport(
         backends[0], program.num_ranks, elements, dtype, repeats, correct, max(seconds), program.collective, op,

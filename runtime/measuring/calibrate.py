@@ -46,7 +46,7 @@ class _Diagnosis:
         return {group: inverse for group, inverse in inverses.items() if inverse and inverse.value <= 1 + TOLERANCE}
 
     @cached_property
-    def beyond(self) -> dict[Group, float]:
+    def excess(self) -> dict[Group, float]:
         """Groups of links whose times are those of faster links, and how many times as fast."""
         inverses = self.at_line_rate.items()
         return {group: 2 / (inverse.low + inverse.high) for group, inverse in inverses if inverse.high < 1}
@@ -54,7 +54,7 @@ class _Diagnosis:
     def stated_too_low(self, group: Group) -> str:
         """Name the bandwidths of links by the times."""
         bandwidths = [float(link_class.bandwidth) for link_class in self.groups.classes[group]]
-        rates = ", ".join(f"{bandwidth * self.beyond[group]:.3g}" for bandwidth in bandwidths)
+        rates = ", ".join(f"{bandwidth * self.excess[group]:.3g}" for bandwidth in bandwidths)
         stated_rates = ", ".join(f"{bandwidth:g}" for bandwidth in bandwidths)
         return f"the stated bandwidth may be too low: the times give {rates} GB/s instead of {stated_rates}"
 
@@ -62,7 +62,7 @@ class _Diagnosis:
     def other_plans(self) -> str:
         """Whose plans are as fast as times that beat the modelled plan; empty if there are none."""
         for run, times, terms in zip(self.runs, self.measured, self.fit.terms, strict=True):
-            beaten = [self.beyond[group] for group in terms.loads if group in self.beyond]
+            beaten = [self.excess[group] for group in terms.loads if group in self.excess]
             if isinstance(run, PlanRun) and beaten:
                 reached = float(1 / sum(terms.loads.values()) / NS_PER_US)
                 rate = reached * max(beaten)
@@ -78,8 +78,8 @@ class _Diagnosis:
         sources = ", ".join(times.source for times in self.measured)
         median = float(np.median(np.abs(np.concatenate(self.fit.residuals))))
         off = percentage_text(median)
-        if median > MAX_MEDIAN and self.beyond:
-            text = self.stated_too_low(next(iter(self.beyond)))
+        if median > MAX_MEDIAN and self.excess:
+            text = self.stated_too_low(next(iter(self.excess)))
             raise UnsupportedError(f"{sources}: {text}; half of them differ by more than {off} from the model")
         if median > MAX_MEDIAN or not any(unknown.kind in ("alpha", "inverse") for unknown in self.fit.estimates):
             raise UnsupportedError(
@@ -97,7 +97,7 @@ class _Diagnosis:
         if (alpha := self.fit.estimates.get(ALPHA)) and alpha.high < 0:
             yield "times are shorter than the stated latencies of links, which may be too high"
         for group in self.at_line_rate:
-            text = f"; {self.stated_too_low(group)}" if group in self.beyond else ""
+            text = f"; {self.stated_too_low(group)}" if group in self.excess else ""
             yield f"{', '.join(group)}: line rate reached{text}"
         if self.other_plans:
             yield self.other_plans
