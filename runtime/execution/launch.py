@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -119,7 +120,7 @@ def _measure(job: _Job, device: Any) -> tuple[str, bool, float]:
         output, own = workload.make_tensors(in_place=False, device=device)
         workload.fill_random(own)
         expected = workload.by_torch(own)
-    finish = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+    finish: Callable[[], object] = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     correct, times = True, []
     for _ in range(1 + job.repeats):
         fill_incorrect(output, expected)

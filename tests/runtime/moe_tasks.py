@@ -264,6 +264,7 @@ def wrong_combines(rank: int) -> dict[str, str]:
         "rows": {"expert_outputs": fine[:3]},
         "output": {"expert_outputs": None},
         "factors": {"weights": torch.ones(3)},
+        "factors elsewhere": {"weights": torch.ones(4, device="meta")},
         "kinds of outputs differ": {"expert_outputs": fine.double()},
         "columns of outputs differ": {"expert_outputs": fine[:, :1].contiguous()},
         "after all that": {},

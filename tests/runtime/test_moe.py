@@ -74,6 +74,7 @@ OWN = {
     "rows": "expert_outputs have 3 rows; expected 4, one for each pair",
     "output": "expert_outputs is a NoneType",
     "factors": "weights have shape (3,); expected one for each of 4 pairs",
+    "factors elsewhere": "weights are torch.strided on meta; expected a dense tensor on cpu",
 }
 DIFFERENT = {
     "types differ": "about the type of tokens, such as ranks 0 and 2",
