@@ -112,10 +112,12 @@ _registered: defaultdict[str, dict[str, Callable[..., Any]]] = defaultdict(dict)
 def register(group: str, name: str) -> Callable[[Function], Function]:
     """Return a decorator that registers a function for this program, as an entry point of the group does for all.
 
-    Raises `UnsupportedError` for a name that is no string.
+    Raises `UnsupportedError` for a name that is no string, or that of an entry point.
     """
     if not isinstance(name, str) or not name:
         raise UnsupportedError(f"the name to register is {shown(name)}; expected a string such as 'steps-jsonl'")
+    if name in (packaged := entry_points(group=group).names):
+        raise UnsupportedError(f"the name to register is {name!r}; expected one besides {', '.join(sorted(packaged))}")
 
     def decorate(function: Function) -> Function:
         _registered[group][name] = function

@@ -90,7 +90,7 @@ def test_writes_code_that_registers_the_files(cli: Cli, tmp_path: Path) -> None:
 def test_the_current_folder_is_filled_if_it_is_empty(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The current folder is a valid target."""
     monkeypatch.chdir(tmp_path)
-    assert "the folder is ''; expected the name of one" in refusal(cli(*WORDS, "--planners", "auto", "-o", ""))
+    assert "the path is ''; expected the path" in refusal(cli(*WORDS, "--planners", "auto", "-o", ""))
     answer = cli(*WORDS, "--planners", "forestcoll", "-o", ".")
     assert answer.status == 0
     assert list(Path().iterdir()) == [Path("00-allgather-forestcoll.xml")]

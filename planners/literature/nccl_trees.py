@@ -214,7 +214,7 @@ class _Boxes:
             yield [box[place % len(box)] for box in self.boxes]
 
     def _inside(self, box: Sequence[int]) -> list[int]:
-        """The able switches that are on the shortest ways between any two ranks of a box; none for one rank."""
+        """The switches that reduce on the shortest ways between any two ranks of a box; none for one rank."""
         if len(box) == 1:
             return []
         shortest, distances = self._hops.nearest(box[0])[0], self._hops.distances(box[0])

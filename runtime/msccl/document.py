@@ -161,10 +161,7 @@ def _attributes(pairs: list[tuple[str, str]], line: int, findings: Findings) -> 
     attributes: dict[str, str] = {}
     for name, value in pairs:
         if len(value) > MAX_TEXT:
-            message = (
-                f"attribute {name[:40]} is longer than the {MAX_TEXT} characters that the parsers allocate, and "
-                "they write beyond it"
-            )
+            message = f"attribute {name[:40]} is longer than {MAX_TEXT} characters, and the parsers write beyond these"
             findings.add("wrong data", message, at(line))
         if name in attributes and name:
             findings.add("note", f"attribute {name[:40]} appears twice; the first one is used", at(line))

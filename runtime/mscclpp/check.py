@@ -35,17 +35,12 @@ def check_switch_groups(plan: ExecutionPlan, fail: Fail) -> None:
         bound: dict[str, SwitchGroup] = {}
         for group in gpu.switches:
             if plan.in_place and plan.collective.is_sharded and group.buffer == _smaller(plan):
-                fail(
-                    f"gpu {rank} has a switch channel on its {group.buffer}, which in place begins at another offset "
-                    f"on every gpu ({plan.collective})"
-                )
+                fail(f"gpu {rank} has a switch channel on its {group.buffer}, which in place begins elsewhere on each")
             memory = "shared" if plan.in_place and group.buffer != "scratch" else group.buffer
             other = bound.setdefault(memory, group)
             if set(other.ranks) != set(group.ranks):
-                fail(
-                    f"gpu {rank} has its {group.buffer} in switch groups of ranks {list(other.ranks)} and "
-                    f"{list(group.ranks)}; a buffer is for the channels of one group"
-                )
+                groups = f"{list(other.ranks)} and {list(group.ranks)}"
+                fail(f"gpu {rank} has its {group.buffer} in switch groups of ranks {groups}; a buffer is for one group")
     _check_order(plan, fail)
 
 
@@ -253,9 +248,9 @@ class _Checker:
     def _check_place(self, where: str, place: Place, pipeline: tuple[int, int] | None, *, writes: bool) -> None:
         chunks = self.plan.gpus[place.rank].chunks[place.buffer]
         if place.start + place.count > chunks:
+            last = place.start + place.count - 1
             self._fail(
-                f"{where} has chunks {place.start} to {place.start + place.count - 1} of the {place.buffer} of gpu "
-                f"{place.rank}, which has {chunks}"
+                f"{where} has {place.buffer} chunks {place.start} to {last} of gpu {place.rank}, which has {chunks}"
             )
         if writes and place.buffer == "input" and not self.plan.in_place:
             self._fail(f"{where} writes to the input, which a plan out of place leaves alone")
@@ -277,19 +272,15 @@ class _Checker:
     def _check_pipelines(self) -> None:
         pipelines = {pipeline for _, _, _, _, pipeline in self.steps if pipeline is not None}
         if len(pipelines) > 1:
-            raise UnsupportedError(
-                f"{self.where}: pipelines have slices of {len(pipelines)} kinds; collopt runs plans in which all "
-                "have the same unit_size and num_chunks"
-            )
+            kinds = f"slices of {len(pipelines)} kinds; collopt runs plans with one unit_size and num_chunks"
+            raise UnsupportedError(f"{self.where}: pipelines have {kinds}")
         chunk = min(self.plan.max_bytes, self.plan.largest_message) // self.plan.message_chunks
         for unit, count in pipelines:
             if unit % executor.ALIGNMENT:
                 self._fail(f"unit_size is {unit}; expected a multiple of {executor.ALIGNMENT}")
             if (iterations := chunk * count // unit) >= 2**16:
-                self._fail(
-                    f"max_message_size is {self.plan.max_bytes}; a pipeline makes {iterations} slices of it, "
-                    "expected fewer than 65536"
-                )
+                slices = f"a pipeline makes {iterations} slices of it, expected fewer than 65536"
+                self._fail(f"max_message_size is {self.plan.max_bytes}; {slices}")
 
     def _check_signals(self) -> None:
         """Each signal has a wait at the other end, in the same pipeline or outside of all."""
@@ -321,17 +312,12 @@ class _Checker:
                 uses[rank, semaphore][operation.name].append((block, bool(pipeline)))
         for (rank, semaphore), operations in sorted(uses.items()):
             acquired, released = operations["sem_acquire"], operations["sem_release"]
+            name = f"gpu {rank} semaphore {semaphore}"
             if any(len({block for block, _ in uses}) != 1 for uses in (acquired, released)):
-                self._fail(
-                    f"gpu {rank} semaphore {semaphore} is not acquired by one threadblock and released by one other",
-                    "hangs",
-                )
+                self._fail(f"{name} is not acquired by one threadblock and released by one other", "hangs")
             if sorted(inside for _, inside in acquired) != sorted(inside for _, inside in released):
-                self._fail(
-                    f"gpu {rank} semaphore {semaphore} is acquired {len(acquired)} times and released {len(released)} "
-                    "times; the next call would find it changed",
-                    "hangs",
-                )
+                times = f"acquired {len(acquired)} times and released {len(released)} times"
+                self._fail(f"{name} is {times}; the next call would find it changed", "hangs")
 
     def _fail(self, what: str, severity: Severity = "wrong data") -> NoReturn:
         raise PlanError(f"{self.where}: {what}", severity)

@@ -116,8 +116,7 @@ def export_mscclpp_json(
         check_sums(plan.trees, plan.topology)
         if channels > 1:
             raise UnsupportedError(
-                f"channels is {channels}, but barriers need one from each thread block to another; expected 1, and "
-                "more instances for more thread blocks"
+                f"channels is {channels}; expected 1 for barriers, and more instances for more blocks"
             )
         execution_plan = star_plan(plan.trees, plan.collective, program_name(plan), options, instances)
     else:
@@ -318,10 +317,7 @@ def write_registration(
     """Write Python code that registers plan files with MSCCL++, and selects the first of them that fits a call."""
     check_choice("version", version, executor.VERSIONS)
     if version not in executor.STORING:
-        raise UnsupportedError(
-            f"MSCCL++ {version} takes no selector written in Python; expected 0.10.0 or newer, or with 0.8.0 a folder "
-            "of plans, and MSCCLPP_EXECUTION_PLAN_DIR set to it"
-        )
+        raise UnsupportedError(f"MSCCL++ {version} takes no selector written in Python; expected 0.10.0 or newer")
     target = as_path(path)
     write_whole(target, registration_code(((file, read_mscclpp(file)) for file in map(as_path, plans)), target))
 

@@ -48,15 +48,11 @@ def run_execution_plan(
     chunks = sum(sum(gpu.chunks.values()) for gpu in plan.gpus)
     if chunks * slices > MAX_NUMBERS:
         raise TooLargeError(
-            f"{chunks} chunks in {slices} slices are {chunks * slices} numbers; expected {MAX_NUMBERS} at most: run "
-            "fewer slices, or a smaller plan"
+            f"{chunks} chunks in {slices} slices are more than {MAX_NUMBERS} numbers; run a smaller plan"
         )
     processes = sum(1 + len(gpu.thread_blocks) + len(gpu.peers["port"]) for gpu in plan.gpus)
     if processes > MAX_PROCESSES:
-        raise TooLargeError(
-            f"there are {processes} GPUs, thread blocks and port channels; expected {MAX_PROCESSES} at most: run a "
-            "smaller plan"
-        )
+        raise TooLargeError(f"{processes} GPUs, blocks and port channels are over {MAX_PROCESSES}; run a smaller plan")
     machine = _Machine(plan, layout_of(plan), slices, seed * 1_000_003, pads)
     machine.run()
     for number in range(1, interleavings):

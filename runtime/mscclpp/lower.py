@@ -108,8 +108,7 @@ def _check_window(low: object, high: object, smallest: int, largest: int) -> Non
     for name, value in (("min_bytes", low), ("max_bytes", high)):
         if not is_int(value) or not smallest <= value <= largest:
             raise UnsupportedError(
-                f"{name} is {shown(value)}; expected a whole number of bytes from {smallest} to {largest}, the sizes "
-                "that this plan is right for"
+                f"{name} is {shown(value)}; expected bytes from {smallest} to {largest}, as the plan allows"
             )
     if low > high:  # type: ignore[operator]
         raise UnsupportedError(f"max_bytes is {high}; expected at least min_bytes = {low}")
@@ -151,8 +150,7 @@ def check_boxes(boxes: Sequence[int], num_ranks: int) -> None:
     sizes = [len(list(run)) for _, run in groupby(boxes)]
     if len(set(sizes)) > 1 or len(sizes) != len(set(boxes)):
         raise UnsupportedError(
-            f"the ranks are in boxes {shown(list(boxes))}; the executor finds only boxes of as many ranks each, one "
-            "box after the other: renumber the ranks, or leave out as many in each box"
+            f"the ranks are in boxes {shown(list(boxes))}; expected boxes of as many ranks each, one after the other"
         )
 
 

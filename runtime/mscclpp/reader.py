@@ -8,7 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ...errors import FileFormatError, UnsupportedError
 from ...support.files import name_of, read_bytes
@@ -44,183 +44,12 @@ FIELDS: dict[str, tuple[str, ...]] = {
 """Fields that each operation must have; ``glres`` may also have ``reduce_op``."""
 
 
-class Fields:
-    """Reads and checks fields; messages begin with the file, `where`, and the field."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def mapping(
-        self, value: object, where: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
-    ) -> Mapping[str, Any]:
-        """Read an object with all required keys, and no unknown ones."""
-        if not isinstance(value, dict):
-            self.fail(f"{where} is {shown(value)}; expected an object")
-        for key in required:
-            if key not in value:
-                self.fail(f"{where} has no {key}")
-        for key in value:
-            if key not in required and key not in optional:
-                self.fail(f"{where} has {shown(key)}, which the executor does not read; remove it")
-        return value
-
-    def entries(self, value: object, where: str, minimum: int = 0, limit: int = MAX_ENTRIES) -> list[Any]:
-        """Read a list of `minimum` to `limit` entries."""
-        if not isinstance(value, list) or len(value) < minimum:
-            self.fail(f"{where} is {shown(value)}; expected a list{' with entries' if minimum else ''}")
-        if len(value) > limit:
-            self.fail(f"{where} has {len(value)} entries; the limit is {limit}")
-        return value
-
-    def integers(self, value: object, where: str, limit: int, minimum: int = 0) -> tuple[int, ...]:
-        """Read a list of at least `minimum` integers from 0 to `limit`."""
-        return tuple(
-            self.integer(entry, f"an entry of {where}", 0, limit) for entry in self.entries(value, where, minimum)
-        )
-
-    def integer(self, value: object, where: str, low: int, high: int) -> int:
-        """Read an integer from `low` to `high`."""
-        if not is_whole(value) or not low <= value <= high:
-            self.fail(f"{where} is {shown(value)}; expected a whole number from {low} to {high}")
-        return value
-
-    def channel_type(self, value: object, where: str, kinds: tuple[ChannelType, ...] = CHANNEL_TYPES) -> ChannelType:
-        """Read a channel type, one of `kinds`."""
-        kind_read = next((kind for kind in kinds if value == kind), None)
-        if kind_read is None:
-            self.fail(f"{where} has channel type {shown(value)}; expected {' or '.join(kinds)}")
-        return kind_read
-
-    def buffer(self, value: object, where: str) -> Buffer:
-        """Read a buffer by its letter."""
-        if not isinstance(value, str) or value not in BUFFERS:
-            self.fail(f"{where} has buffer type {shown(value)}; expected i, o or s")
-        return BUFFERS[value]
-
-    def check_position(self, number: object, where: str, position: int) -> None:
-        """Refuse an entry whose number is not its position."""
-        if not is_whole(number) or number != position:
-            self.fail(f"{where} has id {shown(number)}; expected its position")
-
-    def fail(self, what: str, severity: Severity = "wrong data") -> NoReturn:
-        """Refuse the file."""
-        raise PlanError(f"{self.where}: {what}", severity)
-
-
-class OperationReader:
-    """Resolves the indices in operations of one thread block."""
-
-    def __init__(
-        self,
-        fields: Fields,
-        rank: int,
-        channels: Mapping[ChannelType, tuple[int, ...]],
-        remote: Mapping[ChannelType, list[tuple[int, Buffer, list[ChannelType]]]],
-        switches: Sequence[SwitchGroup],
-    ) -> None:
-        self.fields = fields
-        self.switches = switches
-        self.rank = rank
-        self.channels = channels
-        self.remote = remote
-
-    def operation(self, value: object, where: str, *, inside: bool) -> Operation:
-        """Read one operation; `inside` a pipeline there are no pipelines."""
-        fields, name = self.fields, value.get("name") if isinstance(value, dict) else None
-        if name in OTHER_OPERATIONS:
-            raise UnsupportedError(f"{fields.where}: {where} is {name}, which collopt does not run")
-        if not isinstance(name, str) or name not in FIELDS:
-            fields.fail(f"{where} has name {shown(name)}; expected one of {', '.join(FIELDS)}")
-        entry = fields.mapping(value, where, ("name", *FIELDS[name]), ("reduce_op",) if name == "glres" else ())
-        if name in executor.SWITCH_OPERATIONS:
-            return self._switch_operation(name, entry, where)
-        if name == "pipeline":
-            if inside:
-                fields.fail(f"{where} is a pipeline in a pipeline")
-            return self._pipeline(entry, where)
-        kind: ChannelType | None = None
-        channels: tuple[int, ...] = ()
-        semaphores: tuple[int, ...] = ()
-        if "channel_type" in entry:
-            kind = fields.channel_type(entry["channel_type"], where)
-            own = self.channels[kind]
-            at = fields.integers(entry["channel_ids"], f"channel_ids of {where}", len(own) - 1, 1)
-            channels = tuple(own[end] for end in at)
-        if name in executor.SEMAPHORE_OPERATIONS:
-            semaphores = fields.integers(entry["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
-        if name not in executor.DATA_OPERATIONS:
-            return Operation(name, kind, channels, semaphores=semaphores)
-        listed, put = fields.entries(entry["src_buff"], f"src_buff of {where}", 1), entry["dst_buff"]
-        with_ids = [isinstance(end, dict) and "buffer_id" in end for end in listed] if kind == "port" else [False]
-        local = self._offset_place if any(with_ids) else self._place
-        sources = tuple(local(end, f"src_buff of {where}", None) for end in listed)
-        targets = tuple(
-            self._place(end, f"dst_buff of {where}", kind) for end in fields.entries(put, f"dst_buff of {where}", 1)
-        )
-        from_base = kind == "port" and not any(with_ids) and any(place.buffer != "scratch" for place in sources)
-        return Operation(name, kind, channels, sources, targets, semaphores, from_base)
-
-    def _pipeline(self, entry: Mapping[str, Any], where: str) -> Operation:
-        context = self.fields.mapping(entry["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))
-        inner = self.fields.entries(entry["ops"], f"ops of {where}", 1)
-        return Operation(
-            "pipeline",
-            unit_bytes=self.fields.integer(context["unit_size"], f"unit_size of {where}", 1, UINT32_MAX),
-            num_chunks=self.fields.integer(context["num_chunks"], f"num_chunks of {where}", 1, MAX_CHUNKS),
-            body=tuple(
-                self.operation(operation, f"{where} op {at}", inside=True) for at, operation in enumerate(inner)
-            ),
-        )
-
-    def _switch_operation(self, name: str, entry: Mapping[str, Any], where: str) -> Operation:
-        """Read a ``glres`` or ``gstore``; the executor looks at the first source and target only."""
-        kind = self.fields.channel_type(entry["channel_type"], where, ("switch",))
-        if (operator := entry.get("reduce_op", "sum")) != "sum":
-            self.fields.fail(f"{where} has reduce_op {shown(operator)}, but the executor's glres always sums")
-        channels: list[int] = []
-        places: list[Place] = []
-        for key, on_switch in (("src_buff", name == "glres"), ("dst_buff", True)):
-            what = f"{key} of {where}"
-            value = self.fields.entries(entry[key], what, 1, 1)[0]
-            if not on_switch:
-                places.append(self._place(value, what, None))
-                continue
-            end = self.fields.mapping(value, what, ("switch_channel_id", "index", "size"))
-            own = self.channels["switch"]
-            channels.append(own[self.fields.integer(end["switch_channel_id"], what, 0, len(own) - 1)])
-            places.append(self._range(end, self.rank, self.switches[channels[-1]].buffer, what))
-        return Operation(name, kind, tuple(channels), (places[0],), (places[1],))
-
-    def _place(self, value: object, where: str, remote: ChannelType | None) -> Place:
-        entry = self.fields.mapping(value, where, ("type" if remote is None else "buffer_id", "index", "size"))
-        if remote is None:
-            owner, buffer = self.rank, self.fields.buffer(entry["type"], where)
-        else:
-            buffers = self.remote[remote]
-            number = self.fields.integer(entry["buffer_id"], f"buffer_id of {where}", 0, len(buffers) - 1)
-            owner, buffer, _ = buffers[number]
-        return self._range(entry, owner, buffer, where)
-
-    def _offset_place(self, value: object, where: str, _: None) -> Place:
-        """Read a source of a port channel that gets the offset of its buffer; see `Operation.from_base`."""
-        entry = self.fields.mapping(value, where, ("type", "index", "size"), ("buffer_id",))
-        buffer, buffers = self.fields.buffer(entry["type"], where), self.remote["port"]
-        if "buffer_id" in entry or buffer != "scratch":
-            number = self.fields.integer(entry.get("buffer_id"), f"buffer_id of {where}", 0, len(buffers) - 1)
-            if number != executor.OFFSET_IDS.get(buffer) or buffers[number][1] != buffer:
-                self.fields.fail(
-                    f"{where} has type {buffer[0]} and buffer_id {number}, of type {buffers[number][1][0]}; the "
-                    "executor takes the number for the type, 0 for i and 1 for o, and "
-                    "the remote buffer's offset for its own"
-                )
-        return self._range(entry, self.rank, buffer, where)
-
-    def _range(self, entry: Mapping[str, Any], owner: int, buffer: Buffer, where: str) -> Place:
-        start = self.fields.integer(entry["index"], f"index of {where}", 0, MAX_CHUNKS)
-        return Place(owner, buffer, start, self.fields.integer(entry["size"], f"size of {where}", 1, MAX_CHUNKS))
-
-
 ALL_CHANNEL_TYPES: tuple[ChannelType, ...] = (*CHANNEL_TYPES, "switch")
+CHUNKS = ("input_chunks", "output_chunks", "scratch_chunks")
+TOP_OPTIONS = (
+    "reuse_resources", "use_double_scratch_buffer", "buffer_alignment", "num_threads_per_block", "min_message_size",
+    "max_message_size",
+)  # fmt: skip
 Positions = dict[ChannelType, tuple[int, ...]]  # Of channels or remote buffers, in the lists of their GPU
 SPELLINGS = {ours.nccl_name: ours for ours in executor.WRITTEN}
 UINT64_MAX = 2**64 - 1
@@ -261,39 +90,107 @@ def parse_document(document: object, where: str) -> ExecutionPlan:
     return plan
 
 
-class _Parser(Fields):
+class _Lists(NamedTuple):
+    """What a GPU lists, and thread blocks name by position."""
+
+    peers: Positions
+    remote: list[tuple[int, Buffer, list[ChannelType]]]  # Owner, buffer, and the types of channels that reach it
+    switches: tuple[SwitchGroup, ...]
+
+
+class _Block(NamedTuple):
+    """What the operations of a thread block name by position."""
+
+    rank: int
+    channels: Positions
+    remote: Mapping[ChannelType, list[tuple[int, Buffer, list[ChannelType]]]]
+    switches: Sequence[SwitchGroup]
+
+
+class _Fields:
+    """Reads and checks fields; messages begin with the file, `where`, and the field."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def mapping(
+        self, value: object, where: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
+    ) -> Mapping[str, Any]:
+        """Read an object with all required keys, and no unknown ones."""
+        if not isinstance(value, dict):
+            self.fail(f"{where} is {shown(value)}; expected an object")
+        for key in required:
+            if key not in value:
+                self.fail(f"{where} has no {key}")
+        for key in value:
+            if key not in required and key not in optional:
+                self.fail(f"{where} has {shown(key)}, which the executor does not read; remove it")
+        return value
+
+    def entries(self, value: object, where: str, minimum: int = 0, limit: int = MAX_ENTRIES) -> list[Any]:
+        """Read a list of `minimum` to `limit` entries."""
+        if not isinstance(value, list) or len(value) < minimum:
+            self.fail(f"{where} is {shown(value)}; expected a list{' with entries' if minimum else ''}")
+        if len(value) > limit:
+            self.fail(f"{where} has {len(value)} entries; the limit is {limit}")
+        return value
+
+    def integers(self, value: object, where: str, limit: int, minimum: int = 0) -> tuple[int, ...]:
+        """Read a list of at least `minimum` integers from 0 to `limit`."""
+        entries = self.entries(value, where, minimum)
+        return tuple(self.integer(entry, f"an entry of {where}", 0, limit) for entry in entries)
+
+    def integer(self, value: object, where: str, low: int, high: int) -> int:
+        """Read an integer from `low` to `high`."""
+        if not is_whole(value) or not low <= value <= high:
+            self.fail(f"{where} is {shown(value)}; expected a whole number from {low} to {high}")
+        return value
+
+    def channel_type(self, value: object, where: str, kinds: tuple[ChannelType, ...] = CHANNEL_TYPES) -> ChannelType:
+        """Read a channel type, one of `kinds`."""
+        kind_read = next((kind for kind in kinds if value == kind), None)
+        if kind_read is None:
+            self.fail(f"{where} has channel type {shown(value)}; expected {' or '.join(kinds)}")
+        return kind_read
+
+    def buffer(self, value: object, where: str) -> Buffer:
+        """Read a buffer by its letter."""
+        if not isinstance(value, str) or value not in BUFFERS:
+            self.fail(f"{where} has buffer type {shown(value)}; expected i, o or s")
+        return BUFFERS[value]
+
+    def check_position(self, number: object, where: str, position: int) -> None:
+        """Refuse an entry whose number is not its position."""
+        if not is_whole(number) or number != position:
+            self.fail(f"{where} has id {shown(number)}; expected its position")
+
+    def fail(self, what: str, severity: Severity = "wrong data") -> NoReturn:
+        """Refuse the file."""
+        raise PlanError(f"{self.where}: {what}", severity)
+
+
+class _Parser(_Fields):
     """Converts a document to a plan."""
 
     def plan(self, document: object) -> ExecutionPlan:
         """Read the document."""
-        required = ("name", "collective", "protocol", "inplace", "gpus")
-        optional = (
-            "reuse_resources", "use_double_scratch_buffer", "buffer_alignment", "num_threads_per_block",
-            "min_message_size", "max_message_size",
-        )  # fmt: skip
-        top = self.mapping(document, "the plan", required, optional)
-        collective = top["collective"]
+        top = self.mapping(document, "the plan", ("name", "collective", "protocol", "inplace", "gpus"), TOP_OPTIONS)
+        collective, name, threads = top["collective"], top["name"], executor.MAX_THREADS
         if not isinstance(collective, str) or collective not in SPELLINGS:
             self.fail(f"collective is {shown(collective)}; expected one of {', '.join(SPELLINGS)}", "not checked")
-        if not isinstance(top["name"], str) or not top["name"]:
-            self.fail(f"name is {shown(top['name'])}; expected a text that no other plan has", "not checked")
+        if not isinstance(name, str) or not name:
+            self.fail(f"name is {shown(name)}; expected a text that no other plan has", "not checked")
         self._check_modes(top)
-        listed = self.entries(top["gpus"], "gpus", 1)
-        ranks = len(listed)
-        resolved = [self._resources(gpu, f"gpu {rank}", rank, ranks) for rank, gpu in enumerate(listed)]
+        gpus = self.entries(top["gpus"], "gpus", 1)
+        lists = [self._lists(gpu, f"gpu {rank}", rank, len(gpus)) for rank, gpu in enumerate(gpus)]
         return ExecutionPlan(
-            top["name"],
+            name,
             SPELLINGS[collective],
             top["inplace"],
             self.integer(top.get("min_message_size", 0), "min_message_size", 0, UINT64_MAX),
             self.integer(top.get("max_message_size", UINT64_MAX), "max_message_size", 0, UINT64_MAX),
-            self.integer(
-                top.get("num_threads_per_block", executor.MAX_THREADS), "num_threads_per_block", 1, executor.MAX_THREADS
-            ),
-            tuple(
-                self._gpu(gpu, resources, rank)
-                for rank, (gpu, resources) in enumerate(zip(listed, resolved, strict=True))
-            ),
+            self.integer(top.get("num_threads_per_block", threads), "num_threads_per_block", 1, threads),
+            tuple(self._gpu(gpu, own, rank) for rank, (gpu, own) in enumerate(zip(gpus, lists, strict=True))),
         )
 
     def _check_modes(self, top: Mapping[str, Any]) -> None:
@@ -310,24 +207,16 @@ class _Parser(Fields):
         ):
             value = top.get(key, plain)
             if value != plain or type(value) is not type(plain):
-                raise UnsupportedError(
-                    f"{self.where}: {key} is {shown(value)}; collopt runs plans with {shown(plain)} only"
-                )
+                problem = f"{key} is {shown(value)}; collopt runs plans with {shown(plain)} only"
+                raise UnsupportedError(f"{self.where}: {problem}")
 
-    def _resources(self, gpu: object, where: str, rank: int, ranks: int) -> dict[str, Any]:
+    def _lists(self, gpu: object, where: str, rank: int, ranks: int) -> _Lists:
         """Channels and remote buffers of a GPU."""
-        required = (
-            "id",
-            "input_chunks",
-            "output_chunks",
-            "scratch_chunks",
-            "channels",
-            "remote_buffers",
-            "threadblocks",
+        fields = self.mapping(
+            gpu, where, ("id", *CHUNKS, "channels", "remote_buffers", "threadblocks"), ("semaphores",)
         )
-        fields = self.mapping(gpu, where, required, ("semaphores",))
         self.check_position(fields["id"], where, rank)
-        peers: dict[ChannelType, tuple[int, ...]] = dict.fromkeys(CHANNEL_TYPES, ())
+        peers: Positions = dict.fromkeys(CHANNEL_TYPES, ())
         switches: list[SwitchGroup] = []
         for channel in self.entries(fields["channels"], f"channels of {where}"):
             if isinstance(channel, dict) and channel.get("channel_type") == "switch":
@@ -345,7 +234,7 @@ class _Parser(Fields):
             owner = self.integer(buffer["rank"], f"rank of {what}", 0, ranks - 1)
             kinds = [self.channel_type(kind, what) for kind in self.entries(buffer["access_channel_types"], what, 1)]
             remote.append((owner, self.buffer(buffer["type"], what), kinds))
-        return {"peers": peers, "remote": remote, "switches": tuple(switches)}
+        return _Lists(peers, remote, tuple(switches))
 
     def _switch_groups(self, channel: Mapping[str, Any], where: str, rank: int, ranks: int) -> Iterator[SwitchGroup]:
         """Switch channels of one entry, one for each group, as the loader counts them (execution_plan.cc, line 317)."""
@@ -359,7 +248,7 @@ class _Parser(Fields):
             self.integer(group["size"], f"size of {where}", len(members), len(members))
             yield SwitchGroup(buffer, members)
 
-    def _gpu(self, gpu: Mapping[str, Any], resources: dict[str, Any], rank: int) -> Gpu:
+    def _gpu(self, gpu: Mapping[str, Any], lists: _Lists, rank: int) -> Gpu:
         where = f"gpu {rank}"
         semaphores = []
         for semaphore in self.entries(gpu.get("semaphores", []), f"semaphores of {where}"):
@@ -369,51 +258,128 @@ class _Parser(Fields):
             self.fail(f"semaphores of {where} begin with {sum(semaphores)} in all; the limit is {MAX_TOKENS}")
         blocks = self.entries(gpu["threadblocks"], f"threadblocks of {where}", 1, MAX_BLOCKS)
         return Gpu(
-            self.integer(gpu["input_chunks"], f"input_chunks of {where}", 1, MAX_CHUNKS),
-            self.integer(gpu["output_chunks"], f"output_chunks of {where}", 1, MAX_CHUNKS),
-            self.integer(gpu["scratch_chunks"], f"scratch_chunks of {where}", 0, MAX_CHUNKS),
-            resources["peers"],
+            *(self.integer(gpu[key], f"{key} of {where}", key != "scratch_chunks", MAX_CHUNKS) for key in CHUNKS),
+            lists.peers,
             tuple(semaphores),
-            tuple(self._block(block, resources, rank, number) for number, block in enumerate(blocks)),
-            resources["switches"],
+            tuple(self._block(block, lists, rank, number) for number, block in enumerate(blocks)),
+            lists.switches,
         )
 
-    def _block(self, block: object, resources: dict[str, Any], rank: int, number: int) -> tuple[Operation, ...]:
+    def _block(self, block: object, lists: _Lists, rank: int, number: int) -> tuple[Operation, ...]:
         where = f"gpu {rank} threadblock {number}"
         fields = self.mapping(block, where, ("id", "ops", "channels"), ("remote_buffer_refs",))
         self.check_position(fields["id"], where, number)
-        channels, remote = self._channels(fields, resources, where), self._remote(fields, resources, where)
+        channels: Positions = dict.fromkeys(ALL_CHANNEL_TYPES, ())
+        for entry in self.entries(fields["channels"], f"channels of {where}"):
+            self.mapping(entry, f"channels of {where}", ("channel_type", "channel_ids"))
+            kind = self.channel_type(entry["channel_type"], where, ALL_CHANNEL_TYPES)
+            limit = len(lists.switches if kind == "switch" else lists.peers[kind]) - 1
+            channels[kind] += self.integers(entry["channel_ids"], f"{kind} channels of {where}", limit)
+        refs: Positions = dict.fromkeys(ALL_CHANNEL_TYPES, ())
+        for entry in self.entries(fields.get("remote_buffer_refs", []), f"remote_buffer_refs of {where}"):
+            self.mapping(entry, f"remote_buffer_refs of {where}", ("access_channel_type", "remote_buffer_ids"))
+            kind = self.channel_type(entry["access_channel_type"], where)
+            ids = self.integers(entry["remote_buffer_ids"], f"{kind} buffers of {where}", len(lists.remote) - 1)
+            if strange := [at for at in ids if kind not in lists.remote[at][2]]:
+                self.fail(f"{where} uses remote buffer {strange[0]} by {kind} channels, which its entry does not allow")
+            refs[kind] += ids
         for kind in ALL_CHANNEL_TYPES:
-            for what, ids in (("channels", channels[kind]), ("remote buffers", remote[kind])):
-                if len(ids) > executor.MAX_CHANNELS:
-                    self.fail(f"{where} has {len(ids)} {kind} {what}; expected at most {executor.MAX_CHANNELS}")
-        buffers = {kind: [resources["remote"][at] for at in remote[kind]] for kind in remote}
-        reader = OperationReader(self, rank, channels, buffers, resources["switches"])
+            for what, listed in (("channels", channels[kind]), ("remote buffers", refs[kind])):
+                if len(listed) > executor.MAX_CHANNELS:
+                    self.fail(f"{where} has {len(listed)} {kind} {what}; expected at most {executor.MAX_CHANNELS}")
+        remote = {kind: [lists.remote[at] for at in refs[kind]] for kind in refs}
         operations = self.entries(fields["ops"], f"ops of {where}", 1)
         if len(operations) > executor.MAX_OPERATIONS:
             self.fail(f"{where} has {len(operations)} operations; the limit is {executor.MAX_OPERATIONS}", "rejected")
-        return tuple(
-            reader.operation(operation, f"{where} op {at}", inside=False) for at, operation in enumerate(operations)
+        own = _Block(rank, channels, remote, lists.switches)
+        return tuple(self._operation(value, own, f"{where} op {at}") for at, value in enumerate(operations))
+
+    def _operation(self, value: object, block: _Block, where: str, *, inside: bool = False) -> Operation:
+        """Read one operation; `inside` a pipeline there are no pipelines."""
+        name = value.get("name") if isinstance(value, dict) else None
+        if name in OTHER_OPERATIONS:
+            raise UnsupportedError(f"{self.where}: {where} is {name}, which collopt does not run")
+        if not isinstance(name, str) or name not in FIELDS:
+            self.fail(f"{where} has name {shown(name)}; expected one of {', '.join(FIELDS)}")
+        entry = self.mapping(value, where, ("name", *FIELDS[name]), ("reduce_op",) if name == "glres" else ())
+        if name in executor.SWITCH_OPERATIONS:
+            return self._switch_operation(name, entry, block, where)
+        if name == "pipeline":
+            if inside:
+                self.fail(f"{where} is a pipeline in a pipeline")
+            return self._pipeline(entry, block, where)
+        if name in executor.SEMAPHORE_OPERATIONS:
+            numbers = self.integers(entry["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
+            return Operation(name, semaphores=numbers)
+        kind: ChannelType | None = None
+        channels: tuple[int, ...] = ()
+        if "channel_type" in entry:
+            kind = self.channel_type(entry["channel_type"], where)
+            listed = block.channels[kind]
+            ids = self.integers(entry["channel_ids"], f"channel_ids of {where}", len(listed) - 1, 1)
+            channels = tuple(listed[end] for end in ids)
+        if name not in executor.DATA_OPERATIONS:
+            return Operation(name, kind, channels)
+        ends = self.entries(entry["src_buff"], f"src_buff of {where}", 1)
+        with_ids = kind == "port" and any(isinstance(end, dict) and "buffer_id" in end for end in ends)
+        local = self._offset_place if with_ids else self._place
+        sources = tuple(local(end, block, f"src_buff of {where}", None) for end in ends)
+        remote_ends = self.entries(entry["dst_buff"], f"dst_buff of {where}", 1)
+        targets = tuple(self._place(end, block, f"dst_buff of {where}", kind) for end in remote_ends)
+        from_base = kind == "port" and not with_ids and any(place.buffer != "scratch" for place in sources)
+        return Operation(name, kind, channels, sources, targets, from_base=from_base)
+
+    def _pipeline(self, entry: Mapping[str, Any], block: _Block, where: str) -> Operation:
+        context = self.mapping(entry["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))
+        inner = self.entries(entry["ops"], f"ops of {where}", 1)
+        return Operation(
+            "pipeline",
+            unit_bytes=self.integer(context["unit_size"], f"unit_size of {where}", 1, UINT32_MAX),
+            num_chunks=self.integer(context["num_chunks"], f"num_chunks of {where}", 1, MAX_CHUNKS),
+            body=tuple(
+                self._operation(value, block, f"{where} op {at}", inside=True) for at, value in enumerate(inner)
+            ),
         )
 
-    def _channels(self, block: Mapping[str, Any], resources: dict[str, Any], where: str) -> Positions:
-        """Channels that a block uses."""
-        channels: Positions = dict.fromkeys(ALL_CHANNEL_TYPES, ())
-        for entry in self.entries(block["channels"], f"channels of {where}"):
-            self.mapping(entry, f"channels of {where}", ("channel_type", "channel_ids"))
-            kind = self.channel_type(entry["channel_type"], where, ALL_CHANNEL_TYPES)
-            listed = resources["switches"] if kind == "switch" else resources["peers"][kind]
-            channels[kind] += self.integers(entry["channel_ids"], f"{kind} channels of {where}", len(listed) - 1)
-        return channels
+    def _switch_operation(self, name: str, entry: Mapping[str, Any], block: _Block, where: str) -> Operation:
+        """Read a ``glres`` or ``gstore``; the executor looks at the first source and target only."""
+        kind = self.channel_type(entry["channel_type"], where, ("switch",))
+        if (operator := entry.get("reduce_op", "sum")) != "sum":
+            self.fail(f"{where} has reduce_op {shown(operator)}, but the executor's glres always sums")
+        channels: list[int] = []
+        places: list[Place] = []
+        for key, on_switch in (("src_buff", name == "glres"), ("dst_buff", True)):
+            what = f"{key} of {where}"
+            value = self.entries(entry[key], what, 1, 1)[0]
+            if not on_switch:
+                places.append(self._place(value, block, what, None))
+                continue
+            end, listed = self.mapping(value, what, ("switch_channel_id", "index", "size")), block.channels["switch"]
+            channels.append(listed[self.integer(end["switch_channel_id"], what, 0, len(listed) - 1)])
+            places.append(self._range(end, block.rank, block.switches[channels[-1]].buffer, what))
+        return Operation(name, kind, tuple(channels), (places[0],), (places[1],))
 
-    def _remote(self, block: Mapping[str, Any], resources: dict[str, Any], where: str) -> Positions:
-        """Remote buffers that a block uses, with their channels."""
-        refs: Positions = dict.fromkeys(ALL_CHANNEL_TYPES, ())
-        for entry in self.entries(block.get("remote_buffer_refs", []), f"remote_buffer_refs of {where}"):
-            self.mapping(entry, f"remote_buffer_refs of {where}", ("access_channel_type", "remote_buffer_ids"))
-            kind = self.channel_type(entry["access_channel_type"], where)
-            ids = self.integers(entry["remote_buffer_ids"], f"{kind} buffers of {where}", len(resources["remote"]) - 1)
-            if strange := [entry for entry in ids if kind not in resources["remote"][entry][2]]:
-                self.fail(f"{where} uses remote buffer {strange[0]} by {kind} channels, which its entry does not allow")
-            refs[kind] += ids
-        return refs
+    def _place(self, value: object, block: _Block, where: str, remote: ChannelType | None) -> Place:
+        entry = self.mapping(value, where, ("type" if remote is None else "buffer_id", "index", "size"))
+        if remote is None:
+            return self._range(entry, block.rank, self.buffer(entry["type"], where), where)
+        buffers = block.remote[remote]
+        number = self.integer(entry["buffer_id"], f"buffer_id of {where}", 0, len(buffers) - 1)
+        return self._range(entry, *buffers[number][:2], where)
+
+    def _offset_place(self, value: object, block: _Block, where: str, _: None) -> Place:
+        """Read a source of a port channel that gets the offset of its buffer; see `Operation.from_base`."""
+        entry = self.mapping(value, where, ("type", "index", "size"), ("buffer_id",))
+        buffer, buffers = self.buffer(entry["type"], where), block.remote["port"]
+        if "buffer_id" in entry or buffer != "scratch":
+            number = self.integer(entry.get("buffer_id"), f"buffer_id of {where}", 0, len(buffers) - 1)
+            if number != executor.OFFSET_IDS.get(buffer) or buffers[number][1] != buffer:
+                self.fail(
+                    f"{where} has type {buffer[0]} and buffer_id {number}, of type {buffers[number][1][0]}; the "
+                    "executor takes the number for the type, 0 for i and 1 for o, and that buffer's offset"
+                )
+        return self._range(entry, block.rank, buffer, where)
+
+    def _range(self, entry: Mapping[str, Any], owner: int, buffer: Buffer, where: str) -> Place:
+        start = self.integer(entry["index"], f"index of {where}", 0, MAX_CHUNKS)
+        return Place(owner, buffer, start, self.integer(entry["size"], f"size of {where}", 1, MAX_CHUNKS))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import TopologyError, UnsupportedError
 from ...planners import Plan
 from ...schedules import as_bytes
+from ...support.files import write_all_whole
 from ...support.validation import as_kind, as_list, as_path, shown
 from ...topologies.network.link_costs import as_costs
 from ..msccl.limits import RUNTIMES, dialect_of
@@ -49,8 +49,7 @@ def fastest_windows(plans: Sequence[Plan], first: int, last: int) -> tuple[SizeW
     costs = [as_costs(None, plan.topology) for plan in plans]
     if other := next((cost for cost in costs if cost != costs[0]), None):
         raise UnsupportedError(
-            f"the times of the plans do not compare, for some were made with {costs[0]} and some with {other}; plan "
-            "all with the same costs"
+            f"some plans were made with {costs[0]} and some with {other}; plan all with the same costs"
         )
 
     @cache
@@ -97,8 +96,7 @@ def write_family(
 
     Raises `UnsupportedError` if the sizes are not understood, the plans are for different calls, one of them does not
     fit the runtime, or the runtime would not pick each file for just its sizes; `TopologyError` if the plans are for
-    different networks; `OSError` if the folder is not empty or cannot be written, leaving nothing behind except a
-    folder ``.NAME.*.tmp`` by a process that is killed.
+    different networks; `OSError` if the folder is not empty or cannot be written, leaving nothing behind.
 
     Parameters
     ----------
@@ -145,15 +143,13 @@ def write_family(
     planners = [re.sub(r"[^A-Za-z0-9.+-]+", "-", window.plan.planner)[:40] for window in windows]
     collective, ending = planned[0].collective, FORMATS[format]
     names = [f"{number:02}-{collective}-{planner}{ending}" for number, planner in enumerate(planners)]
-    try:
-        with _all_or_none(target, names) as temporary:
-            for name, window in zip(names, windows, strict=True):
-                _export(window._replace(plan=files[id(window.plan)]), temporary / name, format, runtime, options)
-            report = lint_family([temporary], runtime, max_thread_blocks=options.get("max_thread_blocks"))
-            _check(report, names, windows)
-    except OSError as error:
-        # The user knows nothing of a temporary folder.
-        raise OSError(error.errno, f"cannot be written: {error.strerror or error}", str(as_path(folder))) from error
+    with TemporaryDirectory() as temporary:
+        for name, window in zip(names, windows, strict=True):
+            _export(window._replace(plan=files[id(window.plan)]), Path(temporary, name), format, runtime, options)
+        report = lint_family([temporary], runtime, max_thread_blocks=options.get("max_thread_blocks"))
+        _check(report, names, windows)
+        contents = {target / name: Path(temporary, name).read_bytes() for name in names}
+    _write(free_folder(folder), contents)
     return _table(windows, [as_path(folder) / name for name in names])
 
 
@@ -203,7 +199,7 @@ def size_range(sizes: object) -> tuple[int, int]:
 def free_folder(folder: str | os.PathLike[str]) -> Path:
     """Resolve the target folder through symbolic links; refuse one that is not empty."""
     path = as_path(folder)
-    if not os.fspath(folder) or "\0" in str(path):
+    if "\0" in str(path):
         raise UnsupportedError(f"the folder is {shown(folder)}; expected the name of one")
     target = Path(os.path.realpath(path))
     if target.is_dir() and any(target.iterdir()):
@@ -216,31 +212,15 @@ def free_folder(folder: str | os.PathLike[str]) -> Path:
     return target
 
 
-@contextmanager
-def _all_or_none(target: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Write files to a temporary folder, and move them to `target` unless there is an error."""
-    there = target.is_dir()
-    name = f".{target.name}.{secrets.token_hex(8)}.tmp"
-    temporary = target / name if there else target.with_name(name)
-    moving = False
+def _write(target: Path, contents: dict[Path, bytes]) -> None:
+    """Write files to a folder, which goes again if they cannot be written and it was not there before."""
+    is_new = not target.is_dir()
+    target.mkdir(exist_ok=True)
     try:
-        temporary.mkdir()
-        yield temporary
-        if there:
-            # The folder itself stays: it has an owner and a mode, and may be a mount point, or where a shell is.
-            if [path.name for path in target.iterdir()] != [name]:
-                raise FileExistsError(errno.EEXIST, "is not empty any more", str(target))
-            moving = True
-            for file in names:
-                (temporary / file).rename(target / file)
-            temporary.rmdir()
-        else:
-            temporary.replace(target)
-    except BaseException:
-        for file in names if moving else ():
-            if not (temporary / file).exists():
-                (target / file).unlink(missing_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
+        write_all_whole(contents)
+    except OSError:
+        if is_new:
+            shutil.rmtree(target, ignore_errors=True)
         raise
 
 

@@ -118,10 +118,8 @@ def _channel(ring: tuple[int, ...], first: int, count: int) -> list[int]:
     inside = [first <= rank < first + count for rank in ring]
     enters = [place for place in range(len(ring)) if inside[place] and not inside[place - 1]]
     if len(enters) > 1:
-        raise UnsupportedError(
-            f"a ring of the plan enters the box of ranks {first} to {first + count - 1} {len(enters)} times; NCCL's "
-            "enter each box once"
-        )
+        box = f"the box of ranks {first} to {first + count - 1}"
+        raise UnsupportedError(f"a ring of the plan enters {box} {len(enters)} times; expected once, as NCCL's do")
     start = enters[0] if enters else 0
     return [ring[(start + step) % len(ring)] - first for step in range(count)]
 
@@ -145,8 +143,7 @@ def ring_channels(plan: Plan) -> tuple[Ring, ...]:
     total = math.lcm(*(share.denominator for share in shares[-1].values()))
     if total > MAX_CHANNELS:
         raise UnsupportedError(
-            f"the plan by {plan.planner!r} makes {total} channels of NCCL, which takes at most {MAX_CHANNELS}; "
-            "expected fewer rings, or rings with equal shares"
+            f"the plan by {plan.planner!r} makes {total} channels; NCCL takes {MAX_CHANNELS}: plan fewer rings"
         )
     return tuple(ring for ring in sorted(shares[-1]) for _ in range(int(shares[-1][ring] * total)))
 

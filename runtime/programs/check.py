@@ -58,8 +58,7 @@ def _check_sizes(program: Program) -> None:
     layout = program.layout
     if program.in_place and layout.in_pairs:
         raise ProgramError(
-            f"the program is an in-place {program.collective}, in which no part of the output is where it was in the "
-            "input; expected an out-of-place one"
+            f"the program is an in-place {program.collective}, which there is none of; expected out of place"
         )
     for number, rank in enumerate(program.ranks):
         if rank.rank != number:
@@ -126,10 +125,8 @@ def _check_overlap(site: Site, kind: str, source: ChunkRange, target: ChunkRange
     """Refuse a step whose source and target overlap, except a reduction in place."""
     if abs(source.start - target.start) >= count or (kind == "recv_reduce" and source == target):
         return
-    raise ProgramError(
-        f"{site} is a {kind} of {count} {source.buffer} chunks onto themselves, from chunk {source.start} to "
-        f"{target.start}"
-    )
+    span = f"from chunk {source.start} to {target.start}"
+    raise ProgramError(f"{site} is a {kind} of {count} {source.buffer} chunks onto themselves, {span}")
 
 
 def _check_range(rank: RankProgram, site: Site, name: str, end: ChunkRange, count: int) -> None:
@@ -138,9 +135,9 @@ def _check_range(rank: RankProgram, site: Site, name: str, end: ChunkRange, coun
     if size is None:
         raise ProgramError(f"{site} has a {name} in buffer {end.buffer!r}; expected input, output or scratch")
     if end.start < 0 or end.start + count > size:
+        last = end.start + count - 1
         raise ProgramError(
-            f"{site} has {name} chunks {end.start} to {end.start + count - 1} of the {end.buffer}, which has {size} "
-            "chunks"
+            f"{site} has {name} chunks {end.start} to {last} of the {end.buffer}, which has {size} chunks"
         )
 
 

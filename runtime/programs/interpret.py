@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,9 +35,7 @@ class InterpreterReport(NamedTuple):
     chunks_sent: int
 
 
-def run_program(
-    program: Program, *, interleavings: int = 8, seed: int = 0, fifo_depth: int = 2, elements_per_chunk: int = 1
-) -> InterpreterReport:
+def run_program(program: Program, *, interleavings: int = 8, seed: int = 0, fifo_depth: int = 2) -> InterpreterReport:
     """Check a program, then run it under several random interleavings and compare the results with the collective's.
 
     Raises `ProgramError` if `check_program` refuses the program, or a run deadlocks or leaves wrong data behind.
@@ -53,8 +50,6 @@ def run_program(
         0 or more.
     fifo_depth : int
         Transfers that a connection holds before its sender has to wait.
-    elements_per_chunk : int
-        Numbers that stand for one chunk.
 
     Examples
     --------
@@ -64,74 +59,37 @@ def run_program(
     >>> run_program(lower(forest, "allgather")).transfers
     2
     """
-    check_counts({"interleavings": interleavings, "fifo_depth": fifo_depth, "elements_per_chunk": elements_per_chunk})
+    check_counts({"interleavings": interleavings, "fifo_depth": fifo_depth})
     check_counts({"seed": seed}, minimum=0)
     check_program(program)
     for number in range(interleavings):
-        run_interleaving(
-            program, seed=seed * 1_000_003 + number, fifo_depth=fifo_depth, elements_per_chunk=elements_per_chunk
-        )
+        run_interleaving(program, seed=seed * 1_000_003 + number, fifo_depth=fifo_depth)
     sends = [step.count for _, step in sites(program) if step.kind == "send"]
     return InterpreterReport(program.name, interleavings, program.num_instructions, len(sends), sum(sends))
 
 
-def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2, elements_per_chunk: int = 1) -> None:
+def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2) -> None:
     """Run a program once without checking it first."""
-    generator = np.random.default_rng(seed)
+    generator, layout = np.random.default_rng(seed), program.layout
 
     def random_chunks(chunks: int) -> Data:
-        return generator.integers(INT64.min, INT64.max, (chunks, elements_per_chunk), endpoint=True)
+        return generator.integers(INT64.min, INT64.max, chunks, endpoint=True)
 
-    inputs = [random_chunks(end - begin) for begin, end in map(program.layout.input_range, range(program.num_ranks))]
-    machine = Machine(program, fifo_depth, inputs, random_chunks)
-    _run_randomly(machine, seed)
-    if (mistake := _first_wrong(program, machine, inputs)) is None:
-        return
-    symbols = symbolic_inputs(program.layout)
-    machine = Machine(program, fifo_depth, symbols, poisoned_memory)
-    _run_randomly(machine, seed)
-    raise ProgramError(_describe_wrong(program, machine, symbols, *mistake))
-
-
-def _run_randomly(machine: Machine, seed: int) -> None:
-    """Run blocks in random order until all have finished, or none can proceed."""
-    generator = random.Random(seed)
-    runnable = list(range(len(machine.blocks)))
-    generator.shuffle(runnable)
-    sleepers: dict[int, list[int]] = {}
-    while runnable:
-        turn = generator.randrange(len(runnable))
-        block = runnable[turn]
-        finished = machine.finished(block)
-        if not finished and (blocker := machine.blocker(block)) == READY:
-            machine.execute(block)
-            runnable.extend(sleepers.pop(block, ()))
-            continue
-        runnable[turn] = runnable[-1]
-        runnable.pop()
-        if not finished:
-            sleepers.setdefault(blocker, []).append(block)
-    machine.check_finished()
-
-
-def _first_wrong(program: Program, machine: Machine, inputs: list[Data]) -> tuple[int, str, int] | None:
-    """Rank, buffer and chunk of the first wrong result."""
-    outputs = expected_outputs(program.layout, inputs)
-    for rank, (memory, expected) in enumerate(zip(machine.memory, outputs, strict=True)):
+    inputs = [random_chunks(end - begin) for begin, end in map(layout.input_range, range(program.num_ranks))]
+    machine = _Machine(program, fifo_depth, inputs, random_chunks)
+    machine.run(seed)
+    for rank, expected in enumerate(expected_outputs(layout, inputs)):
+        memory = machine.memory[rank]
         if not program.in_place and not np.array_equal(memory["input"], inputs[rank]):
-            return rank, "input", 0
-        mistakes = np.argwhere(memory["output"] != expected)
+            raise ProgramError(f"rank {rank} ends with a changed input")
+        mistakes = np.flatnonzero(memory["output"] != expected)
         if len(mistakes):
-            return rank, "output", int(mistakes[0][0])
-    return None
-
-
-def _describe_wrong(program: Program, machine: Machine, symbols: list[Data], rank: int, buffer: str, chunk: int) -> str:
-    if buffer == "input":
-        return f"rank {rank} ends with a changed input"
-    contents = describe_contents(machine.memory[rank]["output"][chunk, 0], program.layout)
-    expected = describe_contents(expected_outputs(program.layout, symbols)[rank][chunk, 0], program.layout)
-    return f"rank {rank} ends with {contents} in output chunk {chunk}; expected {expected}"
+            chunk, symbols = int(mistakes[0]), symbolic_inputs(layout)
+            machine = _Machine(program, fifo_depth, symbols, lambda chunks: _column([Counter({GARBAGE: 1})] * chunks))
+            machine.run(seed)
+            contents = describe_contents(machine.memory[rank]["output"][chunk], layout)
+            needed = describe_contents(expected_outputs(layout, symbols)[rank][chunk], layout)
+            raise ProgramError(f"rank {rank} ends with {contents} in output chunk {chunk}; expected {needed}")
 
 
 READY = -1
@@ -142,9 +100,7 @@ class _Block:
     """A running thread block; `sends_to` and `recvs_from` are its connections."""
 
     def __init__(self, rank: int, number: int, code: ThreadBlock) -> None:
-        self.rank = rank
-        self.number = number
-        self.code = code
+        self.rank, self.number, self.code = rank, number, code
         self.next_step = 0
         self.sends_to = None if code.send_peer is None else (rank, code.send_peer, code.channel)
         self.recvs_from = None if code.recv_peer is None else (code.recv_peer, rank, code.channel)
@@ -154,8 +110,13 @@ class _Block:
         """Position of the next step."""
         return Site(self.rank, self.number, self.next_step)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has run all its steps."""
+        return self.next_step == len(self.code.instructions)
 
-class Machine:
+
+class _Machine:
     """Memory, connections and thread blocks of all ranks."""
 
     def __init__(self, program: Program, fifo_depth: int, inputs: list[Data], poison: Callable[[int], Data]) -> None:
@@ -187,12 +148,34 @@ class Machine:
                 own = output[begin - first : end - first]
         return {"input": own, "output": output, "scratch": scratch}
 
-    def finished(self, index: int) -> bool:
-        """Whether a block has run all its steps."""
-        block = self.blocks[index]
-        return block.next_step == len(block.code.instructions)
+    def run(self, seed: int) -> None:
+        """Run blocks in random order until all have finished, or none can proceed."""
+        generator = random.Random(seed)
+        runnable = list(range(len(self.blocks)))
+        generator.shuffle(runnable)
+        sleepers: dict[int, list[int]] = {}
+        while runnable:
+            turn = generator.randrange(len(runnable))
+            index = runnable[turn]
+            is_finished = self.blocks[index].is_finished
+            if not is_finished and (blocker := self._blocker(index)) == READY:
+                self._execute(self.blocks[index])
+                runnable.extend(sleepers.pop(index, ()))
+                continue
+            runnable[turn] = runnable[-1]
+            runnable.pop()
+            if not is_finished:
+                sleepers.setdefault(blocker, []).append(index)
+        stuck = next((index for index, block in enumerate(self.blocks) if not block.is_finished), None)
+        if stuck is not None:
+            raise ProgramError(self._describe_deadlock(stuck))
+        for (sender, receiver, channel), fifo in self.fifos.items():
+            if fifo:
+                raise ProgramError(
+                    f"rank {receiver} never receives {len(fifo)} transfers of rank {sender} on channel {channel}"
+                )
 
-    def blocker(self, index: int) -> int:
+    def _blocker(self, index: int) -> int:
         """Return the block that this one has to wait for, `READY` or `NOBODY`."""
         block = self.blocks[index]
         step = block.code.instructions[block.next_step]
@@ -201,7 +184,7 @@ class Machine:
             if other >= self.first_block[block.rank + 1]:
                 return NOBODY
             if self.blocks[other].next_step <= wait.step:
-                return NOBODY if self.finished(other) else other
+                return self._if_unfinished(other)
         if step.kind == "send" and block.sends_to and len(self.fifos[block.sends_to]) >= self.fifo_depth:
             return self._if_unfinished(self.receivers.get(block.sends_to))
         if step.receives and block.recvs_from and not self.fifos[block.recvs_from]:
@@ -209,11 +192,10 @@ class Machine:
         return READY
 
     def _if_unfinished(self, index: int | None) -> int:
-        return NOBODY if index is None or self.finished(index) else index
+        return NOBODY if index is None or self.blocks[index].is_finished else index
 
-    def execute(self, index: int) -> None:
+    def _execute(self, block: _Block) -> None:
         """Run the next step of a block that is ready."""
-        block = self.blocks[index]
         step = block.code.instructions[block.next_step]
         if step.receives:
             data = self.fifos[block.recvs_from].popleft()  # type: ignore[index]
@@ -234,30 +216,18 @@ class Machine:
         assert place is not None  # The checks know which kinds have which ends.
         return self.memory[block.rank][place.buffer][place.start : place.start + count]
 
-    def check_finished(self) -> None:
-        """Raise for unfinished blocks, with what each waits for, and for data that was never received."""
-        stuck = [index for index in range(len(self.blocks)) if not self.finished(index)]
-        if stuck:
-            raise ProgramError(self._describe_deadlock(stuck[0]))
-        for (sender, receiver, channel), fifo in self.fifos.items():
-            if fifo:
-                raise ProgramError(
-                    f"{len(fifo)} transfers from rank {sender} to rank {receiver} on channel {channel} are never "
-                    "received"
-                )
-
     def _describe_deadlock(self, index: int) -> str:
         trail: list[int] = []
         while index not in trail and index != NOBODY:
             trail.append(index)
-            index = self.blocker(index)
+            index = self._blocker(index)
         if index == NOBODY:
-            return f"the program deadlocks: {self._site(trail[-1])} waits for something that never happens"
-        cycle = [self._site(member) for member in trail[trail.index(index) :]]
+            return f"the program deadlocks: {self._step(trail[-1])} waits for something that never happens"
+        cycle = [self._step(member) for member in trail[trail.index(index) :]]
         shown = cycle[:CYCLE_SHOWN] + ([f"... ({len(cycle)} in all)"] if len(cycle) > CYCLE_SHOWN else [])
         return f"the program deadlocks: {' waits for '.join([*shown, cycle[0]])}"
 
-    def _site(self, index: int) -> str:
+    def _step(self, index: int) -> str:
         block = self.blocks[index]
         step = block.code.instructions[block.next_step]
         peer = f" from rank {block.code.recv_peer}" if step.receives else ""
@@ -280,53 +250,40 @@ def expected_outputs(layout: Layout, inputs: list[Data]) -> list[Data]:
 
 
 RANKS_SHOWN = 6
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The contributions to a chunk, as a multiset."""
-
-    terms: Counter[tuple[int, int]]  # how often (chunk, rank whose input has it) is part of the sum
-    poisoned: bool = False  # Whether memory that nobody had written to is part of it
-
-    def __add__(self, other: Contents) -> Contents:
-        """Add two chunks."""
-        return Contents(self.terms + other.terms, self.poisoned or other.poisoned)
+Contents = Counter[tuple[int, int]]
+"""Contributions to a chunk: how often each (chunk, rank whose input has it) is part of the sum."""
+GARBAGE = (-1, -1)  # Contribution of memory that nobody has written to
 
 
 def symbolic_inputs(layout: Layout) -> list[npt.NDArray[np.object_]]:
-    """Return each rank's input as symbolic chunks."""
+    """Return each rank's input as symbolic chunks, (chunks,) of `Contents`."""
     return [
-        _column([Contents(Counter({(chunk, rank): 1})) for chunk in range(*layout.input_range(rank))])
+        _column([Counter({(chunk, rank): 1}) for chunk in range(*layout.input_range(rank))])
         for rank in range(layout.num_ranks)
     ]
 
 
-def poisoned_memory(chunks: int) -> npt.NDArray[np.object_]:
-    """Return unwritten memory."""
-    return _column([Contents(Counter(), poisoned=True) for _ in range(chunks)])
-
-
 def _column(contents: list[Contents]) -> npt.NDArray[np.object_]:
-    column = np.empty((len(contents), 1), dtype=np.object_)
-    column[:, 0] = contents
+    column = np.empty(len(contents), dtype=np.object_)
+    column[:] = contents
     return column
 
 
 def describe_contents(contents: Contents, layout: Layout) -> str:
     """Spell it out: ``"chunk 0 of rank 2"``, or ``"chunk 5 of ranks 0, 1, 3"``, the same rank listed once per time."""
-    if not contents.terms:
+    terms = Counter({term: times for term, times in contents.items() if term != GARBAGE})
+    if not terms:
         return "nothing"
-    if not layout.reduces:
-        parts = [layout.chunk_name(chunk) for chunk, _ in sorted(contents.terms.elements())]
+    if layout.reduces:
+        parts = [_summed(chunk, terms, layout.num_ranks) for chunk in sorted({chunk for chunk, _ in terms})]
     else:
-        parts = [_summed(chunk, contents, layout.num_ranks) for chunk in sorted({chunk for chunk, _ in contents.terms})]
-    return " plus ".join([*parts, *["garbage"] * contents.poisoned])
+        parts = [layout.chunk_name(chunk) for chunk, _ in sorted(terms.elements())]
+    return " plus ".join([*parts, *["garbage"] * (GARBAGE in contents)])
 
 
-def _summed(chunk: int, contents: Contents, num_ranks: int) -> str:
+def _summed(chunk: int, terms: Contents, num_ranks: int) -> str:
     """Say which ranks have contributed to a chunk."""
-    times = [contents.terms[chunk, rank] for rank in range(num_ranks)]
+    times = [terms[chunk, rank] for rank in range(num_ranks)]
     if set(times) == {1}:
         return f"chunk {chunk} of all ranks"
     ranks = [f"{rank}" if count == 1 else f"{rank} ({count} times)" for rank, count in enumerate(times) if count]

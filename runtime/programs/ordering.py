@@ -90,10 +90,7 @@ def _paired(
 ) -> Iterator[tuple[Site, Site]]:
     """Pair the transfers of one connection; `ProgramError` if its ends disagree."""
     if len(sends) != len(receives):
-        raise ProgramError(
-            f"the connection {_connection(key)} has {len(sends)} sends but {len(receives)} receives; both ends must "
-            "agree"
-        )
+        raise ProgramError(f"the connection {_connection(key)} has {len(sends)} sends but {len(receives)} receives")
     for (send, sent), (receive, received) in zip(sends, receives, strict=True):
         if sent != received:
             raise ProgramError(

@@ -63,10 +63,7 @@ def export_chakra_et(
     """
     prefix = as_path(path)
     if prefix.name in ("", ".."):
-        raise UnsupportedError(
-            f"the path is {shown(path)}, which names no file; expected what the names of the files begin with, such as "
-            "traces/plan"
-        )
+        raise UnsupportedError(f"the path is {shown(path)}, which names no file; expected such as traces/plan")
     traces = plan_traces(plan, size, slices=slices, reduce_us=reduce_us, order=order)
     # Traces of two plans together would make ranks wait for each other for ever.
     write_all_whole({f"{prefix}.{rank}.et": trace_bytes(trace) for rank, trace in enumerate(traces)})
@@ -110,9 +107,9 @@ def plan_traces(
     check_choice("order", order, ("control", "data"))
     num_bytes, transfers = as_bytes(size), ordered_transfers(plan.schedule, plan.topology)
     if len(transfers.senders) * slices > MAX_MESSAGES:
+        count = f"{len(transfers.senders)} transfers in {slices} slices"
         raise UnsupportedError(
-            f"{len(transfers.senders)} transfers in {slices} slices are more than {MAX_MESSAGES} messages; use fewer "
-            "slices, or a plan with fewer trees or chunks"
+            f"{count} are more than {MAX_MESSAGES} messages; use fewer slices, or fewer trees or chunks"
         )
     return _Writer(plan, transfers, num_bytes, slices, reduce_us, order).traces()
 

@@ -198,15 +198,11 @@ def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
             return trimmed
         graph.units[:] = original
         violated = sweep.sink_sides[sweep.deficit > 0]
-        sets = [members for members in sets if not _crosses(members, violated)]
+        # Boxes that cross a violated cut get their capacity back.
+        crossing = [violated[:, box].any(axis=1) & ~violated[:, ~box].all(axis=1) for box in sets]
+        sets = [members for members, cuts in zip(sets, crossing, strict=True) if not cuts.any()]
     graph.units[:] = original
     return []
-
-
-def _crosses(members: BoolArray, violated: BoolArray) -> bool:
-    """Return whether a set crosses some violated cut."""
-    inside = violated[:, members]
-    return bool((inside.any(axis=1) & ~violated[:, ~members].all(axis=1)).any())
 
 
 def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:

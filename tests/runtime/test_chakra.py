@@ -445,7 +445,7 @@ def test_refuses_names_that_would_make_hidden_files(
     """Names of files begin with what was given, so it has to be more than a folder."""
     (tmp_path / "here" / "a").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(UnsupportedError, match="which names no file; expected what the names of the files begin with"):
+    with pytest.raises(UnsupportedError, match="which names no file"):
         collopt.plan(ring(4), "allgather").export("chakra-et", path, size="1M")
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "here", tmp_path / "here" / "a"]
 

@@ -132,8 +132,8 @@ def test_refuses_other_plans(tmp_path: Path, changes: dict[str, Any], message: s
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", [None, 3, ""])
-def test_the_name_of_a_format_is_a_string(name: Any) -> None:
-    """Another would break the list of all formats."""
-    with pytest.raises(UnsupportedError, match=r"the name to register is .*; expected a string"):
+@pytest.mark.parametrize("name", [None, 3, "", "mscclpp-json"])
+def test_the_name_of_a_format_is_a_new_string(name: Any) -> None:
+    """Another would break the list of all formats, or replace one of them."""
+    with pytest.raises(UnsupportedError, match=r"the name to register is .*; expected"):
         exporter(name)

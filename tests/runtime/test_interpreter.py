@@ -50,7 +50,7 @@ from collopt.schedules import Forest
 def test_runs_lowered_forests(forest: Forest) -> None:
     """And reports how much it did."""
     program = lower(forest, "allgather")
-    report = run_program(program, elements_per_chunk=3)
+    report = run_program(program)
     assert report.interleavings == 8
     assert report.steps == program.num_instructions
     # Every chunk reaches every rank but its own once.
@@ -128,7 +128,7 @@ def test_a_full_connection_blocks_its_sender() -> None:
 
 @pytest.mark.parametrize(
     ("rank", "number", "message"),
-    [(1, 2, "waits for something that never happens"), (1, 0, "never received")],
+    [(1, 2, "waits for something that never happens"), (1, 0, "never receives")],
     ids=["no send", "no receive"],
 )
 def test_unpaired_transfers_are_found_at_the_latest_when_run(rank: int, number: int, message: str) -> None:
@@ -164,7 +164,7 @@ def test_unwritten_output_is_told() -> None:
         run_interleaving(program, seed=0)
 
 
-@pytest.mark.parametrize("option", ["interleavings", "fifo_depth", "elements_per_chunk"])
+@pytest.mark.parametrize("option", ["interleavings", "fifo_depth"])
 def test_refuses_senseless_options(option: str) -> None:
     """Options are positive."""
     with pytest.raises(UnsupportedError, match=option):

@@ -60,7 +60,7 @@ def test_a_good_file_has_no_findings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "verdict", "message"),
     [
-        (' chan="0"', f' chan="0{" " * 300}"', "wrong data", "longer than the 255 characters"),
+        (' chan="0"', f' chan="0{" " * 300}"', "wrong data", "longer than 255 characters"),
         ('nchunksperloop="3"', 'nchunksperloop="4"', "wrong data", "expected a positive multiple of its 3 ranks"),
         ('send="-1" recv="2"', 'send="1" recv="2"', "wrong data", "both send to rank 1 on channel 0"),
         ('hasdep="1"', 'hasdep="0"', "hangs", 'has no hasdep="1" and never signals'),

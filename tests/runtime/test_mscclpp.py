@@ -137,31 +137,26 @@ def test_the_machine_runs_at_least_once(name: str) -> None:
 
 def test_the_machine_runs_no_more_than_memory_holds() -> None:
     """Slices are numbers in memory."""
-    with pytest.raises(
-        UnsupportedError, match=r"chunks in 1000000000 slices are \d+ numbers; expected 67108864 at most"
-    ):
+    with pytest.raises(UnsupportedError, match="chunks in 1000000000 slices are more than 67108864 numbers"):
         run_execution_plan(small_plan("allgather"), slices=10**9)
 
 
-def test_the_machine_runs_no_more_processes_than_clocks_have_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU, its thread block, and port channels that make up the rest."""
-    made = "the machine is made"
+@pytest.mark.parametrize(
+    ("ports", "error", "words"),
+    [(2**14 - 2, AssertionError, "it is made"), (2**14 - 1, TooLargeError, "16385 GPUs, blocks and port channels")],
+)
+def test_the_machine_runs_no_more_processes_than_clocks_have_room_for(
+    monkeypatch: pytest.MonkeyPatch, ports: int, error: type[Exception], words: str
+) -> None:
+    """They are a GPU, its thread block, and port channels."""
 
     def make(*_: object) -> None:
-        raise AssertionError(made)
+        raise AssertionError("it is made")
 
     monkeypatch.setattr(machine, "_Machine", make)
-    for ports, error, words in (
-        (2**14 - 2, AssertionError, made),
-        (
-            2**14 - 1,
-            TooLargeError,
-            "there are 16385 GPUs, thread blocks and port channels; expected 16384 at most: run a smaller plan",
-        ),
-    ):
-        gpu = Gpu(2, 2, 0, {"memory": (), "port": (0,) * ports}, (), ((Operation("nop"),),))
-        with pytest.raises(error, match=f"^{words}$"):
-            run_execution_plan(ExecutionPlan("alone", "allreduce", False, 32, 64, 1024, (gpu,)))
+    gpu = Gpu(2, 2, 0, {"memory": (), "port": (0,) * ports}, (), ((Operation("nop"),),))
+    with pytest.raises(error, match=f"^{words}"):
+        run_execution_plan(ExecutionPlan("alone", "allreduce", False, 32, 64, 1024, (gpu,)))
 
 
 def test_an_input_that_changes_out_of_place_is_found() -> None:
@@ -240,13 +235,13 @@ def test_memory_channels_get_no_put_with_signal() -> None:
         ({"boxes": 2}, "boxes is 2; expected a number for each of 4 ranks"),
         (
             {"boxes": [0, 1, 0, 1]},
-            "the ranks are in boxes [0, 1, 0, 1]; the executor finds only boxes of as many ranks",
+            "the ranks are in boxes [0, 1, 0, 1]; expected boxes of as many ranks",
         ),
         (
             {"boxes": [0, 0, 0, 1]},
-            "the ranks are in boxes [0, 0, 0, 1]; the executor finds only boxes of as many ranks",
+            "the ranks are in boxes [0, 0, 0, 1]; expected boxes of as many ranks",
         ),
-        ({"min_bytes": 1}, "min_bytes is 1; expected a whole number of bytes from"),
+        ({"min_bytes": 1}, "min_bytes is 1; expected bytes from"),
         ({"max_bytes": 2**40}, "max_bytes is 1099511627776; expected"),
         ({"min_bytes": 4096, "max_bytes": 2048}, "max_bytes is 2048; expected at least min_bytes = 4096"),
     ],

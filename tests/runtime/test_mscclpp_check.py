@@ -222,7 +222,7 @@ REFUSED: list[tuple[ExecutionPlan, str, str]] = [
     (plan(moves("copy", "o1", "o0", 2)), f"{FIRST} copies chunks onto themselves", "wrong data"),
     (plan(moves("copy", "o1", "o1")), f"{FIRST} copies chunks onto themselves", "wrong data"),
     (plan(moves("re", "i0 o0", "o1", 2)), f"{FIRST} adds chunks at an", "wrong data"),
-    (plan(moves("copy", "i3", "o2", 2)), f"{FIRST} has chunks 3 to", "wrong data"),
+    (plan(moves("copy", "i3", "o2", 2)), f"{FIRST} has input chunks 3 to", "wrong data"),
     (plan(moves("copy", "o0", "i1")), f"{FIRST} writes to the input", "wrong data"),
     (plan(pipeline(*moves("copy", "i0", "o0", 1), chunks=2)), f"{FIRST} op 0 moves 1", "wrong data"),
     (plan(pipeline(*moves("copy", "i0", "o0", 2), chunks=1)), f"{FIRST} op 0 moves 2", "wrong data"),

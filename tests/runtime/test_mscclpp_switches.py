@@ -295,7 +295,7 @@ def test_switches_that_do_not_add_what_is_asked_are_refused(tmp_path: Path) -> N
         plan = switched_plan("allreduce", 1, 4, **limits)
         with pytest.raises(UnsupportedError, match=f"{words}.*--no-in-network"):
             export_mscclpp_json(plan, tmp_path / "plan.json")
-    with pytest.raises(UnsupportedError, match="channels is 2, but barriers"):
+    with pytest.raises(UnsupportedError, match="channels is 2; expected 1 for barriers"):
         export_mscclpp_json(switched_plan("allreduce", 1, 4), tmp_path / "plan.json", channels=2)
 
 

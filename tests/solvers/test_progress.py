@@ -172,14 +172,6 @@ def test_counts_of_stages_rise_to_their_totals(stage: str) -> None:
     assert heard.counts == before, "nobody listens any more"
 
 
-def test_a_count_that_fails_ends_at_its_total() -> None:
-    """So that no display shows it for ever."""
-    nodes, tails, heads, capacities, supplies = critical(ring(100))
-    with heard_within() as heard, pytest.raises(SolverError, match="cannot receive every supply"):
-        pack_trees(nodes, tails, heads, capacities, supplies * 2)
-    assert heard.counts[-1][-1] == (100, 100)
-
-
 def test_integer_programs_tell_the_best_answer_and_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the nodes of the search; a listener of the solve itself is called as well."""
     monkeypatch.setattr(callbacks, "SECONDS_BETWEEN_CALLS", 0)
@@ -216,17 +208,6 @@ def test_an_error_of_a_listener_comes_out_and_breaks_nothing(fatal: int) -> None
         again = plan(topology, "allgather")
     assert heard.counts[0][0] == (0, 64)
     assert np.array_equal(again.trees.forests[0].routes, alone.trees.forests[0].routes)
-
-
-def test_of_counts_within_counts_the_second_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a third not at all."""
-    monkeypatch.setattr("collopt.support.progress.STATUS_INTERVAL", 0)
-    with heard_within() as heard:
-        for _ in progress.iterate(range(2), 2):
-            for _ in progress.iterate(range(1200), 1200):
-                list(progress.iterate(range(3), 3))
-    assert heard.counts == [[(0, 2), (1, 2), (2, 2)]]
-    assert heard.texts == [*(f"{done:,} of 1,200" for done in range(1200)), ""] * 2
 
 
 @given(st.integers(2, 99), st.lists(st.integers(-5, 120), max_size=20))
