@@ -335,10 +335,7 @@ def _rows(nodes: int, degree: int, kind: Kind, workload: Workload) -> list[dict[
 
 
 def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Bound the rates of all-to-all; leave out candidates that cannot be better than others at anything.
-
-    Where it would take too long, bounds are those of shortest paths in equal parts and of distances, or none at all.
-    """
+    """Bound the rates of all-to-all, as far as time allows; leave out candidates that are no better at anything."""
     copies = list(candidates)
     graphs = {entry.construction: entry for entry in copies}
     if len(graphs) * copies[0].nodes ** 2 * copies[0].degree > MAX_DISTANCE_WORK:
