@@ -283,18 +283,14 @@ def _best_partner(forest: _Forest, count: int, tree: int, rank: int, split: bool
         fall = depths[other, sender] + 1 - depths[other, rank]
         change = potentials[tree, rank] * (2.0**-rise - 1) + potentials[other, rank] * (2.0**fall - 1)
         change *= min(weights[tree], weights[other])
-        # Its sender is above the rank here, since `rise` is positive.
-        if change < best and not _is_below(forest, other, sender, rank):
-            best, partner = change, other
+        if change < best:
+            # No exchange if the sender is below the rank there; here it is above, since `rise` is positive.
+            node = sender
+            while depths[other, node] > depths[other, rank]:
+                node = tails[links[other, node]]
+            if node != rank:
+                best, partner = change, other
     return partner
-
-
-@kernel
-def _is_below(forest: _Forest, tree: int, node: int, rank: int) -> bool:
-    """Return whether the path from `node` up to the root passes `rank`."""
-    while forest.depths[tree, node] > forest.depths[tree, rank]:
-        node = forest.tails[forest.links[tree, node]]
-    return bool(node == rank)
 
 
 @kernel
