@@ -266,20 +266,14 @@ def _trim(graph: RoutedGraph, members: BoolArray, supplies: IntArray) -> bool:
     slack = np.minimum(graph.units[there], graph.units[back])
     if slack.sum() < excess:
         return False
-    share = _apportion(excess, slack)
+    # The largest remainder method; slack bounds the shares.
+    exact, total = [excess * int(units) for units in slack], int(slack.sum())
+    share = np.array([part // total for part in exact], dtype=np.int64)
+    remainders = np.array([part % total for part in exact], dtype=np.float64)
+    share[np.argsort(-remainders, kind="stable")[: excess - int(share.sum())]] += 1
     graph.units[there] -= share
     graph.units[back] -= share
     return True
-
-
-def _apportion(total: int, slack: IntArray) -> IntArray:
-    """Apportion `total` by `slack`, which bounds the shares, with the largest remainder method."""
-    total_slack = int(slack.sum())
-    exact = [total * int(units) for units in slack]
-    shares = np.array([part // total_slack for part in exact], dtype=np.int64)
-    remainders = np.array([part % total_slack for part in exact], dtype=np.float64)
-    shares[np.argsort(-remainders, kind="stable")[: total - int(shares.sum())]] += 1
-    return shares
 
 
 @kernel_with(steps_of_sinks)
