@@ -267,7 +267,7 @@ def _check_kind(collective: Collective, schedule: Schedule) -> None:
     elif collective.has_one_root and not schedule.single_root:
         expected = "one whose root alone has a shard"
     if expected:
-        raise UnsupportedError(f"the schedule is {schedule!r}; expected {expected} for {collective}")
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected {expected} for {collective}")
 
 
 def _check_words(planner: object, options: object) -> None:
