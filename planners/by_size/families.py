@@ -234,16 +234,16 @@ class _Network:
             for name, parts in zip(names, parallel, strict=True):
                 shards = [(part.digits, part.vectors * (part.digits.num_ranks / len(parts))) for part in parts]
                 build = partial(schedule_of, parts=parts)
-                yield Family(name, self, len(parts[0].steps), build, partial(_same, shards), _one_phase=True)
+                yield Family(name, self, len(parts[0].steps), build, partial(_fixed_shards, shards), _one_phase=True)
 
 
-def _same(shards: Shards, _: Routing) -> Shards:
+def _fixed_shards(shards: Shards, _: Routing) -> Shards:
     """Return the shards that moves carry on any network."""
     return shards
 
 
 def _constant(digits: Digits, shards: FloatArray | IntArray) -> Callable[[Routing], Shards]:
-    return partial(_same, [(digits, shards)])
+    return partial(_fixed_shards, [(digits, shards)])
 
 
 def _orders(digits: Digits) -> list[Digits]:

@@ -154,8 +154,9 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
     count, capacity = len(tallest), min(MAX_GROWTH * len(tallest), limit + len(tallest))
     columns, tables = np.zeros((2, capacity), dtype=np.int64), np.zeros((2, capacity, ranks), dtype=np.int32)
     forest = _Forest(columns[0], columns[1], tables[0], tables[1], np.zeros((capacity, ranks)), tails)
+    before: tuple[Any, ...] = packing  # roots, weights and links, as in the forest
     parts: tuple[Any, ...] = forest[:3]
-    for column, values in zip(parts, packing, strict=True):
+    for column, values in zip(parts, before, strict=True):
         column[:count] = values[tallest]
     _measure_all(forest, count)
     with progress.status() as report:
@@ -169,7 +170,7 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
             count = _exchange(forest, count, height - 1 - height // TALL, EXCHANGES_PER_ROUND)
             lowest = int(forest.depths[:count].max())
     untouched = np.delete(np.arange(trees), tallest)
-    return Packing(*(np.concatenate([column[untouched], own]) for column, own in zip(packing, kept, strict=True)))
+    return Packing(*(np.concatenate([column[untouched], own]) for column, own in zip(before, kept, strict=True)))
 
 
 @kernel

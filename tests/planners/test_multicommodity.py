@@ -201,7 +201,7 @@ def test_a_flow_that_is_there_becomes_a_plan() -> None:
     with pytest.raises(UnsupportedError, match="expected a FlowSchedule for all_to_all"):
         plan_of_schedule(network, "all_to_all", plan(network, "allgather").schedule)
     uneven = FlowSchedule.from_paths(np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]]), 1, near[:1])
-    with pytest.raises(UnsupportedError, match="is not uniform; expected uniform traffic, or all_to_allv"):
+    with pytest.raises(UnsupportedError, match="expected uniform traffic, or all_to_allv, for all_to_all"):
         plan_of_schedule(network, "all_to_all", uneven)
 
 
