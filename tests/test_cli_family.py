@@ -34,12 +34,6 @@ def test_writes_a_folder_and_says_how_to_load_it(cli: Cli, tmp_path: Path) -> No
     assert cli("lint", folder, "--runtime", "rccl").status == 0
 
 
-def test_a_folder_is_all_that_has_to_be_named(cli: Cli, tmp_path: Path) -> None:
-    """`auto` plans for 1K to 1G by default."""
-    files = cli("family", "dgx1-v100", "allgather", "-o", tmp_path, "--json").data["files"]
-    assert (files[0]["min_bytes"], files[-1]["max_bytes"]) == (2**10, 2**30)
-
-
 def test_json_has_every_file(cli: Cli, tmp_path: Path) -> None:
     """JSON lists MSCCL++ plans by size for their runtime."""
     answer = cli(*WORDS, "--planners", "forestcoll,bfb", "--runtime", "mscclpp", "-o", tmp_path, "--json")
@@ -85,15 +79,6 @@ def test_writes_code_that_registers_the_files(cli: Cli, tmp_path: Path) -> None:
     answer = cli(*words, "--runtime", "mscclpp")
     assert (answer.status, f"wrote {code}" in answer.err) == (0, True)
     assert "'family/00-allgather-forestcoll.json'" in code.read_text()
-
-
-def test_the_current_folder_is_filled_if_it_is_empty(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current folder is a valid target."""
-    monkeypatch.chdir(tmp_path)
-    assert "the path is ''; expected the path" in refusal(cli(*WORDS, "--planners", "auto", "-o", ""))
-    answer = cli(*WORDS, "--planners", "forestcoll", "-o", ".")
-    assert answer.status == 0
-    assert list(Path().iterdir()) == [Path("00-allgather-forestcoll.xml")]
 
 
 @pytest.mark.slow

@@ -1,9 +1,7 @@
 """Consistency checks of an MSCCL++ execution plan: limits, sizes, matching signals and semaphores, switch channels.
 
-The executor checks the number of operations of a thread block and the alignment of buffers.  Exceeding its other limits
-overwrites memory, and signals without waits hang this call or the next.  Of switch channels the loader checks nothing:
-it binds the buffer of every GPU to the group's multicast object (``executor.cc`` of 0.9.0, line 383) and adds the same
-offset to it wherever it is (``execution_plan.cc``, line 531).
+The executor checks operations of a thread block and alignment alone; beyond its other limits it overwrites memory or
+hangs.  It binds a switch channel's buffers of all GPUs at one offset (0.9.0: executor.cc, 383, execution_plan.cc, 531).
 """
 
 from collections import Counter, defaultdict
