@@ -19,17 +19,15 @@ from .commands.calibrate import calibrate
 from .commands.compare import compare
 from .commands.doctor import doctor
 from .commands.explore import explore
-from .commands.family import family
 from .commands.find import find
-from .commands.groups import groups
-from .commands.lint import lint
 from .commands.network_files import import_network, topologies
 from .commands.plan import plan
 from .commands.plan_files import export, report, verify
 from .commands.run import bench, run
+from .commands.runtime_files import family, lint
 from .commands.score import score
 from .commands.show import show
-from .commands.what_if import sensitivity, survive
+from .commands.what_if import groups, sensitivity, survive
 from .terminal.output import CHECK_FAILED, INTERRUPTED, UNUSABLE, Formats, emit, give_up_output, note
 from .terminal.output_files import RuntimeFiles
 from .terminal.parameters import Command, Field, NetworkOptions, ShardOptions, described, option, with_fields

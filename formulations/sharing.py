@@ -145,12 +145,11 @@ def _check_part(program: Any, topology: Topology, name: object, part: Any) -> No
         raise UnsupportedError(
             f"the name of a part is {shown(name)}; expected a name such as 'training', and none that Pyomo models use"
         )
-    if not isinstance(part, (ThroughputModel, AllreduceModel)):
+    if type(part) not in (ThroughputModel, AllreduceModel) or part.program.parent_block() is not None:
         raise UnsupportedError(
-            f"part {name!r} is a {type(part).__name__}; expected a model of formulations.throughput or .allreduce"
+            f"part {name!r} is a {type(part).__name__}; expected a model of throughput.build or allreduce.build of its "
+            "own, in no other program"
         )
-    if part.program.parent_block() is not None:
-        raise UnsupportedError(f"part {name!r} is in another program already; build a model of its own for this one")
     links = {(link.tail, link.head) for link in topology.links}
     if unknown := [link for link in part.usage if link not in links]:
         raise TopologyError(

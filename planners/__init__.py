@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from .trees.logical import LogicalTopology, Route, Split, logical_topology
     from .trees.lp_bounds import lp_bound
     from .trees.steiner import steiner_bound
-    from .what_if.compare import compare
+    from .what_if.compare import compare, scan_trees_per_root
     from .what_if.folder import PlanFolder
     from .what_if.groups import Group, GroupPlans, SharedBound, mesh_groups, plan_groups, read_groups
     from .what_if.sensitivity import sensitivity
     from .what_if.survive import survive
-    from .what_if.trees_per_root import scan_trees_per_root
 
 __all__ = ["PLANNERS", "Plan", "Planner", "bound", "bound_sizes", "load_plan", "on_stage", "plan", "plan_of_schedule"]
 __all__ += ["exporter", "register_planner"]
@@ -55,12 +54,11 @@ _MODULES = {
     "trees.logical": "LogicalTopology Route Split logical_topology",
     "trees.lp_bounds": "lp_bound",
     "trees.steiner": "steiner_bound",
-    "what_if.compare": "compare",
+    "what_if.compare": "compare scan_trees_per_root",
     "what_if.folder": "PlanFolder",
     "what_if.groups": "Group GroupPlans SharedBound mesh_groups plan_groups read_groups",
     "what_if.sensitivity": "sensitivity",
     "what_if.survive": "survive",
-    "what_if.trees_per_root": "scan_trees_per_root",
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

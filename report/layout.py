@@ -1,11 +1,7 @@
 """Graph layout of a network: positions of nodes, and curves of links around nodes in their way.
 
-- Grids for tori, whose names hold coordinates.
-- Distances as those along links for other networks without switches, by stress majorization (Gansner, Koren and North,
-  GD 2004); a circle for large and for dense ones.
-- Rows for networks with switches: ranks box by box, switches above them by their distance from ranks, and below them
-  those that join ranks of one box only, such as an NVSwitch.
-- Circles around the top switches instead of rows, where these would be too wide.
+Tori are grids, other networks without switches stress majorizations (Gansner, Koren and North, GD 2004) or circles, and
+networks with switches rows, with ranks box by box and switches by their distance from ranks, or rings around the top.
 """
 
 from __future__ import annotations
@@ -89,7 +85,10 @@ def places(topology: Topology) -> Places:
     flat = (0,) * topology.num_ranks
     if coordinates := _coordinates(topology.compute_nodes):
         return Places(*_on_grid(coordinates), flat, "grid")
-    circle = _on_circle(_rank_positions(topology))
+    # A row of ranks, wrapped clockwise around a circle from the top; two nodes need no circumference of two.
+    positions = _rank_positions(topology)
+    angles, radius = 2 * math.pi * positions / (positions.max() + 1), max((positions.max() + 1) / (2 * math.pi), 0.5)
+    circle = radius * np.sin(angles), radius * np.cos(angles)
     sparse = topology.num_links < DENSE * topology.num_ranks * (topology.num_ranks - 1)
     if sparse and topology.num_ranks <= MOST_STRESSED:
         return Places(*_by_distances(topology, np.stack(circle, axis=1)), flat, "stress")
@@ -125,14 +124,6 @@ def _on_grid(coordinates: Sequence[tuple[int, ...]]) -> tuple[FloatArray, FloatA
         (across, down)[number % 2][:] += values * strides[number % 2]
         strides[number % 2] *= float(values.max()) + 1 + GAP
     return across, down.max() - down
-
-
-def _on_circle(positions: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Wrap a row clockwise around a circle, from the top."""
-    angles = 2 * math.pi * positions / (positions.max() + 1)
-    # Two nodes one apart need no circle of a circumference of two.
-    radius = max((positions.max() + 1) / (2 * math.pi), 0.5)
-    return radius * np.sin(angles), radius * np.cos(angles)
 
 
 def _by_distances(topology: Topology, points: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -218,7 +218,7 @@ def link_table(plan: Plan) -> pd.DataFrame:
 def tree_table(plan: Plan, root: int | str | None = None) -> pd.DataFrame:
     """List the hops of a plan's trees.
 
-    Raises `UnsupportedError` if the plan is none, or not of trees, or has none of this root.
+    Raises `UnsupportedError` if the plan is not of trees, or has none of this root.
 
     Parameters
     ----------
@@ -264,10 +264,9 @@ def step_table(plan: Plan, size: int | str, slices: int | None = None) -> pd.Dat
     plan : Plan
         With any schedule.
     size : int or str
-        Bytes in all, as nccl-tests counts them, such as ``2**30`` or ``"1G"``.
+        Bytes in all, such as ``2**30`` or ``"1G"``.
     slices : int, optional
-        Pieces that the data of each tree or path of a flow is cut into, by default 8, or fewer for plans of very many
-        transfers; steps take none.
+        Pieces that the data of each tree or path of a flow is cut into, by default 8 or fewer; steps take none.
 
     Returns
     -------
@@ -403,14 +402,11 @@ def is_predictable(plan: Plan) -> bool:
 def bound_links(bound: Bound) -> pd.DataFrame:
     """Tabulate the links of a bound's topology, and which of them limit the collective.
 
-    Raises `UnsupportedError` if the bound is none, or its witness is of an unknown kind.
-
     Returns
     -------
     DataFrame
         One row per link: ``tail``, ``head``, ``bandwidth_gbps``, ``latency_us``, and ``in_cut``, whether the bound's
-        witness adds up its bandwidth.  These are the links that cross the cut in the direction that counts, those that
-        enter a part of a partition, or those with a dual value or a length.
+        witness adds up its bandwidth.
 
     Examples
     --------

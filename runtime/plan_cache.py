@@ -118,7 +118,7 @@ def settings_of(options: object) -> BackendSettings:
     elif _configured:
         settings = _configured[0]
     else:
-        settings = BackendSettings(*(os.environ.get(name) or None for name in (PLANS_VARIABLE, TOPOLOGY_VARIABLE)))
+        settings = BackendSettings(os.environ.get(PLANS_VARIABLE) or None, os.environ.get(TOPOLOGY_VARIABLE) or None)
     if settings.plans is None and settings.topology is None:
         raise UnsupportedError(
             f"the collopt backend has neither plans nor a topology; set {PLANS_VARIABLE} to a folder of plan files, or "

@@ -230,7 +230,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.AllreduceCoalescedOptions()
         elements = sum(tensor.numel() for tensor in tensors)
         uniform = are_uniform(tensors, in_size=False)
-        if self._check_uniform(uniform, ALLREDUCE) and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts)):
+        if plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts, uniform=uniform):
             buffer = flatten(tensors)
             return self._run(plan, Tensors(buffer, buffer, tensors, partial(unflatten, buffer, tensors)), opts)
         return self._wrapped.allreduce_coalesced(tensors, opts)
@@ -255,9 +255,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.AllgatherOptions()
         outputs, own = output_tensors[0], input_tensors[0]
         elements = sum(tensor.numel() for tensor in outputs)
-        if self._check_uniform(are_uniform([*outputs, own], in_size=True), ALLGATHER) and (
-            plan := self._plan_for(ALLGATHER, own, elements, opts)
-        ):
+        uniform = are_uniform([*outputs, own], in_size=True)
+        if plan := self._plan_for(ALLGATHER, own, elements, opts, uniform=uniform):
             buffer = torch.empty(elements, dtype=own.dtype, device=own.device)
             return self._run(plan, Tensors(buffer, own, outputs, partial(unflatten, buffer, outputs)), opts)
         return self._wrapped.allgather(output_tensors, input_tensors, opts)
@@ -268,11 +267,9 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.ReduceScatterOptions()
         inputs, own = input_tensors[0], output_tensors[0]
         elements = sum(tensor.numel() for tensor in inputs)
-        if self._check_uniform(are_uniform([*inputs, own], in_size=True), REDUCE_SCATTER) and (
-            plan := self._plan_for(REDUCE_SCATTER, own, elements, opts)
-        ):
-            buffer = flatten(inputs)
-            return self._run(plan, Tensors(own, buffer), opts)
+        uniform = are_uniform([*inputs, own], in_size=True)
+        if plan := self._plan_for(REDUCE_SCATTER, own, elements, opts, uniform=uniform):
+            return self._run(plan, Tensors(own, flatten(inputs)), opts)
         return self._wrapped.reduce_scatter(output_tensors, input_tensors, opts)
 
     def all_gather_single_coalesced(self, outputs: list[Any], inputs: list[Any], opts: Any = None) -> Any:
@@ -351,14 +348,13 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    def _check_uniform(self, uniform: bool, collective: Collective) -> bool:
-        """Whether a call's tensors are uniform; if not, fall back."""
+    def _plan_for(
+        self, collective: Collective, buffer: Any, elements: int, opts: Any, *, uniform: bool = True
+    ) -> Plan | None:
+        """Choose a plan by values that are equal on all ranks; log the reason if there is none."""
         if not uniform:
             self._fall_back(collective, "its tensors differ in size, type or device")
-        return uniform
-
-    def _plan_for(self, collective: Collective, buffer: Any, elements: int, opts: Any) -> Plan | None:
-        """Choose a plan by values that are equal on all ranks; log the reason if there is none."""
+            return None
         num_bytes = elements * buffer.element_size()
         # Neither Gloo nor NCCL has 16-bit integers.
         is_small = num_bytes < max(1, self._settings.min_bytes) and buffer.dtype != torch.int16

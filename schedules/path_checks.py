@@ -1,13 +1,13 @@
 """Verification of the paths of a schedule, independent of the code that makes them."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import CertificateError
+from ..errors import CertificateError, ColloptError
 from ..support.arrays import BoolArray, IntArray, rows_with_repeats
-from ..support.validation import shown
+from ..support.validation import as_kind, shown
 from ..topologies import Topology
 from .collective import Direction
 from .transfers import hop_ends
@@ -33,6 +33,22 @@ def check_arrays(schedule: object, shapes: Mapping[str, tuple[int, ...]], what: 
             raise CertificateError(
                 f"the {what}'s {name} are {array.dtype} of shape {array.shape}; expected {dtype}, {shape}"
             )
+
+
+def check_halves(reduce: Any, broadcast: Any, kind: type, error: type[ColloptError] = CertificateError) -> None:
+    """Raise `error` unless schedules of a kind, one that reduces and one that broadcasts, are for the same ranks."""
+    for half in (reduce, broadcast):
+        as_kind(half, kind, "the schedule", error=error)
+    directions = reduce.direction, broadcast.direction
+    if directions != ("reduce", "broadcast"):
+        raise error(
+            f"both parts of the allreduce have the directions {shown(directions)}; expected 'reduce' and 'broadcast'"
+        )
+    if reduce.num_ranks != broadcast.num_ranks:
+        raise error(
+            f"both parts of the allreduce are for {reduce.num_ranks} and {broadcast.num_ranks} ranks; "
+            "expected the same ranks"
+        )
 
 
 def check_steps_used(steps: IntArray) -> None:

@@ -80,9 +80,11 @@ def kernels_in(form: str) -> Iterator[None]:
 
 
 def is_ready(function: Callable[..., Any]) -> bool:
-    """Whether a kernel was compiled before, so that its first call takes no longer than loading it."""
+    """Whether a kernel was compiled before, so that its first call takes no longer than loading it, or has to be."""
     assert isinstance(function, _Kernel)
-    return _process.form != "python" and not _disabled and (function.loaded is not None or function.is_cached)
+    if _disabled or _process.form == "python":
+        return False
+    return _process.form == "compiled" or function.loaded is not None or function.is_cached
 
 
 def cache_folder(function: Callable[..., Any]) -> Path | None:

@@ -16,9 +16,6 @@ import doctest
 import os
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -37,7 +34,6 @@ __all__ = [
     "Block",
     "console_commands",
     "fenced_blocks",
-    "process",
     "run_block",
     "run_console",
     "run_page",
@@ -51,7 +47,6 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)$")
 COMMENT = re.compile(r"^\s*<!-- (?P<key>not run|exit status): (?P<value>.+) -->\s*$")
-Runner = Callable[[list[str], Path], tuple[int, str]]
 TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
 
 
@@ -108,20 +103,6 @@ def console_commands(block: Block) -> list[tuple[str, str]]:
 TERMINAL = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 
 
-def process(arguments: list[str], folder: Path) -> tuple[int, str]:
-    """Run collopt as people do, in a process of its own; return its exit status and what it printed."""
-    result = subprocess.run(
-        [sys.executable, "-m", "collopt", *arguments],
-        cwd=folder,
-        env={**os.environ, **TERMINAL},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return result.returncode, result.stdout + result.stderr
-
-
 def call(arguments: list[str], folder: Path) -> tuple[int, str]:
     """Run collopt in this process, which saves most commands the larger part of their time: imports."""
     out, err = StringIO(), StringIO()
@@ -135,7 +116,7 @@ def call(arguments: list[str], folder: Path) -> tuple[int, str]:
     return status, out.getvalue() + err.getvalue()
 
 
-def run_console(block: Block, folder: Path, run: Runner = call) -> None:
+def run_console(block: Block, folder: Path) -> None:
     """Run the commands of a console block and compare what they print with what the page shows."""
     commands = console_commands(block)
     for position, (command, shown) in enumerate(commands):
@@ -146,7 +127,7 @@ def run_console(block: Block, folder: Path, run: Runner = call) -> None:
             assert set(named) <= set(targets), f"line {block.line}: `{command}` names no target of the Makefile"
             continue
         assert program == "collopt", f"line {block.line}: only collopt and make run here; say <!-- not run: reason -->"
-        status, printed = run(arguments, folder)
+        status, printed = call(arguments, folder)
         printed = without_note(printed)
         expected = block.exit_status if position == len(commands) - 1 else 0
         assert status == expected, f"line {block.line}: `{command}` ended with {status}\n{printed}"
@@ -155,7 +136,7 @@ def run_console(block: Block, folder: Path, run: Runner = call) -> None:
             assert matches, f"line {block.line}: `{command}` printed\n{printed}\nbut the page shows\n{shown}"
 
 
-def run_block(block: Block, page: Path, namespace: dict[str, Any], folder: Path, run: Runner = call) -> None:
+def run_block(block: Block, page: Path, namespace: dict[str, Any], folder: Path) -> None:
     """Run one block of a page; blocks in other languages are only read."""
     if block.language == "python":
         # Leading newlines make tracebacks name the line of the page.
@@ -168,13 +149,13 @@ def run_block(block: Block, page: Path, namespace: dict[str, Any], folder: Path,
         namespace.update(example.globs)
         assert results.failed == 0, "".join(report)
     elif block.language == "console":
-        run_console(block, folder, run)
+        run_console(block, folder)
 
 
-def run_page(page: Path, folder: Path, run: Runner = call) -> None:
+def run_page(page: Path, folder: Path) -> None:
     """Run the blocks of a page in the order of the page; the current folder has to be `folder`."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in fenced_blocks(page.read_text(encoding="utf-8")):
         assert block.language, f"line {block.line}: the fence names no language; use `text` for plain text"
         if not block.not_run:
-            run_block(block, page, namespace, folder, run)
+            run_block(block, page, namespace, folder)

@@ -7,7 +7,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from collopt.planners.direct_connect import bfb
@@ -33,20 +32,12 @@ def test_fifteen_nodes_with_three_offsets_refute_the_conjecture(example: dict[st
     """Six sources share four links, where all links together would have 8/6 each."""
     violation = example["worst_violation"](15, (1, 4, 5))
     assert violation.distance == 2
+    # No source of the set has a shortest path over the links ±5, counted on the graph.
+    distances = circulant(15, (1, 4, 5)).distances
+    assert all(distances[source, last] != 1 for source in violation.sources for last in (5, 10))
     assert violation.sources == (2, 3, 7, 8, 12, 13)
     assert sorted(violation.links) == [-4, -1, 1, 4]
     assert (violation.load, violation.even_load) == (Fraction(6, 4), Fraction(8, 6))
-
-
-def test_certificate_holds_by_counting_hops_alone() -> None:
-    """No source of the set has a shortest path over the links ±5: seen from the graph, without the example's code."""
-    graph = circulant(15, (1, 4, 5))
-    due = [node for node in range(15) if graph.distances[node, 0] == 2]
-    assert len(due) == 8
-    for source in (2, 3, 7, 8, 12, 13):
-        assert source in due
-        for last in (5, 10):
-            assert graph.distances[source, last] != 1
 
 
 def test_smallest_counter_example_has_twelve_nodes(example: dict[str, Any]) -> None:
@@ -66,8 +57,7 @@ def test_solver_agrees_with_the_example(example: dict[str, Any], n: int, offsets
 
 
 @pytest.mark.parametrize(
-    ("k", "largest", "graphs", "counter_examples"),
-    [(2, 40, 1978, 0), (2, 60, 6943, 0), (3, 28, 1926, 80), (4, 20, 502, 4)],
+    ("k", "largest", "graphs", "counter_examples"), [(2, 40, 1978, 0), (3, 28, 1926, 80), (4, 20, 502, 4)]
 )
 def test_search_covers_what_the_page_says(
     example: dict[str, Any], k: int, largest: int, graphs: int, counter_examples: int
@@ -78,41 +68,17 @@ def test_search_covers_what_the_page_says(
     assert found.smallest == {2: None, 3: (15, (1, 4, 5)), 4: (12, (1, 3, 4, 5))}[k]
 
 
-def test_multiplying_by_units_changes_no_verdict(example: dict[str, Any]) -> None:
-    """Leaving out multiplied offset sets leaves out nothing: every set of 15 and 16 nodes is looked at here."""
-    for n in (15, 16):
-        for offsets in example["offset_sets"](n, 3):
-            first = example["representative"](n, offsets)
-            assert (example["worst_violation"](n, offsets) is None) == (example["worst_violation"](n, first) is None)
-
-
 def test_the_script_prints_what_it_covered(example: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """Counts and counter-examples of the default search."""
+    """Counts and counter-examples of the default search; a search over nothing is none."""
+    with pytest.raises(SystemExit):
+        example["main"](["--up-to", "2"])
+    assert "at least 3 nodes" in capsys.readouterr().err
     example["main"]([])
     printed = capsys.readouterr().out
     assert "load 6/4 > 8/6" in printed
     assert "load 3/6 > 3/8" in printed
     assert "searched  410 connected circulant graphs, 3 offsets, up to 20 nodes" in printed
     assert "refuting  9 graphs, 3 up to multiplication" in printed
-
-
-def test_nonsense_options_are_refused(example: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """A search over nothing is not a search."""
-    with pytest.raises(SystemExit):
-        example["main"](["--up-to", "2"])
-    assert "at least 3 nodes" in capsys.readouterr().err
-
-
-def test_an_interrupt_ends_the_script_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the status that shells know, and no stack trace."""
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("argparse.ArgumentParser.parse_args", interrupted)
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(EXAMPLE), run_name="__main__")
-    assert ended.value.code == 130
 
 
 @pytest.fixture(scope="module")
@@ -137,26 +103,3 @@ def test_census_of_a_larger_size(census: dict[str, Any], n: int, k: int, graphs:
     found = census["census"](n, k)
     assert (found.graphs, found.failing) == (graphs, failing)
     assert found.least_diameter == found.least_optimal_diameter
-
-
-def test_one_three_and_four_refute_the_conjecture_at_every_size(census: dict[str, Any]) -> None:
-    """From 24 nodes on, in the third step; so does the first failing set without a sum of offsets, at 40 nodes."""
-    for n in range(24, 300):
-        assert census["figures"](n, np.array([1, 3, 4]))[1] == 3
-    assert census["figures"](40, np.array([1, 7, 16]))[1] == 4
-
-
-def test_census_finds_least_diameters(census: dict[str, Any]) -> None:
-    """Theorem 22 for two offsets: ceil((sqrt(2 n - 1) - 1) / 2), and all distances that a search finds."""
-    for n in range(7, 120):
-        least = next(m for m in range(n) if 2 * m * (m + 1) + 1 >= n)
-        assert census["census"](n, 2).least_diameter == least
-
-
-def test_census_prints_its_ranges(census: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """The totals are those of the other example."""
-    census["main"](["--up-to", "28"])
-    printed = capsys.readouterr().out
-    assert "in all 1926 graphs, 80 fail; the smallest has 15 nodes" in printed
-    with pytest.raises(SystemExit):
-        census["main"](["--up-to", "5"])

@@ -16,7 +16,6 @@ import pytest
 from cli_calls import Cli, process, refusal
 from collopt.cli.app import COMMANDS, GROUPS
 from collopt.cli.terminal import parameters
-from collopt.cli.terminal.output import emit, emit_csv, flat, plain_table
 from collopt.cli.terminal.parameters import complete_collective, complete_planner, complete_topology
 from collopt.planners import PLANNERS
 from collopt.planners.plans.stages import Trace
@@ -86,20 +85,6 @@ def test_tables_come_as_csv_too(cli: Cli, words: tuple[str, ...]) -> None:
     assert {len(row) for row in rows} == {len(header)}
     assert len(set(header)) == len(header)
     assert refusal(cli(*words, "--csv", "--json")).startswith("--json and --csv are mutually exclusive")
-
-
-def test_cells_of_csv_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    """Missing values are empty cells, and commas and quotes are escaped."""
-    rows: list[dict[str, object]] = [{"a": 'x,"y"', "b": None}, {"a": "z", "b": 1 / 3, "c": True}]
-    emit_csv(rows)
-    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [
-        ["a", "b", "c"],
-        ['x,"y"', "", ""],
-        ["z", str(1 / 3), "true"],
-    ]
-    emit(plain_table([{"a": "x", "b": None}, {"a": "z", "b": 1 / 3}]))
-    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["a", "b"], ["x"], ["z", "0.333333"]]
-    assert flat({"a": {"b": {"c": 1}, "d": 2}}) == {"a_b_c": 1, "a_d": 2}
 
 
 def completed(*words: str) -> list[str]:

@@ -84,16 +84,6 @@ def test_what_is_broken_or_too_old_does_not_run(cli: Cli, monkeypatch: pytest.Mo
     assert "no: jinja2 cannot be imported here (ModuleNotFoundError: import of jinja2.sandbox halted" in answer.out
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("module", ["numba", "rich", "flint"])
-def test_a_missing_package_is_a_failure(tmp_path: Path, module: str) -> None:
-    """Said without a stack trace, and with what to install, even where tables cannot be drawn."""
-    answer = process("doctor", PYTHONPATH=str(hiding(tmp_path, module)))
-    assert (answer.status, answer.err) == (1, "")
-    package = {"flint": "python-flint"}.get(module, module)
-    assert f"packages  FAILED: {package} is not installed; fix with: pip install '{package}>=" in answer.out
-
-
 @pytest.mark.parametrize("module", ["numpy", "typer", "pydantic"])
 def test_every_command_names_the_package_that_it_misses(tmp_path: Path, module: str) -> None:
     """In one sentence; files are read with pydantic."""

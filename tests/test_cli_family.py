@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from cli_calls import Cli, netfile, refusal
-from collopt.runtime.msccl.limits import RUNTIMES
 from collopt.topologies import Topology, write_topology
 from switched_forests import switched_boxes
 
@@ -32,6 +28,13 @@ def test_writes_a_folder_and_says_how_to_load_it(cli: Cli, tmp_path: Path) -> No
         "collopt: note: ring has no file, as it is not the fastest for any size",
     ]
     assert cli("lint", folder, "--runtime", "rccl").status == 0
+
+
+def test_a_folder_is_all_that_has_to_be_named(cli: Cli, tmp_path: Path) -> None:
+    """`auto` plans for 1K to 1G by default."""
+    assert "the path is ''; expected the path" in refusal(cli(*WORDS, "--planners", "auto", "-o", ""))
+    files = cli("family", "dgx1-v100", "allgather", "-o", tmp_path, "--json").data["files"]
+    assert (files[0]["min_bytes"], files[-1]["max_bytes"]) == (2**10, 2**30)
 
 
 def test_json_has_every_file(cli: Cli, tmp_path: Path) -> None:
@@ -79,18 +82,3 @@ def test_writes_code_that_registers_the_files(cli: Cli, tmp_path: Path) -> None:
     answer = cli(*words, "--runtime", "mscclpp")
     assert (answer.status, f"wrote {code}" in answer.err) == (0, True)
     assert "'family/00-allgather-forestcoll.json'" in code.read_text()
-
-
-@pytest.mark.slow
-def test_a_planner_whose_best_plan_is_too_large_has_a_smaller_one(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Plans that exceed the runtime's limits are replaced as in `plan`."""
-    monkeypatch.setitem(RUNTIMES, "rccl", replace(RUNTIMES["rccl"], max_thread_blocks=16))
-    folder = tmp_path / "plans"
-    answer = cli("family", "mi250", "--boxes", 2, "allgather", "--planners", "auto", "--sizes", "1M-1G",
-                  "--runtime", "rccl", "-o", folder, "--json")  # fmt: skip
-    assert answer.status == 0
-    assert "the best plan (332 trees) does not fit: " in answer.err
-    (row,) = answer.data["files"]
-    assert f"{row['algbw']:.2f}" == "347.83"

@@ -38,14 +38,6 @@ def step_file(here: Path) -> Path:
     return here / "steps.json"
 
 
-@pytest.fixture
-def table_file(here: Path) -> Path:
-    """A table of topologies."""
-    found = collopt.find_topologies(16, 4).to_frame().drop(columns="candidate")
-    found.to_csv(here / "found.csv", index=False)
-    return here / "found.csv"
-
-
 def words(path: Path) -> str:
     """What a picture says, as text that can be searched."""
     texts = ET.parse(path).iter("{http://www.w3.org/2000/svg}text")
@@ -113,12 +105,6 @@ def test_curves_compare_planners_and_models(here: Path, cli: Cli) -> None:
     cli(*network, "--size", "1M", "--size", "4M", "--model", "simulate", "-o", "few.svg")
     assert {"1M", "4M", "forestcoll"} <= set(words(here / "few.svg").splitlines())
     assert "1G" not in words(here / "few.svg").splitlines()
-
-
-def test_a_table_shows_its_frontier(table_file: Path, cli: Cli) -> None:
-    """A table of `collopt find --csv` is drawn as its Pareto front."""
-    assert cli("show", table_file).err == "wrote found-pareto.svg\n"
-    assert {"DBJMod(4, 2)", "steps T_L in α"} <= set(words(table_file.with_name("found-pareto.svg")).splitlines())
 
 
 def test_a_plan_that_does_not_prove_its_claims_is_not_drawn(plan_file: Path, cli: Cli) -> None:

@@ -13,11 +13,9 @@ from papers.papers import ITEMS
 from doc_pages import (
     PAGES,
     PICTURES,
-    README,
     ROOT,
     Block,
     fenced_blocks,
-    process,
     run_block,
     run_console,
     run_page,
@@ -26,9 +24,8 @@ from doc_pages import (
 LINK = re.compile(r"(?<!\\)\]\((?P<target>[^)\s]+)(?: \"[^\"]*\")?\)")
 MATPLOTLIB = re.compile("Matplotlib v[^,]*")
 LONG = {
-    *("all-to-all", "allreduce", "choose-a-topology", "cli", "fast", "gallery", "measure-plans", "mscclpp", "planners"),
-    *("plan-all-to-all", "run-on-gpus", "run-plans", "schedule-all-to-allv", "see-a-plan", "train-with-pytorch"),
-    *("in-network", "tutorial"),
+    *("all-to-all", "choose-a-topology", "cli", "direct-connect", "fast", "gallery", "in-network", "moe", "mscclpp"),
+    *("refutations", "run-on-gpus", "schedule-all-to-allv", "see-a-plan", "why-not-rings"),
 }  # pages that take more than a few seconds
 
 
@@ -51,13 +48,6 @@ def test_every_block_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     run_page(page, tmp_path)
     assert [drawn.name for drawn in tmp_path.glob("*.svg") if not is_as_checked_in(drawn)] == [], "run `make pictures`"
-
-
-@pytest.mark.slow
-def test_readme_runs_in_processes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What people type first, as they do."""
-    monkeypatch.chdir(tmp_path)
-    run_page(README, tmp_path, process)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -30,16 +30,10 @@ def test_small_rows_are_those_of_the_page(paper: str, item: Item) -> None:
 
 
 @pytest.mark.parametrize("paper", ITEMS)
-def test_cases_of_an_item_differ(paper: str) -> None:
-    """Or a row would be compared with another."""
+def test_printed_values_carry_their_place(paper: str) -> None:
+    """Where to look them up: in tables the row and column, else what states them; cases of an item differ."""
     for name, rows in page.stored(paper).items():
         assert len({row["case"] for row in rows}) == len(rows), name
-
-
-@pytest.mark.parametrize("paper", ITEMS)
-def test_printed_values_carry_their_place(paper: str) -> None:
-    """Where to look them up: in tables the row and column, else what states them."""
-    for name, rows in page.stored(paper).items():
         for row in rows:
             assert PLACE.match(row["where"]), row
             if "table" in name and row["printed"] and row["where"].startswith(("table", "arXiv, table")):

@@ -79,17 +79,3 @@ def test_verdicts_are_those_of_the_program(tmp_path: Path) -> None:
     assert found["ring"].startswith("no file: no ring through 9 ranks")
     program(tmp_path, ["one buffer differs"], verifier.PROGRAM)
     assert verifier.verdicts(tmp_path, peers.uneven_mesh(), ("auto",))["auto"] == "refused: one buffer differs"
-
-
-def test_what_is_not_given_is_skipped_with_the_reason(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And the rows of our planners are there."""
-    monkeypatch.setattr(peers, "networks", lambda: [TRIANGLE])
-    monkeypatch.setattr(sys, "argv", ["peers", "--tacos", "nowhere"])
-    peers.main()
-    out = capsys.readouterr().out
-    assert "TACOS is skipped: there is no nowhere" in out
-    assert "ForestColl is skipped: no path is given" in out
-    for planner in ("auto", "greedy", "milp", "multitree"):
-        assert f"| triangle | collopt {planner} | " in out

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import planners
-from ...schedules import Bound, SizeBound
+from ...schedules import Bound, Cut, SizeBound
+from ...schedules.bounds.bound import witness_to_json
 from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, exact, rate_text, time_text
 from ..terminal.networks import find_network
 from ..terminal.output import Formats, bare_table, emit, emit_rows, flat
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, distinct_sizes
-from ..terminal.plan_summary import rates, request_figures, witness_figures
 from ..terminal.progress import computing
 
 
@@ -51,13 +51,17 @@ def bound(
 
 
 def _as_json(proven: Bound) -> dict[str, Any]:
+    network, collective, witness = proven.topology, proven.collective, proven.witness
+    crossing = witness.crossing(network, collective, proven.weights)
     return {
         **request_figures(proven),
         **rates(proven),
         "busbw": float(proven.busbw),
-        **({} if proven.collective.in_pairs else {"trees_per_root": proven.trees_per_root}),
+        **({} if collective.in_pairs else {"trees_per_root": proven.trees_per_root}),
         "weights": list(proven.weights),
-        **witness_figures(proven),
+        "cut_bandwidth": str(crossing.bandwidth),
+        **witness_to_json(witness),
+        **({"cut_ranks": witness.supply(network)} if isinstance(witness, Cut) else {}),
     }
 
 
@@ -124,3 +128,19 @@ def _bandwidths(limit: SizeBound) -> dict[str, str]:
     if not limit.time:
         return dict.fromkeys(("algbw", "busbw"), "no limit")
     return {"algbw": bandwidth_text(limit.algbw, 2), "busbw": bandwidth_text(limit.busbw, 2)}
+
+
+def request_figures(of: planners.Plan | Bound | SizeBound) -> dict[str, Any]:
+    """Return what was asked for, for JSON."""
+    network = of.topology
+    return {
+        "topology": network.name,
+        "digest": network.digest,
+        "collective": str(of.collective),
+        "num_ranks": network.num_ranks,
+    }
+
+
+def rates(of: planners.Plan | Bound) -> dict[str, Any]:
+    """Return the rate of a plan, or its bound, for JSON."""
+    return {"inverse_rate": str(of.inverse_rate), "algbw": float(of.algbw), "algbw_exact": str(of.algbw)}

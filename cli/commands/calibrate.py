@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -12,7 +12,7 @@ from ...errors import FileFormatError
 from ...support.formatting import count_text, percentage_text
 from ...support.validation import shown
 from ...topologies import Topology
-from ..terminal.networks import find_network, network_file
+from ..terminal.networks import network_file, network_if_named
 from ..terminal.output import Formats, emit, note, plain_table
 from ..terminal.output_files import check_figure, check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, UsageError, check_planners
@@ -52,13 +52,18 @@ def calibrate(
     from ...topologies import write_topology
 
     runs = [(file, ()) for file in files or []] + [_tie(text) for text in classes or []]
-    _check_request(runs, topology, described, {"--output": output, "--figure": figure, "--planner": planner})
+    about = {"--class": classes, "--output": output, "--figure": figure, "--planner": planner}
+    if (topology is None or not runs) and (flags := [flag for flag, value in about.items() if value]):
+        where = "applies to a network; give --topology" if topology is None else "needs measured times; give them"
+        raise UsageError(f"{flags[0]} {where} too, or leave it out")
+    if topology is None and not runs:
+        raise UsageError("there is nothing to calibrate; give output of nccl-tests, or --topology for its link classes")
     check_planners([planner] if planner else ())
     sources = [file for file, _ in runs]
     check_figure("--figure", figure)
     read = [*sources, None if topology is None else network_file(topology)]
     check_targets({"--output": output, "--figure": figure}, sources=read)
-    network = None if topology is None else find_network(topology, described)
+    network = network_if_named(topology, described)
     with working("fitting"):
         measured = [(_read(file, collective, by), names) for file, names in runs]
         calibration = None
@@ -92,25 +97,6 @@ def _tie(text: str) -> tuple[Path, tuple[str, ...]]:
     if not equals or not file or not class_names:
         raise UsageError(f"--class {shown(text)} is not of the form NAMES=FILE, such as gpu-nic,nic-ib=times.txt")
     return Path(file), class_names
-
-
-def _check_request(
-    runs: Sequence[tuple[Path, tuple[str, ...]]],
-    topology: str | None,
-    options: NetworkOptions,
-    other_options: Mapping[str, object],
-) -> None:
-    about = {"--class": any(names for _, names in runs), **other_options}
-    flags = [flag for flag, value in about.items() if value]
-    if topology is None:
-        if stray := flags + options.flags():
-            raise UsageError(f"{stray[0]} applies to a network; give --topology too, or leave it out")
-        if not runs:
-            raise UsageError(
-                "there is nothing to calibrate; give output of nccl-tests, or --topology to list its link classes"
-            )
-    elif not runs and flags:
-        raise UsageError(f"{flags[0]} needs measured times; give output of nccl-tests")
 
 
 def _read(file: Path, collective: str | None, by: str | None) -> MeasuredTimes:

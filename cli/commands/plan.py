@@ -17,8 +17,8 @@ from ..terminal.networks import find_network, network_file
 from ..terminal.output import Formats, advise, emit_rows, flat, note
 from ..terminal.output_files import RuntimeFiles, check_targets, write_files, write_fitting
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners
-from ..terminal.plan_summary import plan_figures
 from ..terminal.progress import computing
+from .bound import rates, request_figures
 
 
 def plan(
@@ -155,3 +155,22 @@ def _times(plan: planners.Plan, size: str) -> dict[str, str]:
     # Not of every plan: links of equal latency are used in the same way for all sizes.
     flow += f"; planned for {plan.provenance['planned_for']}" if "planned_for" in plan.provenance else ""
     return {"estimate": f"{time_text(plan.estimate(size))} for {size} bytes ({counted}), {flow}"}
+
+
+def plan_figures(plan: planners.Plan) -> dict[str, Any]:
+    """Return the key figures of a plan for JSON; exact numbers are strings such as ``"15/166"``."""
+    from ...report.tables import busiest_links
+
+    return {
+        **request_figures(plan),
+        "planner": plan.planner,
+        "options": dict(plan.options),
+        **rates(plan),
+        "busbw": float(plan.busbw),
+        "bound": rates(plan.bound),
+        "gap": str(plan.gap),
+        "optimal": plan.gap == 0 and plan.bound.scope == EVERY_SCHEDULE,
+        **plan.schedule.figures(plan.topology),
+        "num_links": plan.topology.num_links,
+        "busiest_links": busiest_links(plan),
+    }

@@ -8,19 +8,17 @@ from ... import planners
 from ...errors import CertificateError
 from ...schedules import as_bytes
 from ...support.validation import shown
-from ..terminal.networks import find_network
+from ..terminal.networks import network_if_named
 from ..terminal.output import emit_json, emit_rows, note
 from ..terminal.output_files import check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, UsageError
-from ..terminal.plan_summary import plan_figures
 from ..terminal.progress import working
+from .plan import plan_figures
 
 
 def verify(plan: Path, described: NetworkOptions, topology: str | None = None, as_json: bool = False) -> None:
     """Verify everything that a plan file claims; nothing in the file is trusted."""
-    if topology is None and described.flags():
-        raise UsageError(f"{described.flags()[0]} describes a network; give --topology too, or leave it out")
-    network = None if topology is None else find_network(topology, described)
+    network = network_if_named(topology, described)
     try:
         with working(f"verifying {plan}"):
             checked = planners.load_plan(plan, network)

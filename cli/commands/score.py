@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ... import planners
+from ...support.files import PLAN_KIND, kind_of
 from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
 from ...topologies import Topology
-from ..terminal.networks import find_network
+from ..terminal.networks import network_if_named
 from ..terminal.output import CHECK_FAILED, Formats, emit, emit_rows, number_table, plain_rows
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
 from ..terminal.progress import computing
@@ -60,16 +61,11 @@ def score(
 
 def _network(file: Path, topology: str | None, described: NetworkOptions) -> Topology:
     """Return the network that was asked for, or that of a plan file."""
-    from ...support.files import PLAN_KIND, kind_of
-
-    if topology is not None:
-        return find_network(topology, described)
-    if described.flags():
-        raise UsageError(f"{described.flags()[0]} describes a network; give --topology too, or leave it out")
+    if (network := network_if_named(topology, described)) is not None:
+        return network
     kind = kind_of(file)
     if kind is None or kind.name != PLAN_KIND:
         raise UsageError(f"--topology is missing; expected the network whose ranks run {file}")
-
     return planners.load_plan(file).topology
 
 

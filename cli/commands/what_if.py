@@ -1,9 +1,11 @@
-"""``collopt survive`` and ``sensitivity``: what failures cost, and which links are worth more bandwidth."""
+"""``collopt survive``, ``sensitivity`` and ``groups``: what failures cost, links are worth, and groups get."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from itertools import combinations
+from itertools import chain, combinations
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,8 @@ from ...support.quantities import as_factor
 from ...topologies import Link, Topology, link_classes
 from ..terminal.networks import find_network
 from ..terminal.output import Formats, bare_table, emit, note, number_table, plain_rows
-from ..terminal.parameters import NetworkOptions, ShardOptions, check_planners
+from ..terminal.output_files import check_targets, write_files
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 
 BASELINES = {"rings": "ring", "trees": "double-binary-tree"}  # those that `survive` compares with by default
+MAX_ROWS = 32  # of links that people read; JSON and CSV have all
+OTHERS = ""  # group of links that are not asked for
+FIGURES = ("algbw", "limit", "gap", "link_share", "alone", "loss")
 
 
 def survive(
@@ -61,13 +67,13 @@ def survive(
     if not formats.emit(lambda: plain_rows(frame)):
         for name, rows in frame.groupby("collective", sort=False):
             emit(f"{name} on {network.name}, {network.num_ranks} ranks")
-            emit(_table(rows))
+            emit(_failure_table(rows))
     if output is not None:
         planned = [case for case in planners.PlanFolder(output).cases if case.file is not None]
         note(f"{output} has plans for {count_text(len(planned), 'case')}")
 
 
-def _table(frame: pd.DataFrame) -> Table:
+def _failure_table(frame: pd.DataFrame) -> Table:
     """One row per case, the intact network first."""
     import pandas as pd
 
@@ -90,12 +96,6 @@ def _table(frame: pd.DataFrame) -> Table:
         texts = ["" if pd.isna(loss) else percentage_text(loss) for loss in losses]
         table.add_row(row["failure"], str(row["count"]), str(row["ranks"]), algbw, gap, *texts)
     return table
-
-
-if TYPE_CHECKING:
-    import pandas as pd
-MAX_ROWS = 32  # that people read; JSON and CSV have all
-OTHERS = ""  # group of links that are not asked for
 
 
 def sensitivity(
@@ -134,7 +134,7 @@ def sensitivity(
     about = {"topology": network.name, "collective": str(operation), "step": str(part)}
     if not formats.emit(rows, lambda: about | {"links": rows()}):
         emit(f"{operation} on {network.name}: the bound on algbw, {rate_text(rate)}, rests on these links")
-        _print(table, part)
+        _print_gains(table, part)
 
 
 def _with_pairs(
@@ -165,7 +165,7 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(["gain", "worth"], ascending=False, kind="stable")
 
 
-def _print(table: pd.DataFrame, part: Any) -> None:
+def _print_gains(table: pd.DataFrame, part: Any) -> None:
     shown = number_table(
         "links", "number", "GB/s each", f"gain at +{100 * float(part):g} %", "at +100 %, at most", text={"links"}
     )
@@ -176,3 +176,69 @@ def _print(table: pd.DataFrame, part: Any) -> None:
     emit(shown)
     if len(table) > MAX_ROWS:
         emit(f"and {len(table) - MAX_ROWS} more; --csv has all")
+
+
+def groups(
+    topology: str,
+    described: NetworkOptions,
+    formats: Formats,
+    file: Path | None = None,
+    mesh: str | None = None,
+    axis: list[str] | None = None,
+    output: Path | None = None,
+) -> None:
+    """Plan for process groups that share a fabric, at the best rates in proportion to their sizes, proved together."""
+    from ...planners.plans.plan import document_text
+
+    if (file is None) == (mesh is None) or (mesh is None) != (axis is None):
+        raise UsageError("expected a file of groups, or --mesh and --axis, such as --mesh 2x8 --axis 1:allgather")
+    network = find_network(topology, described._replace(relay=False))
+    process_groups = planners.read_groups(file) if file is not None else _of_mesh(network, str(mesh), axis or [])
+    targets = {} if output is None else {group.name: output / f"{group.name}.json" for group in process_groups}
+    if output is not None and output.is_dir():
+        check_targets({f"--output, group {name}:": path for name, path in targets.items()}, sources=(file,))
+    with computing(f"planning {count_text(len(process_groups), 'group')} on {network.name}"):
+        planned = planners.plan_groups(network, process_groups, relay=bool(described.relay))
+        frame = planned.table().astype(dict.fromkeys(FIGURES, float))
+    if output is not None:
+        output.mkdir(exist_ok=True)
+        plans = zip(targets.values(), planned.plans, strict=True)
+        write_files({path: document_text(plan.to_json()) for path, plan in plans})
+    about = {"topology": network.name, "gap": float(planned.gap)}
+    if not formats.emit(lambda: plain_rows(frame), lambda: about | {"groups": plain_rows(frame)}):
+        _print_groups(frame, network)
+    if output is not None:
+        note(f"wrote {count_text(len(targets), 'plan')} to {output}")
+
+
+def _of_mesh(network: Topology, mesh: str, axes: list[str]) -> tuple[planners.Group, ...]:
+    """List the groups along each of the axes."""
+    if not re.fullmatch(r"[0-9]{1,7}(x[0-9]{1,7})*", mesh):
+        raise UsageError(f"--mesh is {mesh!r}; expected sides such as 2x8")
+    shape = [int(side) for side in mesh.split("x")]
+    groups_by_axes: dict[tuple[int, ...], tuple[planners.Group, ...]] = {}
+    for text in axes:
+        if not (words := re.fullmatch(r"([0-9]{1,7}(?:\+[0-9]{1,7})*):([^:]+)(?::([^:]+))?", text)):
+            expected = "AXES:COLLECTIVE or AXES:COLLECTIVE:SIZE, such as 1:allgather:1G"
+            raise UsageError(f"--axis is {text!r}; expected {expected}")
+        if (axes_of_group := tuple(map(int, words[1].split("+")))) in groups_by_axes:
+            raise UsageError(f"--axis has {words[1]} twice; give each axis once, or a file of groups with other names")
+        groups_by_axes[axes_of_group] = planners.mesh_groups(shape, list(axes_of_group), words[2], size=words[3] or 1)
+    if (ranks := prod(shape)) != network.num_ranks:
+        raise UsageError(
+            f"--mesh {mesh} has {ranks} ranks, and {network.name} has {network.num_ranks}; make them equal"
+        )
+    return tuple(chain.from_iterable(groups_by_axes.values()))
+
+
+def _print_groups(frame: pd.DataFrame, network: Topology) -> None:
+    text = "group", "collective"
+    table = number_table(*text, "ranks", "algbw GB/s", "limit", "gap", "link share", "alone", "loss", text=text)
+    table.title = f"{count_text(len(frame), 'group')} on {network.name}, {network.num_ranks} ranks, verified together"
+    table.title_justify = "left"
+    for row in frame.to_dict("records"):
+        algbw, limit, alone = (f"{row[name]:.2f}" for name in ("algbw", "limit", "alone"))
+        gap, share, loss = (percentage_text(row[name]) for name in ("gap", "link_share", "loss"))
+        gap = gap if row["gap"] else "optimal"
+        table.add_row(row["group"], row["collective"], str(row["ranks"]), algbw, limit, gap, share, alone, loss)
+    emit(table)

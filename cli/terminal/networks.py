@@ -6,18 +6,17 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ...errors import FileFormatError, TopologyError
+from ...support.files import NETWORK_KINDS, wrong_kind
 from ...support.quantities import as_bandwidth, nic_unit_warning
 from ...support.validation import shown
 from ...topologies import CatalogueEntry, Failure, Topology, build, scaled_links
 from ...topologies.builders import find_entry, names_file
+from ...topologies.importing.read import ImportOptions, import_boxes, import_network
 from .output import note
 from .parameters import NetworkOptions, UsageError, whole_number
-
-if TYPE_CHECKING:
-    from ...topologies.importing.read import ImportOptions
 
 FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}  # Options of files that are whole numbers
 
@@ -26,6 +25,13 @@ def find_network(name: str, options: NetworkOptions) -> Topology:
     """Build or read the topology of a command."""
     file = network_file(name)
     return _with_failures(_build(name, options) if file is None else _read([file], options), options)
+
+
+def network_if_named(name: str | None, options: NetworkOptions) -> Topology | None:
+    """Build or read the network of ``--topology``; None without one, which no option may describe then."""
+    if name is None and (flags := options.flags()):
+        raise UsageError(f"{flags[0]} describes a network; give --topology too, or leave it out")
+    return None if name is None else find_network(name, options)
 
 
 def join_files(files: Sequence[Path], options: NetworkOptions) -> Topology:
@@ -61,38 +67,29 @@ def flag_of(option: str) -> str:
 
 def _read(files: Sequence[Path], options: NetworkOptions) -> Topology:
     """Read one file, or several boxes."""
-    from ...support.files import NETWORK_KINDS, wrong_kind
-    from ...topologies.importing.read import import_boxes, import_network
-
     if stray := [flag for flag in options.flags() if flag in ("--nodes", "--shape")]:
         holds = "which describes its network completely"
         raise UsageError(f"{stray[0]} does not go with {files[0]}, {holds}; leave it out")
-    typed = {"boxes": options.boxes, "fabric": options.fabric}
-    import_options = _file_options(_merge_settings(options, typed, f"the file {files[0]}"))
+
+    def typed(message: str) -> str:
+        return as_typed(message, next((str(file) for file in files if str(file) in message), ""))
+
+    # Bandwidths may stay text.
+    settings = _merge_settings(options, {"boxes": options.boxes, "fabric": options.fabric}, f"the file {files[0]}")
+    for name in FILE_COUNTS & settings.keys():
+        settings[name] = whole_number(FLAGS.get(name, f"--set {name}"))(settings[name])
+    if settings.get("oversubscription") == "none":
+        settings["oversubscription"] = None
+    import_options = cast("ImportOptions", settings)
     try:
         imported = import_boxes(files, import_options) if len(files) > 1 else import_network(files[0], import_options)
     except (TopologyError, FileFormatError) as error:
         if problem := next(filter(None, (wrong_kind(file, "a network", NETWORK_KINDS) for file in files)), None):
             raise FileFormatError(problem) from None
-        raise type(error)(_with_flags(str(error), files)) from None
+        raise type(error)(typed(str(error))) from None
     for message in imported.notes:
-        note(f"collopt: note: {_with_flags(message, files)}")
+        note(f"collopt: note: {typed(message)}")
     return imported.topology
-
-
-def _with_flags(message: str, files: Sequence[Path]) -> str:
-    """Rewrite the option names of a message about one of the files as command-line flags."""
-    return as_typed(message, next((str(file) for file in files if str(file) in message), ""))
-
-
-def _file_options(settings: Mapping[str, object]) -> ImportOptions:
-    """Convert ``--set`` values to arguments of `import_network`; bandwidths may stay text."""
-    options = dict(settings)
-    for name in FILE_COUNTS & options.keys():
-        options[name] = whole_number(FLAGS.get(name, f"--set {name}"))(options[name])
-    if options.get("oversubscription") == "none":
-        options["oversubscription"] = None
-    return cast("ImportOptions", options)
 
 
 def _build(name: str, options: NetworkOptions) -> Topology:

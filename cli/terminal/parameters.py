@@ -19,11 +19,12 @@ import typer
 from typer.core import TyperCommand
 
 from ... import planners
-from ...errors import FileFormatError, UnsupportedError
-from ...schedules import Collective
+from ...errors import FileFormatError
+from ...schedules import COLLECTIVES, Collective
 from ...support.files import read_bytes, read_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
+from ...topologies import catalogue
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,22 +90,17 @@ def _check_repeatable(name: str, values: Sequence[str], unexpected: Sequence[str
 
 def complete_topology(incomplete: str) -> list[str]:
     """Complete names of the catalogue, or else files, in shells."""
-    from ...topologies import catalogue
-
     names = [entry.name for entry in catalogue() if entry.name.startswith(incomplete.replace("_", "-"))]
-    folder, _, start = incomplete.rpartition("/")
+    folder, slash, start = incomplete.rpartition("/")
     try:
-        files = sorted(path for path in Path(folder or ("/" if incomplete.startswith("/") else ".")).iterdir())
+        paths = sorted(path for path in Path(folder + slash or ".").iterdir() if path.name.startswith(start))
     except OSError:
-        files = []
-    matches = [f"{path}/" if path.is_dir() else str(path) for path in files if path.name.startswith(start)]
-    return names or [name for name in matches if not name.rpartition("/")[2].startswith(".")]
+        paths = []
+    return names or [f"{path}/" if path.is_dir() else str(path) for path in paths if path.name[0] != "."]
 
 
 def complete_collective(incomplete: str) -> list[str]:
     """Complete names of collectives in shells."""
-    from ...schedules import COLLECTIVES
-
     return [name for name in COLLECTIVES if name.startswith(incomplete.replace("-", "_"))]
 
 
@@ -147,10 +143,7 @@ def size_in_bytes(name: str, low: int = 1) -> Callable[[object], int]:
     """Return a parser of sizes in bytes; see `whole_number`."""
 
     def read(value: object) -> int:
-        try:
-            return as_bytes(str(value), name, low=low)
-        except UnsupportedError as error:
-            raise UsageError(str(error)) from None
+        return as_bytes(str(value), name, low=low)
 
     return read
 

@@ -65,11 +65,11 @@ class DispatchCounts:
         own = np.diagonal(self.by_server)
         if own.any():
             raise UnsupportedError(f"server {own.argmax()} sends to itself; expected tokens for other servers only")
-        least, most = self.sends.max(axis=1), self.sends.sum(axis=1)
-        if (faults := (self.leaving < least) | (self.leaving > most)).any():
+        floor, ceiling = self.sends.max(axis=1), self.sends.sum(axis=1)
+        if (faults := (self.leaving < floor) | (self.leaving > ceiling)).any():
             rank = faults.argmax()
             raise UnsupportedError(
-                f"{self.leaving[rank]} tokens leave rank {rank}; expected {least[rank]} to {most[rank]}, by its sends"
+                f"{self.leaving[rank]} tokens leave rank {rank}; expected {floor[rank]} to {ceiling[rank]} by its sends"
             )
         if self.classes is not None and not _fits(self.classes, self.sends, self.leaving):
             raise UnsupportedError("classes do not add up to the tokens that ranks send; expected those of the same")

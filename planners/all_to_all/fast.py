@@ -73,11 +73,10 @@ def schedule_all_to_allv(
         predicted time, of those that are planned soon enough.  Where servers or NICs are unequal, stages are between
         parts of servers, or by default between whole ones if that takes less time.
     max_stage_bytes : int, optional
-        Cuts stages so that no NIC sends more in one.  This shortens the last stage's redistribution, which nothing
-        hides, and needs less scratch, at the price of more stages.  By default the bound over the square root of
-        ``c T / wake_up``, where T is its time and ``c = (gpus_per_server - 1) scale_out / scale_up``, at most 1024; but
-        no more than a MiB, or a 16th of what a GPU sends to other servers on average if that is more.  Where a
-        ``scale_up_link`` is less than twice as fast as ``scale_out``, a 32nd and a 16th of the bound are tried as well.
+        Cuts stages so that no NIC sends more in one, which shortens the last stage's redistribution and needs less
+        scratch, at the price of more stages.  By default the bound over the square root of ``c T / wake_up``, where T
+        is its time and ``c = (gpus_per_server - 1) scale_out / scale_up``, at most 1024; but no more than a MiB, or a
+        16th of what a GPU sends to other servers on average.  Where links of a mesh are slow, longer ones are tried.
     max_scratch_bytes : int, optional
         Limit of `AllToAllvSchedule.scratch_bytes` on every rank.  If `max_stage_bytes` is not given, stages are cut
         shorter to keep it, but not below a 1024th of the bound.

@@ -228,10 +228,7 @@ def _solve_program(topology: Topology, demands: IntArray, generators: IntArray, 
 def _exact_flows(
     model: AllToAllModel, demands: IntArray, generators: IntArray, rows: ObjectArray, rate: Fraction
 ) -> PairFlows:
-    """Lift the exact flows, or rounded ones if their integers are too large or they bring too little.
-
-    The program knows a ratio of two amounts of traffic only as the simplest fraction near it.
-    """
+    """Lift the exact flows, or rounded ones if their integers are too large or they bring too little."""
     with suppress(CapacityOverflowError):
         flows, amount = _lifted(model, generators, rows, rate)
         topology, enough = model.topology, flows.max() < MAX_SCALE

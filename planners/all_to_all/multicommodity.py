@@ -105,13 +105,9 @@ def _chunk_group(paths: Paths) -> int:
 def _nodes(paths: Paths, topology: Topology) -> tuple[IntArray, IntArray]:
     """List the nodes of paths: the tail of the first link, and the heads of all."""
     tails, heads, _, _ = topology.arrays
-    starts = paths.starts + np.arange(len(paths.starts))
-    nodes = np.empty(len(paths.links) + len(paths.weights), dtype=np.int64)
-    firsts = np.zeros(len(nodes), dtype=np.bool_)
-    firsts[starts[:-1]] = True
-    nodes[firsts] = tails[paths.links[paths.starts[:-1]]]
-    nodes[~firsts] = heads[paths.links]
-    return starts, nodes
+    firsts = paths.starts[:-1]
+    nodes = np.insert(heads[paths.links], firsts, tails[paths.links[firsts]])
+    return paths.starts + np.arange(len(paths.starts)), nodes
 
 
 def shared_chunks(
@@ -170,10 +166,7 @@ def plan_pairs(
     chunks: int | None = None,
     order: str | None = None,
 ) -> Plan:
-    """Plan paths of whole chunks from a maximum concurrent flow, for any traffic matrix.
-
-    It is that of linear program (3) of the direct-connect paper; `traffic` has the shape (ranks, ranks).
-    """
+    """Plan paths of whole chunks from a maximum concurrent flow, for any traffic matrix."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     count = None if chunks is None else as_whole(chunks, "chunks", high=MAX_PER_UNIT)
@@ -292,10 +285,7 @@ def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
 def plan_shortest_paths(
     topology: Topology, collective: AnyCollective, *, root: int | str | None = None, traffic: Any = None
 ) -> Plan:
-    """Plan one shortest path for each pair, all at once, as libraries send it.
-
-    A path has the fewest ranks, then the fewest switches.
-    """
+    """Plan one shortest path for each pair, all at once, as libraries send it."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     check_pairs_reachable(topology, matrix)

@@ -181,11 +181,7 @@ def _factors(size: int, radix: int) -> list[int]:
 
 
 class Pieces:
-    """Exchanges along digits of one step each in uneven pieces, which hops have by kind: the levels that differ.
-
-    The shares of the pieces are the optimum of the linear program `collopt.formulations.piece_shares`, rounded to the
-    fewest chunks that lose next to nothing.
-    """
+    """Exchanges in uneven pieces by kind of hop, the levels that differ: the optimum of `piece_shares`."""
 
     def __init__(self, digits: Digits, routing: Routing, moves: MoveLoads) -> None:
         self.digits, self.routing, self._moves = digits, routing, moves

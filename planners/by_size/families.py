@@ -62,10 +62,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A schedule of a family on one network, built when it is asked for.
-
-    `name`, such as ``"rails-then-box"``, is that of no other on the network.
-    """
+    """A schedule of a family on one network, built when it is asked for; no two have the same name."""
 
     name: str
     _network: _Network
@@ -89,11 +86,11 @@ class Family:
     @cached_property
     def schedule(self) -> AnyFamilySchedule:
         """The schedule, not verified: a `StepSchedule`, or a `Forest` of trees; of an allreduce, a pair of them."""
-        first, *others = (self._build(self._network.routing[phase]) for phase in self._built_phases)
+        first, *seconds = (self._build(self._network.routing[phase]) for phase in self._built_phases)
         if self._one_phase or len(self._network.phases) == 1:
             return first
         assert not isinstance(first, StepExchange)
-        second = others[0] if others else replace(first, direction=self._network.phases[1])
+        second = seconds[0] if seconds else replace(first, direction=self._network.phases[1])
         if isinstance(first, Forest) and isinstance(second, Forest):
             return Allreduce(first, second)
         assert isinstance(first, StepSchedule)
@@ -101,10 +98,7 @@ class Family:
         return StepAllreduce(first, second)
 
     def estimate(self, num_bytes: int, costs: RuntimeCosts) -> Estimate:
-        """Estimate the time in µs, to compare families without building their schedules.
-
-        About what `collopt.schedules.schedule_time` says of the schedule; additions are not counted.
-        """
+        """Estimate the time in µs without building the schedule, as about `schedule_time` says, without additions."""
         network, shard = self._network, num_bytes / self._network.topology.num_ranks
         total, minimum = 0.0, 0.0
         for phase in self._built_phases:
@@ -240,16 +234,16 @@ class _Network:
             for name, parts in zip(names, parallel, strict=True):
                 shards = [(part.digits, part.vectors * (part.digits.num_ranks / len(parts))) for part in parts]
                 build = partial(schedule_of, parts=parts)
-                yield Family(name, self, len(parts[0].steps), build, partial(_same, shards), _one_phase=True)
+                yield Family(name, self, len(parts[0].steps), build, partial(_fixed_shards, shards), _one_phase=True)
 
 
-def _same(shards: Shards, _: Routing) -> Shards:
+def _fixed_shards(shards: Shards, _: Routing) -> Shards:
     """Return the shards that moves carry on any network."""
     return shards
 
 
 def _constant(digits: Digits, shards: FloatArray | IntArray) -> Callable[[Routing], Shards]:
-    return partial(_same, [(digits, shards)])
+    return partial(_fixed_shards, [(digits, shards)])
 
 
 def _orders(digits: Digits) -> list[Digits]:
@@ -283,11 +277,7 @@ def families(
 def plan_few_steps(
     topology: Topology, collective: AnyCollective, *, family: str | None = None, size: int | str | None = None
 ) -> Plan:
-    """Plan sends from every rank to every other, along rails and boxes, or trees on rails, for small data.
-
-    The `family`, such as ``"direct"`` or ``"rails-then-box"``, is by default the fastest for a size in bytes, with the
-    costs that the topology states, or for infinitely much data.
-    """
+    """Plan sends from every rank to every other, along rails and boxes, or trees on rails, for small data."""
     check_request(topology, collective)
     planned = as_collective(collective, EVERY_ROOT, "schedules in few steps do not implement")
     num_bytes = None if size is None else as_bytes(size)
@@ -337,10 +327,10 @@ def _fastest(topology: Topology, candidates: list[Family], num_bytes: int) -> tu
     """
     costs = as_costs(None, topology)
     near = _close(candidates, num_bytes, costs)
-    least = min(estimate.time for estimate, _ in near)
+    shortest = min(estimate.time for estimate, _ in near)
     times: dict[Family, Fraction] = {}
     tries = MOST_TRIES
-    for estimate, family in sorted(near, key=lambda pair: int(pair[0].time / least / NEAR_ESTIMATES)):
+    for estimate, family in sorted(near, key=lambda pair: int(pair[0].time / shortest / NEAR_ESTIMATES)):
         best = min(times.values(), default=None)
         if tries and (best is None or estimate.minimum * AS_FAST < best):
             times[family] = Predictor(family.schedule, topology, costs).time(num_bytes)

@@ -170,10 +170,7 @@ class Estimator:
         return max(wire, self._send * (int((shards > 0).sum()) - 1)) + self.nearest
 
     def in_steps(self, shards: FloatArray, shard_bytes: float, in_turn: bool = False) -> float:
-        """Time of steps that wait for each other.
-
-        If steps are `in_turn`, those of a step begin to be started when all of the step before has come.
-        """
+        """Time of steps that wait for each other; `in_turn`, they start messages when all before has come."""
         used, total = shards > 0, 0.0
         for moves, amounts, wire in zip(used, shards, shards @ self._times, strict=True):
             # The slowest link of each move, whichever moves it serves.

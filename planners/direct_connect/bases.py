@@ -33,10 +33,7 @@ SEARCH_EFFORT = 3 * 10**6  # for `best_circulants`: milliseconds
 
 
 def best_circulants(nodes: int, degree: int, effort: int) -> tuple[BaseEntry, ...]:
-    """List the searched circulant digraphs, and those with opposite links, that are Pareto-optimal in T_L and T_B.
-
-    All sets of offsets are looked at if the effort allows it, else a sample that is the same in every run.
-    """
+    """List the searched circulants, of a fixed sample beyond the effort, that are Pareto-optimal in T_L and T_B."""
     return tuple(entry.base for entry in _search(nodes, degree, effort))
 
 
@@ -125,10 +122,7 @@ optimum = cache(bandwidth_optimum)
 
 
 class Entry(NamedTuple):
-    """A topology with the cost of its schedule, and properties that expansions require.
-
-    Of a graph and its transpose the one with the better allgather stands for both.
-    """
+    """A topology, or its transpose, with the cost of its schedule, and properties that expansions require."""
 
     steps: int  # T_L in alpha
     factor: Fraction  # T_B in M/B
@@ -159,10 +153,7 @@ class BaseEntry(NamedTuple):
 
 
 def pareto(entries: Iterable[Entry], ties: int) -> list[Entry]:
-    """Keep Pareto-optimal entries in T_L and T_B, for an allgather or an allreduce; reduce-scatters are transposes.
-
-    With ties, which all-to-all is the reason for, entries with the least sums of hops are kept too.
-    """
+    """Keep Pareto-optimal entries in T_L and T_B, for an allgather or an allreduce, and `ties` of least hops."""
     candidates = list(entries)
     kept = _front(((order_of_entry(entry), entry) for entry in candidates), ties)
     if ties > 1:
@@ -215,56 +206,6 @@ def order_of_entry(entry: Entry) -> _Key:
     return steps, factor, factor if back is None else back, hops
 
 
-def bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """List the bases with so many nodes and ports."""
-    for family in FAMILIES:
-        yield from family(nodes, degree)
-
-
-def bandwidth_optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """List the bases that Theorem 13 applies to: simple graphs with a bandwidth-optimal breadth-first broadcast."""
-    for family in OPTIMAL_FAMILIES:
-        yield from (base for base in family(nodes, degree) if base.entry.simple)
-
-
-def _complete(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    if nodes == degree + 1:
-        yield _optimal(Base("complete", (nodes,), f"K({nodes})"), nodes, 1, nodes * degree, two_way=True)
-
-
-def _bipartite(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    if nodes == 2 * degree >= 4:
-        hops = nodes * (degree + 2 * (degree - 1))
-        yield _optimal(Base("complete_bipartite", (degree,), f"K({degree}, {degree})"), nodes, 2, hops, two_way=True)
-
-
-def _directed_circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    if nodes == degree + 2 >= 4:
-        yield _optimal(Base("directed_circulant", (degree,), f"DirCirc({degree})"), nodes, 2, nodes * (degree + 2))
-
-
-def _rings(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    if nodes >= 2 and degree >= 1:
-        base = Base("unidirectional_ring", (degree, nodes), f"UniRing({degree}, {nodes})")
-        yield _optimal(base, nodes, nodes - 1, nodes * nodes * (nodes - 1) // 2, simple=degree == 1)
-    if nodes >= 3 and degree >= 2 and degree % 2 == 0:
-        base = Base("bidirectional_ring", (degree, nodes), f"BiRing({degree}, {nodes})")
-        yield _optimal(base, nodes, nodes // 2, nodes * (nodes * nodes // 4), simple=degree == 2, two_way=True)
-
-
-def _circulant(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """The circulant graph of degree 4 with the least diameter (Theorem 22); its T_B is proved optimal."""
-    if degree == 4 and nodes > 6:
-        from ...solvers.steps.graph_costs import hop_sums
-
-        offset = isqrt(2 * nodes - 1) // 2
-        offset += (2 * offset + 1) ** 2 < 2 * nodes - 1
-        offsets = offset, offset + 1
-        elements = np.array([[*offsets, nodes - offset, nodes - offset - 1]])
-        hops = nodes * int(hop_sums(nodes, np.ones(1, dtype=np.int64), elements)[0])
-        yield _optimal(circulant_base(nodes, offsets), nodes, offset, hops, two_way=True)
-
-
 KNOWN_GRAPHS = {
     (8, 2): (
         (Base("diamond", (), "Diamond"), 3, 106, False),
@@ -280,16 +221,58 @@ With each its T_L, sum of hops, and whether it is reverse-symmetric; reduce-scat
 """
 
 
-def _known_graphs(nodes: int, degree: int) -> Iterator[BaseEntry]:
+def bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """List the bases with so many nodes and ports, those first that are preferred of equal cost and hops."""
+    yield from _optimal_bases(nodes, degree)
     for base, steps, hops, reverse_symmetric in KNOWN_GRAPHS.get((nodes, degree), ()):
         yield BaseEntry(Entry(steps, optimum(nodes), hops, base, breadth_first=False), reverse_symmetric)
+    if nodes == degree >= 2:
+        # The de Bruijn graph of one node, with self-loops only; its line graphs are the others.
+        loops = Base("de_bruijn", (degree, 1), f"DBJ({degree}, 1)")
+        entry = Entry(1, Fraction(1), nodes * (nodes - 1), loops, simple=False, loop_free=False)
+        yield BaseEntry(entry, two_way=True)
+    if degree >= 2 and degree + 1 < nodes <= MAX_KAUTZ_NODES:
+        yield _kautz(nodes, degree)
 
 
-def _distance_regular(nodes: int, degree: int) -> Iterator[BaseEntry]:
+def bandwidth_optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """List the bases that Theorem 13 applies to: simple graphs with a bandwidth-optimal breadth-first broadcast."""
+    return (base for base in _optimal_bases(nodes, degree) if base.entry.simple)
+
+
+def _optimal_bases(nodes: int, degree: int) -> Iterator[BaseEntry]:
+    """List reverse-symmetric bases with a bandwidth-optimal breadth-first broadcast."""
+
+    def entry(base: Base, steps: int, hops: int, *, simple: bool = True, two_way: bool = True) -> BaseEntry:
+        return BaseEntry(Entry(steps, optimum(nodes), hops, base, simple=simple), two_way=two_way)
+
+    if nodes == degree + 1:
+        yield entry(Base("complete", (nodes,), f"K({nodes})"), 1, nodes * degree)
+    if nodes == 2 * degree >= 4:
+        base = Base("complete_bipartite", (degree,), f"K({degree}, {degree})")
+        yield entry(base, 2, nodes * (degree + 2 * (degree - 1)))
+    if nodes == degree + 2 >= 4:
+        base = Base("directed_circulant", (degree,), f"DirCirc({degree})")
+        yield entry(base, 2, nodes * (degree + 2), two_way=False)
+    if nodes >= 2 and degree >= 1:
+        base = Base("unidirectional_ring", (degree, nodes), f"UniRing({degree}, {nodes})")
+        yield entry(base, nodes - 1, nodes * nodes * (nodes - 1) // 2, simple=degree == 1, two_way=False)
+    if nodes >= 3 and degree >= 2 and degree % 2 == 0:
+        base = Base("bidirectional_ring", (degree, nodes), f"BiRing({degree}, {nodes})")
+        yield entry(base, nodes // 2, nodes * (nodes * nodes // 4), simple=degree == 2)
+    if degree == 4 and nodes > 6:
+        # The circulant graph of degree 4 with the least diameter (Theorem 22).
+        from ...solvers.steps.graph_costs import hop_sums
+
+        offset = isqrt(2 * nodes - 1) // 2
+        offset += (2 * offset + 1) ** 2 < 2 * nodes - 1
+        elements = np.array([[offset, offset + 1, nodes - offset, nodes - offset - 1]])
+        hops = nodes * int(hop_sums(nodes, np.ones(1, dtype=np.int64), elements)[0])
+        yield entry(circulant_base(nodes, (offset, offset + 1)), offset, hops)
     if degree == 4 and nodes in DISTANCE_REGULAR:
-        hops = _distances(nodes)
+        distances = _distances(nodes)
         base = Base("distance_regular", (nodes,), f"DistReg(4, {nodes})")
-        yield _optimal(base, nodes, int(hops.max()), nodes * int(hops.sum()), two_way=True)
+        yield entry(base, int(distances.max()), nodes * int(distances.sum()))
 
 
 @cache
@@ -299,35 +282,15 @@ def _distances(nodes: int) -> IntArray:
     return distances_from(0, nodes, tails, heads)
 
 
-def _de_bruijn_base(nodes: int, degree: int) -> Iterator[BaseEntry]:
-    """The de Bruijn graph of one node, with self-loops only; its line graphs are the others."""
-    if nodes == degree >= 2:
-        construction = Base("de_bruijn", (degree, 1), f"DBJ({degree}, 1)")
-        hops = nodes * (nodes - 1)
-        yield BaseEntry(Entry(1, Fraction(1), hops, construction, simple=False, loop_free=False), True, True)
-
-
-def _kautz(nodes: int, degree: int) -> Iterator[BaseEntry]:
+def _kautz(nodes: int, degree: int) -> BaseEntry:
     """The generalized Kautz graph, or its transpose if that has the better allgather."""
-    if degree >= 2 and degree + 1 < nodes <= MAX_KAUTZ_NODES:
-        from ...solvers.steps.graph_costs import kautz_figures, kautz_transpose_factor
+    from ...solvers.steps.graph_costs import kautz_figures, kautz_transpose_factor
 
-        steps, factor, hops = kautz_figures(degree, nodes)
-        back = kautz_transpose_factor(degree, nodes)
-        simple = nodes % (degree + 1) == 0
-        construction: Construction = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
-        if back < factor:
-            construction, factor, back = Transpose(construction), back, factor
-        entry = Entry(steps, factor, hops, construction, simple=simple, loop_free=simple)
-        yield BaseEntry(entry if back == factor else entry._replace(reduce_factor=back), reverse_symmetric=False)
-
-
-def _optimal(base: Base, nodes: int, steps: int, hops: int, *, simple: bool = True, two_way: bool = False) -> BaseEntry:
-    """List a base whose breadth-first schedule is bandwidth-optimal and which is reverse-symmetric."""
-    return BaseEntry(Entry(steps, optimum(nodes), hops, base, simple=simple), two_way=two_way)
-
-
-OPTIMAL_FAMILIES = (_complete, _bipartite, _directed_circulant, _rings, _circulant, _distance_regular)
-"""Families each of whose graphs has a bandwidth-optimal breadth-first broadcast."""
-FAMILIES = (*OPTIMAL_FAMILIES, _known_graphs, _de_bruijn_base, _kautz)
-"""In this order topologies that cost the same, and have as many hops, are preferred."""
+    steps, factor, hops = kautz_figures(degree, nodes)
+    back = kautz_transpose_factor(degree, nodes)
+    simple = nodes % (degree + 1) == 0
+    construction: Construction = Base("generalized_kautz", (degree, nodes), f"Π({degree}, {nodes})")
+    if back < factor:
+        construction, factor, back = Transpose(construction), back, factor
+    entry = Entry(steps, factor, hops, construction, simple=simple, loop_free=simple)
+    return BaseEntry(entry if back == factor else entry._replace(reduce_factor=back), reverse_symmetric=False)

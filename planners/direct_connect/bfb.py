@@ -280,8 +280,8 @@ def timed_bfb(
     # Chunks that each link can deliver in each step, links in the order of the network's arrays.
     links = [topology.links[number] for number in problem.intake.links]
     costs = _scaled((LinkCost(link.latency, link.bandwidth * NS_PER_US) for link in links), shard / parts)
-    most = problem.intake.num_ranks * MAX_CHUNKS  # no link is asked for more
-    capacities = np.array([[min(_pieces(cost, time), most) for cost in costs] for time in best], dtype=np.int64)
+    chunk_limit = problem.intake.num_ranks * MAX_CHUNKS  # no link is asked for more
+    capacities = np.array([[min(_pieces(cost, time), chunk_limit) for cost in costs] for time in best], dtype=np.int64)
     return schedule_of(problem, parts, share_out(problem.intake, parts, capacities), direction)
 
 

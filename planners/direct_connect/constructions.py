@@ -121,37 +121,38 @@ class Expansion(Construction):
 
     expansion: ClassVar[str]
     notation: ClassVar[str]
-    """Of the name: `base` as an operand, and the factor, where it has one, by position."""
+    """Of the name: `base` as an operand, and the number of times, where it has one, by position."""
 
     base: Construction
+    times: int = 1
 
     @cached_property
     def name(self) -> str:
         """In the paper's notation."""
-        return self.notation.format(*self.factor, base=_operand(self.base))
+        return self.notation.format(self.times, base=_operand(self.base))
 
     @property
     def reverse_symmetric(self) -> bool:
         """If the base is."""
         return self.base.reverse_symmetric
 
-    @property
-    def factor(self) -> tuple[int, ...]:
-        """The second argument of the expansion, where it has one."""
-        return ()
-
     def orbit_representatives(self, degree: int) -> int | None:
         """Those of the base."""
         return self.base.orbit_representatives(degree)
 
+    @property
+    def _factor(self) -> tuple[int, ...]:
+        """The number of times, which expansions take whose name has it."""
+        return (self.times,) if "{}" in self.notation else ()
+
     def _graph(self) -> DirectGraph:
-        graph: DirectGraph = getattr(graph_expansions, self.expansion)(self.base.graph(), *self.factor)
+        graph: DirectGraph = getattr(graph_expansions, self.expansion)(self.base.graph(), *self._factor)
         return graph
 
     def schedule(self, direction: Direction = "broadcast") -> StepSchedule:
         """Expand that of the base."""
         expand = getattr(schedule_expansions, f"{self.expansion}_schedule")
-        schedule: StepSchedule = expand(self.base.graph(), *self.factor, self.base.schedule(direction))
+        schedule: StepSchedule = expand(self.base.graph(), *self._factor, self.base.schedule(direction))
         return schedule
 
 
@@ -174,6 +175,7 @@ class LineGraph(Expansion):
     """L(G), with the schedule of Definition 1."""
 
     expansion: ClassVar[str] = "line_graph"
+    notation: ClassVar[str] = "L({base})"
 
     @cached_property
     def name(self) -> str:
@@ -195,19 +197,7 @@ class LineGraph(Expansion):
 
 
 @dataclass(frozen=True)
-class Repetition(Expansion):
-    """An expansion with a number of copies, factors or links."""
-
-    times: int
-
-    @property
-    def factor(self) -> tuple[int, ...]:
-        """How many there are."""
-        return (self.times,)
-
-
-@dataclass(frozen=True)
-class DegreeExpansion(Repetition):
+class DegreeExpansion(Expansion):
     """G * n, with the schedule of Definition 2."""
 
     expansion: ClassVar[str] = "degree_expansion"
@@ -220,7 +210,7 @@ class DegreeExpansion(Repetition):
 
 
 @dataclass(frozen=True)
-class CartesianPower(Repetition):
+class CartesianPower(Expansion):
     """G^□n, with the schedule of Definition 14."""
 
     expansion: ClassVar[str] = "cartesian_power"
@@ -257,7 +247,7 @@ class CartesianProduct(Construction):
 
 
 @dataclass(frozen=True)
-class Parallel(Repetition):
+class Parallel(Expansion):
     """k·G, k links in place of each: the base's schedule takes as long, for each port has 1/k of the bandwidth."""
 
     expansion: ClassVar[str] = "parallel"

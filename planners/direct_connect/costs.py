@@ -94,10 +94,7 @@ def _has_opposites(nodes: int, offsets: Offsets) -> bool:
 
 @cache
 def low_hop_metacirculants(n: int, degree: int, *, two_way: bool) -> tuple[tuple[Base, DirectGraph], ...]:
-    """List digraphs by increasing mean distance, the least that a search finds; none beyond its limits.
-
-    Where there are too many sets a sample is looked at, the same in every run.
-    """
+    """List digraphs of a fixed sample by increasing mean distance; none beyond the limits of the search."""
     from ...solvers.steps.graph_costs import UNREACHABLE, hop_sums
 
     if n > MAX_GROUP_ORDER or not 2 <= degree < min(n - 1, MAX_SEARCHED_DEGREE + 1):
@@ -214,10 +211,7 @@ class Costing:
     def of_line_graphs(
         self, tables: Iterable[FinderTable], known_candidates: Iterable[Candidate]
     ) -> Iterator[Candidate]:
-        """Create candidates of line graphs of all table entries that may beat a known allgather.
-
-        What promises fewest steps, and of these least data by Theorem 7, is measured first, up to a limit.
-        """
+        """Create candidates of line graphs that may beat a known allgather, the most promising first, up to a limit."""
         allgathers = {candidate.cost for candidate in known_candidates}
         measured = 0
         promises = {promise.construction: promise for promise in self._predictions(tables)}

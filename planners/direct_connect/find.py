@@ -224,11 +224,8 @@ def find_topologies(
 
     Notes
     -----
-    Direct-connect paper, section 5.4, and besides: transposes of generalized Kautz graphs and of what is made of them;
-    circulants and, up to 1024 nodes, metacirculants of degrees 2 to 10, of this size and of those that it is a line
-    graph's of; circulants with parallel links where there are more links than neighbors; and line graphs of bases and
-    expansions where they may be better than Theorem 7 says.  That no better topology exists is proved only where
-    `Frontier.bounds` are met; see `Frontier.room`.
+    Those of the direct-connect paper, section 5.4, transposes, searched circulants and metacirculants, and line graphs
+    beyond Theorem 7.  No better topology exists where `Frontier.bounds` are met; see `Frontier.room`.
 
     Examples
     --------
@@ -280,8 +277,7 @@ def sweep_topologies(
 ) -> pd.DataFrame:
     """List good topologies of many sizes, by theorems: nothing is built.
 
-    Parameters as for `find_topologies`, with several numbers of nodes, and an executor of `concurrent.futures` to work
-    on them in place of this thread.  `alpha`, `size` and `node_bandwidth` are for the column ``allreduce_us``.
+    Parameters as for `find_topologies`, and an executor of `concurrent.futures` to work in place of this thread.
 
     Returns
     -------
@@ -290,11 +286,6 @@ def sweep_topologies(
         without losing in the other, sizes in the order given.  Columns are those of `Frontier.to_frame` up to
         ``allreduce_us``, and ``best``, which marks the least of these times of each size.  There is no row for
         transposed topologies, whose reduce-scatter is the better one, and none for sizes without a topology.
-
-    Notes
-    -----
-    Costs are exact for bases; of expansions they are what theorems say, which a schedule exists for.  Circulant
-    digraphs are searched for up to 64 nodes only.
 
     Examples
     --------
@@ -335,10 +326,7 @@ def _rows(nodes: int, degree: int, kind: Kind, workload: Workload) -> list[dict[
 
 
 def with_all_to_all(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Bound the rates of all-to-all; leave out candidates that cannot be better than others at anything.
-
-    Where it would take too long, bounds are those of shortest paths in equal parts and of distances, or none at all.
-    """
+    """Bound the rates of all-to-all, as far as time allows; leave out candidates that are no better at anything."""
     copies = list(candidates)
     graphs = {entry.construction: entry for entry in copies}
     if len(graphs) * copies[0].nodes ** 2 * copies[0].degree > MAX_DISTANCE_WORK:

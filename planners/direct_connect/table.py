@@ -4,7 +4,7 @@ The best topologies of N nodes and d ports are bases, or expansions of the best 
 and d; theorems say their T_L and T_B.  Products keep to a list of their own, as Theorem 13 asks for simple graphs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Literal
@@ -37,38 +37,30 @@ class FinderTable:
     def __init__(self, ties: int = TIES, searched: int = MAX_SEARCHED_NODES) -> None:
         self._ties = ties
         self._search_limit = searched
-        self._best: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
-        self._factors: dict[tuple[int, int, Kind], tuple[Entry, ...]] = {}
-        self._single: dict[tuple[int, int, Kind], tuple[tuple[int, tuple[Entry, ...]], ...]] = {}
 
+    @cache  # noqa: B019 - tables live as long as the process
     def best(self, nodes: int, degree: int, kind: Kind = "any") -> tuple[Entry, ...]:
         """List the Pareto-optimal topologies; see `pareto`."""
-        key = nodes, degree, kind
-        if key not in self._best:
-            entries = list(self.all_entries(nodes, degree, kind))
-            kept = pareto(entries, self._ties)
-            if not all(entry.loop_free for entry in kept):
-                # Self-loops, which few expansions accept, never dominate graphs without.
-                names = {id(entry) for entry in kept}
-                spare = pareto((entry for entry in entries if entry.loop_free), self._ties)
-                kept = sorted((*kept, *(entry for entry in spare if id(entry) not in names)), key=order_of_entry)
-            self._best[key] = tuple(kept)
-        return self._best[key]
+        entries = list(self.all_entries(nodes, degree, kind))
+        kept = pareto(entries, self._ties)
+        if not all(entry.loop_free for entry in kept):
+            # Self-loops, which few expansions accept, never dominate graphs without.
+            names = {id(entry) for entry in kept}
+            spare = pareto((entry for entry in entries if entry.loop_free), self._ties)
+            kept = sorted((*kept, *(entry for entry in spare if id(entry) not in names)), key=order_of_entry)
+        return tuple(kept)
 
+    @cache  # noqa: B019
     def factors(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the topologies of fewest steps that are simple and have a bandwidth-optimal breadth-first schedule."""
-        key = nodes, degree, kind
-        if key not in self._factors:
-            products = list(self._products(nodes, degree, kind))
-            fewest = min((entry.steps for entry in products), default=0)
-            self._factors[key] = tuple(by_hops((entry for entry in products if entry.steps == fewest), self._ties))
-        return self._factors[key]
+        products = list(self._products(nodes, degree, kind))
+        fewest = min((entry.steps for entry in products), default=0)
+        return tuple(by_hops((entry for entry in products if entry.steps == fewest), self._ties))
 
     def all_entries(self, nodes: int, degree: int, kind: Kind = "any") -> Iterator[Entry]:
         """Yield all bases of a size and all expansions of optimal smaller entries, dominated or not."""
-        yield from _bases(nodes, degree, kind)
-        if nodes <= self._search_limit:
-            yield from _search(nodes, degree, kind)
+        yield from _listed(bases, nodes, degree, kind)
+        yield from self._searched(nodes, degree, kind)
         yield from self.factors(nodes, degree, kind)
         if kind != "two-way":
             yield from self._line_graphs(nodes, degree, kind)
@@ -143,20 +135,22 @@ class FinderTable:
                 if not isinstance(base, Parallel) and getattr(base, "family", "") not in RINGS:
                     yield entry._replace(construction=Parallel(base, times), simple=False)
 
+    def _searched(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
+        """List the circulants of small sizes."""
+        return _listed(best_circulants, nodes, degree, kind, SEARCH_EFFORT) if nodes <= self._search_limit else ()
+
     def _allowed(self, nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
         """List the bases that Theorem 13 allows in products; generalized Kautz graphs are not among them."""
-        searched = _search(nodes, degree, kind) if nodes <= self._search_limit else ()
-        return (*_known_factors(nodes, degree, kind), *(entry for entry in searched if entry.factor == optimum(nodes)))
+        searched = (entry for entry in self._searched(nodes, degree, kind) if entry.factor == optimum(nodes))
+        return (*_listed(bandwidth_optimal_bases, nodes, degree, kind), *searched)
 
+    @cache  # noqa: B019
     def _allowed_below(self, nodes: int, degree: int, kind: Kind) -> tuple[tuple[int, tuple[Entry, ...]], ...]:
         """List `_allowed` of all lower degrees, by degree."""
-        key = nodes, degree, kind
         if degree == 1:
             return ()
-        if key not in self._single:
-            last = self._allowed(nodes, degree - 1, kind)
-            self._single[key] = (*self._allowed_below(nodes, degree - 1, kind), *([(degree - 1, last)] if last else ()))
-        return self._single[key]
+        last = self._allowed(nodes, degree - 1, kind)
+        return (*self._allowed_below(nodes, degree - 1, kind), *([(degree - 1, last)] if last else ()))
 
     def _products(self, nodes: int, degree: int, kind: Kind) -> Iterator[Entry]:
         """Theorem 13: bases that meet its conditions, and products of such a base and a product, of fewest steps."""
@@ -176,23 +170,14 @@ class FinderTable:
 
 
 @cache
-def _bases(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
-    return _of_kind(bases(nodes, degree), kind)
-
-
-@cache
-def _search(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
-    return _of_kind(best_circulants(nodes, degree, SEARCH_EFFORT), kind)
-
-
-@cache
-def _known_factors(nodes: int, degree: int, kind: Kind) -> tuple[Entry, ...]:
-    return _of_kind(bandwidth_optimal_bases(nodes, degree), kind)
-
-
-def _of_kind(bases: Iterable[BaseEntry], kind: Kind) -> tuple[Entry, ...]:
+def _listed(
+    source: Callable[..., Iterable[BaseEntry]], nodes: int, degree: int, kind: Kind, *effort: int
+) -> tuple[Entry, ...]:
+    """List what a function of `bases` finds, of one kind."""
     return tuple(
-        base.entry for base in bases if kind == "any" or (base.two_way if kind == "two-way" else base.reverse_symmetric)
+        base.entry
+        for base in source(nodes, degree, *effort)
+        if kind == "any" or (base.two_way if kind == "two-way" else base.reverse_symmetric)
     )
 
 

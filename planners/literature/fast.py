@@ -46,10 +46,7 @@ def plan_fast(
     traffic: Any = None,
     size: int | str | None = None,
 ) -> Plan:
-    """Plan balanced one-to-one stages between boxes of GPUs, for skewed traffic (FAST).
-
-    The stages take the least time for a size or endless data.
-    """
+    """Plan balanced one-to-one stages between boxes of GPUs, for skewed traffic (FAST)."""
     collective = as_pair_collective(topology, collective)
     matrix = checked_traffic(topology, collective, traffic, root)
     num_bytes = None if size is None else as_bytes(size)
@@ -128,10 +125,7 @@ def boxes_of(hops: Hops) -> list[IntArray]:
 
 
 def nic_rates(hops: Hops, boxes: list[IntArray]) -> tuple[tuple[Fraction, ...], ...]:
-    """Rates at which GPUs reach other boxes without other GPUs, over the largest, in eighths; none if all are alike.
-
-    That is the slower one of both ways, and a share of it where GPUs of a box share a link.
-    """
+    """Rates at which GPUs reach other boxes alone, the slower way, in eighths of the largest; none if all are alike."""
     ranks, capacities = hops.problem.topology.num_ranks, hops.problem.capacities
     widths = np.zeros((ranks, ranks), dtype=np.int64)
     for tail, row in enumerate(widths):
@@ -185,10 +179,7 @@ def _networks(hops: Hops, boxes: list[IntArray]) -> list[_Network]:
 
 
 def _routes(hops: Hops, boxes: list[IntArray], part: int) -> tuple[Routes, IntArray]:
-    """Shortest routes in boxes, and to peers in others, which have the same place in a part of a box; and their links.
-
-    What boxes send to those as far on at once is shared out among equal routes.
-    """
+    """Shortest routes in boxes, and to peers of equal place in a part of another box; and their links."""
     ranks = hops.problem.topology.num_ranks
     numbers, routes = np.full((ranks, ranks), -1, dtype=np.int64), list[tuple[int, ...]]()
     for shift in range(len(boxes)):

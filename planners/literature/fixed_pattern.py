@@ -111,10 +111,7 @@ def exchange_along(problem: TreeProblem, sends: DirectSends) -> StepExchange | N
 def schedule_along(
     problem: TreeProblem, chunks: int, sends: DirectSends, paths: tuple[IntArray, list[IntArray]] | None = None
 ) -> StepSchedule:
-    """Make a schedule of sends from rank to rank, by default along the best routes through switches.
-
-    On networks of links ranks pass whole shards on.  Given `paths` are the number of each send's path, and all paths.
-    """
+    """Make a schedule of sends by given paths, numbers and nodes, or by the best routes, or past ranks."""
     if paths is None and not problem.topology.switch_nodes:
         sends = _relayed(problem, sends)
     numbers, nodes = _best_paths(problem, sends) if paths is None else paths

@@ -48,10 +48,7 @@ def plan_multitree(topology: Topology, collective: AnyCollective, *, weights: Se
 
 
 def _grown_forest(problem: TreeProblem) -> Forest:
-    """Grow the trees round-robin, step by step, until each spans all ranks.
-
-    In a step every unit of bandwidth of every link, the slowest link's, can carry one tree's data once.
-    """
+    """Grow the trees round-robin; in a step a link carries one tree for each unit of its bandwidth."""
     _check_ranks(problem.topology, "multitree")
     roots = np.flatnonzero(problem.root_weights).tolist()
     trees, units = [_Tree(root, problem.topology.num_ranks) for root in roots], _Units(problem)

@@ -195,11 +195,7 @@ PLANS: dict[str, Callable[..., Plan]] = {
 def plan_nccl(
     topology: Topology, collective: AnyCollective, *, size: int | str | None = None, root: int | str | None = None
 ) -> Plan:
-    """Plan rings, trees, NVLS or PAT, whichever NCCL's tuning chooses for the size.
-
-    The size is by default one so large that bandwidth decides.  The ``provenance`` says which algorithm and protocol it
-    is, and the µs of NCCL's model.
-    """
+    """Plan rings, trees, NVLS or PAT, whichever NCCL's tuning chooses for the size."""
     planned = as_collective(collective, TREE_COLLECTIVES, "NCCL's planner does not implement")
     shard_weights(topology, planned, root, None)  # refuses a root that the collective does not have
     num_bytes = LARGE if size is None else as_bytes(size)
@@ -241,4 +237,4 @@ def machine_of(topology: Topology) -> Machine:
     if len(boxes) > 1 and inside & {route.links[0] for route in hops.routes(first, boxes[1][0])}:
         boxes, inside = tuple((rank,) for rank in range(topology.num_ranks)), set()
     speed = sum(int(problem.capacities[link]) for link in inside) * topology.arrays.unit
-    return Machine(topology.num_ranks, len(boxes), [name for name, least in GENERATIONS.items() if least <= speed][-1])
+    return Machine(topology.num_ranks, len(boxes), [name for name, floor in GENERATIONS.items() if floor <= speed][-1])

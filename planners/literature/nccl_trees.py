@@ -33,10 +33,7 @@ Tree = list[tuple[int, ...]]
 
 @register_planner("double-binary-tree", (ALLREDUCE, BROADCAST, REDUCE))
 def plan_double_binary_tree(topology: Topology, collective: AnyCollective, *, root: int | str | None = None) -> Plan:
-    """Plan two trees over the boxes for every GPU of a box, as NCCL runs them.
-
-    A box that passes data on in one tree is a leaf in the other.  In a network of one box, its ranks are the nodes.
-    """
+    """Plan two trees over the boxes for every GPU of a box, as NCCL runs them."""
     planned = check_request(topology, collective)
 
     def build(problem: TreeProblem) -> Forest:
@@ -80,10 +77,7 @@ def _two_trees(problem: TreeProblem, root: int | None) -> Forest:
 
 @register_planner("nvls", EVERY_ROOT)
 def plan_nvls(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan sums and copies by one switch, as NCCL's NVLS.
-
-    It plans in one box, and an allreduce also in several boxes on a fabric that adds up and copies.
-    """
+    """Plan sums and copies by one switch, as NCCL's NVLS."""
     planned = check_request(topology, collective)
 
     def build(boxes: _Boxes) -> Iterator[Tree]:
@@ -109,10 +103,7 @@ def plan_nvls_tree(topology: Topology) -> Plan:
 
 @register_planner("collnet", ALLREDUCE)
 def plan_collnet(topology: Topology) -> Plan:
-    """Plan sums by the fabric for GPUs that add up in their boxes, as NCCL's CollNet Direct.
-
-    GPUs send to the heads of their box.
-    """
+    """Plan sums by the fabric for GPUs that add up in their boxes, as NCCL's CollNet Direct."""
     return _plan_in_boxes(
         topology, ALLREDUCE, "collnet", lambda boxes: boxes.with_direct_sends(boxes.through_fabric(MAX_DIRECT))
     )
@@ -214,7 +205,7 @@ class _Boxes:
             yield [box[place % len(box)] for box in self.boxes]
 
     def _inside(self, box: Sequence[int]) -> list[int]:
-        """The able switches that are on the shortest ways between any two ranks of a box; none for one rank."""
+        """The switches that reduce on the shortest ways between any two ranks of a box; none for one rank."""
         if len(box) == 1:
             return []
         shortest, distances = self._hops.nearest(box[0])[0], self._hops.distances(box[0])

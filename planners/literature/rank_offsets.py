@@ -37,10 +37,7 @@ class Hop(NamedTuple):
 
 @register_planner("recursive-doubling", EVERY_ROOT)
 def plan_doubling(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan exchanges in steps with the rank that differs in one bit, the lowest first.
-
-    An allreduce exchanges and adds whole vectors, unless ranks have to pass them on.
-    """
+    """Plan exchanges in steps with the rank that differs in one bit, the lowest first."""
     highest_bit = (offset.bit_length() - 1 for offset in range(1, topology.num_ranks))
     hops = [Hop(bit, offset, offset ^ 1 << bit) for offset, bit in enumerate(highest_bit, 1)]
     return _plan_bits(topology, collective, "recursive-doubling", hops, at_once=_whole_doubling)
@@ -57,10 +54,7 @@ def plan_halving_doubling(topology: Topology, collective: AnyCollective) -> Plan
 
 @register_planner("bruck", EVERY_ROOT)
 def plan_bruck(topology: Topology, collective: AnyCollective, *, radix: int | None = None) -> Plan:
-    """Plan sends at distances of one digit in any radix, the lowest first (Bruck).
-
-    The radix is 2 by default.
-    """
+    """Plan sends at distances of one digit in any radix, the lowest first (Bruck)."""
     base = 2 if radix is None else as_whole(radix, "radix", low=2, high=MAX_RANKS)
     ranks, hops, power = topology.num_ranks, list[Hop](), 1
     while power < ranks:
@@ -73,10 +67,7 @@ def plan_bruck(topology: Topology, collective: AnyCollective, *, radix: int | No
 
 @register_planner("pat", EVERY_ROOT)
 def plan_pat(topology: Topology, collective: AnyCollective, *, aggregation: int | None = None) -> Plan:
-    """Plan parallel aggregated trees, the farthest ranks first, as NCCL's PAT.
-
-    `aggregation` is the number of its trees, a power of two, at most half of the ranks rounded up.
-    """
+    """Plan parallel aggregated trees, the farthest ranks first, as NCCL's PAT."""
     power = 1 << (topology.num_ranks - 1).bit_length()  # the least that is not less
     limit = max(1, power // 2)
     trees = limit if aggregation is None else as_whole(aggregation, "aggregation", high=limit)
@@ -88,10 +79,7 @@ def plan_pat(topology: Topology, collective: AnyCollective, *, aggregation: int 
 
 
 def _pat_hops(ranks: int, trees: int, spacing: int) -> list[Hop]:
-    """Hops of PAT: to the roots of the trees, and then through all of them depth first, large subtrees first.
-
-    `PatAGAlgorithm` in src/include/collectives.h of NCCL at 5067397.
-    """
+    """Hops of PAT, as `PatAGAlgorithm` of NCCL at 5067397: to the roots of the trees, then through all depth first."""
     bits, first = spacing.bit_length() - 1, trees.bit_length() - 1
     order, waiting = dict[int, int](), [1 << bit for bit in range(bits)]
     while waiting:

@@ -219,10 +219,7 @@ def _checked_order(topology: Topology, order: str | Sequence[int | str]) -> list
 def plan_hierarchical_ring(
     topology: Topology, collective: AnyCollective, *, weights: Sequence[object] | None = None
 ) -> Plan:
-    """Plan rings among boxes, then rings inside boxes (BlueConnect).
-
-    A shard visits the other boxes along a ring of ranks with the same place, and goes from each along rings of the box.
-    """
+    """Plan rings among boxes, then rings inside boxes (BlueConnect)."""
     return plan_pattern(topology, collective, "hierarchical-ring", _hierarchical_forest, weights=weights)
 
 

@@ -259,12 +259,7 @@ def _torus_paths(torus: Torus, sends: DirectSends) -> tuple[IntArray, list[IntAr
 
 @register_planner("swing", EVERY_ROOT)
 def plan_swing(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan exchanges at distances 1, 1, 3, 5, ..., on tori with all ports (Swing).
-
-    A torus has even sizes; switches join evenly many ranks, which have one port.
-
-    Where ranks are linked themselves and pass messages on, there is one step for each link that these pass.
-    """
+    """Plan exchanges at distances 1, 1, 3, 5, ..., on tori with all ports (Swing)."""
     return plan_in_steps(topology, collective, "swing", lambda problem: _swinging(problem, "swing"))
 
 
@@ -279,12 +274,7 @@ def plan_bine(topology: Topology, collective: AnyCollective, *, root: int | str 
 
 @register_planner("trivance", EVERY_ROOT)
 def plan_trivance(topology: Topology, collective: AnyCollective) -> Plan:
-    """Plan exchanges with both sides at distances 1, 3, 9, ..., on tori (Trivance).
-
-    A torus may have routers; ranks that switches join are one ring.
-
-    Steps are as for `plan_swing`.
-    """
+    """Plan exchanges with both sides at distances 1, 3, 9, ..., on tori (Trivance)."""
 
     def build(problem: TreeProblem) -> StepSchedule:
         torus = _grid_of(problem.topology, "trivance")
@@ -333,10 +323,7 @@ def _rounds(torus: Torus, first: int, counts: Sequence[int]) -> list[tuple[int, 
 
 
 def _swinging(problem: TreeProblem, planner: str, roots: IntArray | None = None) -> StepSchedule:
-    """Swing's allgather: twice as many collectives as dimensions on a torus, half of them mirrored; one elsewhere.
-
-    Where all sizes are 2, mirror images would be the same.
-    """
+    """Swing's allgather: on a torus of twice as many collectives as dimensions, half of them mirrored."""
     topology, torus = problem.topology, _grid_of(problem.topology, planner)
     if any(size % 2 for size in torus.shape):
         label = "x".join(map(str, torus.shape))

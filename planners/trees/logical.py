@@ -1,27 +1,25 @@
 """Logical topology: the ranks and links that edge splitting leaves (ForestColl, sections 5.3, E.2; figures 7, 16)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...errors import SolverError, UnsupportedError
 from ...schedules import Bound
+from ...solvers.flows.bottleneck import Bottleneck
+from ...solvers.flows.max_flow import check_capacities
+from ...solvers.trees.routed_graph import RoutedGraph
+from ...solvers.trees.switch_removal import RemoveAll, remove_all_switches, remove_switches, split_all_switches
+from ...solvers.trees.tight_sets import LaminarFamily, tight_family
 from ...support.arrays import IntArray
 from ...support.validation import as_kind
 from ...topologies import Topology
+from .forest import bottleneck
 from .problem import TreeProblem, check_request, tree_problem
-
-if TYPE_CHECKING:
-    from ...solvers.flows.bottleneck import Bottleneck
-    from ...solvers.trees.routed_graph import RoutedGraph
-    from ...solvers.trees.switch_removal import RemoveAll
-    from ...solvers.trees.tight_sets import LaminarFamily
 
 Pair = tuple[str, str]
 
@@ -106,13 +104,6 @@ def logical_topology(bound: Bound) -> LogicalTopology:
     >>> logical.topology.num_links, logical.unit
     (56, Fraction(450, 7))
     """
-    # Kernels load slowly.
-    from ...solvers.flows.max_flow import check_capacities
-    from ...solvers.trees.routed_graph import RoutedGraph
-    from ...solvers.trees.switch_removal import remove_all_switches, remove_switches, split_all_switches
-    from ...solvers.trees.tight_sets import LaminarFamily, tight_family
-    from .forest import bottleneck
-
     bound = as_kind(bound, Bound, "the bound")
     collective = check_request(bound.topology, bound.collective)
     if collective.has_two_phases:

@@ -5,12 +5,12 @@ branches at a set of switches is a minimum arborescence on them and all ranks; `
 why.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
-from itertools import combinations
+from itertools import chain, combinations
 from math import floor, gcd
 from typing import NamedTuple
 
@@ -179,7 +179,9 @@ class _Pricing:
         """Find the cheapest tree of each root, and the dual values of its links together."""
         paths = self._vertex_paths(prices)
         best: dict[int, tuple[int, list[tuple[int, int]]]] = {}
-        for vertices in self._vertex_sets():
+        sets = (combinations(self._able, count) for count in range(len(self._able) + 1))
+        for switches in chain.from_iterable(sets):
+            vertices = (*range(self._topology.num_ranks), *switches)
             number = {node: place for place, node in enumerate(vertices)}
             arcs = [
                 Arc(number[tail], number[head], cost)
@@ -220,12 +222,6 @@ class _Pricing:
                 if head != tail and head in (reached := both if head in self._looped else there):
                     paths[tail, head] = reached[head]
         return paths
-
-    def _vertex_sets(self) -> Iterator[tuple[int, ...]]:
-        """Ranks with each set of switches that are able."""
-        for count in range(len(self._able) + 1):
-            for switches in combinations(self._able, count):
-                yield (*range(self._topology.num_ranks), *switches)
 
     def _paths(self, start: int, prices: Sequence[int], *, back: bool) -> dict[int, tuple[int, Path]]:
         """Cheapest paths past switches to all nodes, by Dijkstra's algorithm; with `back`, there and back."""

@@ -51,7 +51,12 @@ def allreduce_bound(topology: Topology) -> Bound:
 
 def unchecked_bound(topology: Topology) -> Bound:
     """Bound the speed of an allreduce, also where switches are unbalanced."""
-    witnesses: list[Witness] = [narrowest_cut(topology), *_best_partitions(topology)]
+    size = len(topology.nodes)
+    partitions = [_best_partition(topology, np.arange(size))]
+    if partitions[0] is None:
+        # Switches outside of its parts can reduce data, so two that contain them are tried.
+        partitions += [_best_partition(topology, _joined(topology, count)) for count in (size, 1)]
+    witnesses: list[Witness] = [narrowest_cut(topology), *filter(None, partitions)]
     bounds = [Bound.from_witness(topology, ALLREDUCE, witness) for witness in witnesses]
     return max(bounds, key=lambda bound: bound.inverse_rate)
 
@@ -79,14 +84,6 @@ def narrowest_cut(topology: Topology) -> Cut:
     back = node_names(topology, bottleneck(cut_problem(topology, "reduce", first)).source_side)
     cuts = [Cut(away), Cut(frozenset(topology.nodes) - back)]
     return min(cuts, key=lambda cut: cut.bandwidth(topology))
-
-
-def _best_partitions(topology: Topology) -> list[Partition]:
-    """Find the best partition; if switches outside of its parts can reduce data, also two that contain them."""
-    partitions = [_best_partition(topology, np.arange(len(topology.nodes)))]
-    if partitions[0] is None:
-        partitions += [_best_partition(topology, _joined(topology, count)) for count in (len(topology.nodes), 1)]
-    return [candidate for candidate in partitions if candidate is not None]
 
 
 def _joined(topology: Topology, count: int) -> npt.NDArray[np.int64]:

@@ -1,9 +1,9 @@
-"""Comparison of planners and bounds: rate, gap to the best bound, and run time."""
+"""Comparison of planners and bounds, and of numbers of trees per root: rate, gap to the best bound, and run time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,21 +21,28 @@ from ...schedules import (
 )
 from ...schedules.collective import AnyCollective, as_collective
 from ...schedules.timed_run import MANY_EVENTS, Predictor
+from ...solvers import HighsOptions
 from ...support import progress
 from ...support.kernels import timed_compilation
-from ...support.validation import shown
+from ...support.validation import as_options, shown
 from ...topologies import RuntimeCosts, Topology
-from ...topologies.builders import NetworkLike, refuse_options
+from ...topologies.builders import NetworkLike, refuse_network_options, refuse_options
 from ...topologies.builders import topology as as_network
 from ...topologies.network.link_costs import CostsName, as_costs
+from ..all_to_all.flows import check_pairs_reachable
+from ..all_to_all.multicommodity import checked_traffic
 from ..bounds import bound
 from ..plans.plan import Plan
 from ..plans.registry import PLANNERS, Planner, plan, unknown_name
 from ..plans.stages import Trace
-from ..trees.problem import check_reachable, shard_weights
+from ..trees.lp_bounds import lp_bound
+from ..trees.problem import check_reachable, checked_count, shard_weights
+from ..trees.steiner import check_abilities, steiner_bound
+from ..trees.strength import strength_bound
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 Kind = Literal["bound", "plan"]
 Status = Literal["ok", "not applicable", "failed"]
@@ -72,9 +79,6 @@ def check_feasible(
 ) -> None:
     """Raise `BoundError` if ranks cannot reach each other; parameters as `compare`."""
     if collective.in_pairs:
-        from ..all_to_all.flows import check_pairs_reachable
-        from ..all_to_all.multicommodity import checked_traffic
-
         check_pairs_reachable(topology, checked_traffic(topology, collective, traffic, root))
     else:
         check_reachable(topology, collective, root=root, weights=weights)
@@ -154,16 +158,11 @@ def _multicommodity_bound(topology: Topology, collective: Collective, shards: Sh
 
 
 def _strength_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:  # noqa: ARG001
-    from ..trees.strength import strength_bound
-
     as_collective(collective, [ALLREDUCE], "the network strength does not bound")
     return strength_bound(topology)
 
 
 def _linear_program_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
-    from ...solvers import HighsOptions
-    from ..trees.lp_bounds import lp_bound
-
     as_collective(collective, TREE_COLLECTIVES, "the LP over trees does not bound")
     columns = topology.num_ranks * topology.num_links * len(collective.phases)
     if columns > LARGEST_PROGRAM:
@@ -175,8 +174,6 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: Sh
 
 
 def _steiner_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
-    from ..trees.steiner import check_abilities, steiner_bound
-
     as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)
     return steiner_bound(topology, collective, **shards)
@@ -307,3 +304,83 @@ def _row(
         "compile_seconds": entry.compile_seconds,
         "plan": candidate,
     }
+
+
+MAX_COUNTS = 8
+OPTIONS = ("root", "weights", "in_network")
+
+
+def scan_trees_per_root(
+    topology: Topology,
+    collective: AnyCollective,
+    counts: Iterable[int] | None = None,
+    *,
+    planner: str = "auto",
+    size: int | str = "1G",
+    **options: Any,
+) -> pd.DataFrame:
+    """Plan with several numbers of trees per root and tabulate the results.
+
+    Parameters
+    ----------
+    topology, collective, planner
+        As for `collopt.plan`; a planner that takes ``trees_per_root``.
+    counts : iterable of int, optional
+        Numbers of trees per root; by default 1 up to 8, but fewer than ForestColl's optimum takes.  The planner's best
+        for any number is always added, as the last row.
+    size : int or str
+        For the estimated time, as for `Plan.estimate`.
+    **options : object
+        As for `collopt.plan`: ``root``, ``weights``, ``in_network``.
+
+    Returns
+    -------
+    DataFrame
+        One row per plan: ``trees_per_root``, ``algbw`` (GB/s), ``gap``, ``num_trees``, ``min_height``, ``mean_height``,
+        ``max_height``, ``estimate_us``; ``pareto`` marks rows that no other beats in throughput, height and number of
+        trees at once; ``plan`` is the `Plan`, ``planner`` who made it.  Where roots have unequal parts of the data,
+        ``trees_per_root`` is the number per unit of such a part.
+
+    Examples
+    --------
+    >>> from collopt.topologies import mi250
+    >>> scan_trees_per_root(mi250(boxes=2), "allgather", [1, 2])["algbw"].round(2).tolist()
+    [320.0, 341.33, 354.13]
+    """
+    import pandas as pd
+
+    as_bytes(size)  # refused before the work
+    if unknown := sorted(set(options) - set(OPTIONS)):
+        refuse_network_options(scan_trees_per_root, topology, {name: options[name] for name in unknown})
+        raise UnsupportedError(f"there is no option {unknown[0]!r} here; expected one of {', '.join(OPTIONS)}")
+    numbers = None if counts is None else [checked_count(count) for count in as_options(counts, "counts")]
+    if numbers == []:
+        raise UnsupportedError("counts is empty; name at least one number of trees per root")
+    best = plan(topology, collective, planner=planner, **options)
+    if numbers is None:
+        # Up to the best plan's own number, where it is one per rank and so of the same kind.
+        enough = best.trees.forests[-1].trees_per_root if best.planner == "forestcoll" else MAX_COUNTS + 1
+        numbers = list(range(1, min(enough, MAX_COUNTS + 1)))
+    plans = [
+        plan(topology, collective, planner=planner, trees_per_root=count, **options)
+        for count in progress.iterate(numbers, len(numbers))
+    ]
+    plans.append(best)
+    frame = pd.DataFrame(
+        {
+            "trees_per_root": scanned.trees.forests[-1].trees_per_root,
+            "algbw": float(scanned.algbw),
+            "gap": float(scanned.gap),
+            "num_trees": scanned.trees.num_trees,
+            **{f"{name}_height": height for name, height in zip(("min", "mean", "max"), scanned.heights, strict=True)},
+            "estimate_us": scanned.estimate(size),
+            "planner": scanned.planner,
+            "plan": scanned,
+        }
+        for scanned in plans
+    )
+    better = frame[["algbw", "max_height", "num_trees"]] * [-1, 1, 1]
+    frame["pareto"] = [
+        not ((better <= row).all(axis=1) & (better < row).any(axis=1)).any() for _, row in better.iterrows()
+    ]
+    return frame

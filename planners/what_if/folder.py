@@ -261,8 +261,10 @@ class PlanFolder:
         if new_plan is not None:
             self._plans[key] = new_plan
             if self.path is not None:
-                self._cases[key] = case = case.model_copy(update={"file": self._file_of(key)})
-                write_whole(self.path / str(case.file), document_text(new_plan.to_json()))
+                # Files are named by the place of their case, which it keeps when it is replaced.
+                file = f"{case.collective}-{list(self._cases).index(key)}.json"
+                self._cases[key] = case.model_copy(update={"file": file})
+                write_whole(self.path / file, document_text(new_plan.to_json()))
         if time.monotonic() >= self._due:
             self.save()
 
@@ -341,10 +343,6 @@ class PlanFolder:
                 )
         self._plans[case.collective, failure] = stored
         return stored
-
-    def _file_of(self, key: tuple[str, Failure]) -> str:
-        """Name the file of a case by its place, which it keeps when it is replaced."""
-        return f"{key[0]}-{list(self._cases).index(key)}.json"
 
     def save(self) -> None:
         """Write the index with all cases."""

@@ -20,6 +20,8 @@ from ...support.validation import shown
 from ...topologies import Link, Topology, symmetries
 from ...topologies.builders import NetworkLike, refuse_options
 from ...topologies.builders import topology as as_network
+from ..all_to_all.multicommodity import bound_pairs
+from ..trees.forestcoll import bound_cuts
 from ..trees.problem import shard_weights
 
 if TYPE_CHECKING:
@@ -116,9 +118,6 @@ def _bound_of(
     collective: Collective, sizes: tuple[int, ...], root: int | str | None, traffic: Any
 ) -> Callable[[Topology], Bound]:
     """Return what bounds a collective on a network of other bandwidths."""
-    from ..all_to_all.multicommodity import bound_pairs
-    from ..trees.forestcoll import bound_cuts
-
     if collective.in_pairs:
         return lambda network: bound_pairs(network, collective, root=root, traffic=traffic, needs_exact=True)
     if traffic is not None:

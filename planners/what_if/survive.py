@@ -146,7 +146,9 @@ def _running(executor: Executor | None, jobs: int | None, tasks: int) -> Iterato
     """Return the executor, or start processes; None for this process."""
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise UnsupportedError(f"executor is {shown(executor)}; expected one like those of concurrent.futures")
-    count = min(_processors() if jobs is None else as_whole(jobs, "jobs"), tasks)
+    # macOS does not tell which processors this process may use.
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = min(processors if jobs is None else as_whole(jobs, "jobs"), tasks)
     if executor is not None or count < 2:
         yield executor
         return
@@ -157,11 +159,6 @@ def _running(executor: Executor | None, jobs: int | None, tasks: int) -> Iterato
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _processors() -> int:
-    """Count the processors that this process may use; macOS does not tell, so there it is all of them."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _answers(

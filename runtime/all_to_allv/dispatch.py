@@ -272,8 +272,15 @@ def _check_combine(outputs: Any, handle: MoeHandle, weights: Any, async_op: obje
     if len(outputs) != pairs:
         raise UnsupportedError(f"expert_outputs have {len(outputs)} rows; expected {pairs}, one for each pair")
     torch, _ = import_torch()
-    if weights is not None and (not isinstance(weights, torch.Tensor) or weights.shape != (pairs,)):
-        raise UnsupportedError(f"weights have shape {tuple(np.shape(weights))}; expected one for each of {pairs} pairs")
+    if weights is not None:
+        if not isinstance(weights, torch.Tensor) or weights.shape != (pairs,):
+            raise UnsupportedError(
+                f"weights have shape {tuple(np.shape(weights))}; expected one for each of {pairs} pairs"
+            )
+        if weights.layout is not torch.strided or weights.device != outputs.device:
+            raise UnsupportedError(
+                f"weights are {weights.layout} on {weights.device}; expected a dense tensor on {outputs.device}"
+            )
     check_async(async_op, outputs, handle.route.peers.timeout)
 
 

@@ -50,7 +50,7 @@ def packed(parts: Parts) -> torch.Tensor:
 def unpacked(rows: torch.Tensor, likes: Parts) -> Parts:
     """Divide rows of bytes into parts of the types and widths of others."""
     torch, _ = import_torch()
-    columns = rows.split([like.shape[1] * like.element_size() for like in likes], dim=1)
+    columns = torch.split(rows, [like.shape[1] * like.element_size() for like in likes], dim=1)
     # A matrix of one row or none counts as contiguous, but may begin where no value of the type may.
     aligned = [part.clone(memory_format=torch.contiguous_format).view(-1) for part in columns]
     return [part.view(like.dtype).view(len(rows), like.shape[1]) for part, like in zip(aligned, likes, strict=True)]

@@ -146,6 +146,7 @@ def digest(data: bytes) -> int:
 
 def _rows(call: str, is_refused: bool, numbers: Sequence[int], group: Any, timeout: float | None) -> IntArray:
     row = [CALLS.index(call), int(is_refused), *numbers]
+    assert len(row) <= ROW  # Or the process would end.
     return gathered(row + [0] * (ROW - len(row)), group, timeout, call)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -96,12 +97,9 @@ def run_local(
     check_program(program)
     check_operation(op, dtype, program.layout)
     job = _Job(program, elements, dtype, repeats, slices, op, as_seed(seed))
-    parts = on_all_ranks(
-        partial(_measure, job),
-        Rendezvous(program.num_ranks, backend, timeout_s),
-        terms={"the plan": program.digest} | {name: getattr(job, name) for name in _Job._fields[1:]},
-        preload=("collopt.runtime.execution.launch",),
-    )
+    terms = {"the plan": program.digest} | {name: getattr(job, name) for name in _Job._fields[1:]}
+    rendezvous = Rendezvous(program.num_ranks, backend, timeout_s, terms)
+    parts = on_all_ranks(partial(_measure, job), rendezvous, "collopt.runtime.execution.launch")
     backends, correct, seconds = zip(*parts, strict=True)
     return RunReport(
         backends[0], program.num_ranks, elements, dtype, repeats, correct, max(seconds), program.collective, op,
@@ -122,7 +120,7 @@ def _measure(job: _Job, device: Any) -> tuple[str, bool, float]:
         output, own = workload.make_tensors(in_place=False, device=device)
         workload.fill_random(own)
         expected = workload.by_torch(own)
-    finish = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+    finish: Callable[[], object] = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     correct, times = True, []
     for _ in range(1 + job.repeats):
         fill_incorrect(output, expected)

@@ -19,11 +19,11 @@ BACKENDS = ("gloo", "nccl")
 SHARING = "NCCL_MULTI_RANK_GPU_ENABLE"  # NCCL's variable, from 2.30 on; here it is enough for older versions too
 PROGRAMS = ("the plan", "the plans")  # Terms whose values, digests, would tell nobody anything
 
-Part = TypeVar("Part")
-
 REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torch.distributed needs to bring ranks together; torchrun sets all of them."""
 LAST_PORT = 65535
+
+Part = TypeVar("Part")
 
 
 class Rendezvous(NamedTuple):
@@ -32,37 +32,33 @@ class Rendezvous(NamedTuple):
     num_ranks: int
     backend: str  # One of `BACKENDS`; a process group that there is already keeps its own
     timeout_s: float  # Seconds for everything
+    terms: Mapping[str, object]  # What ranks of a launcher have to agree on
 
 
 def on_all_ranks(
-    task: Callable[[Any], Part],
-    rendezvous: Rendezvous,
-    *,
-    terms: Mapping[str, object],
-    preload: Sequence[str] = (),
-    on_update: Listener | None = None,
+    task: Callable[[Any], Part], rendezvous: Rendezvous, preload: str, on_update: Listener | None = None
 ) -> list[Part]:
     """Run ``task(device)`` on every rank, of which this process is one if a launcher or the caller has made it so."""
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("running a plan needs torch; install it with: pip install 'collopt[torch]'")
     if launched_rank() is not None:
         with listening(on_update):
-            return _as_one_of_them(task, rendezvous, terms)
+            return _as_one_of_them(task, rendezvous)
     return run_ranks(
         partial(_as_local_rank, task, rendezvous),
         rendezvous.num_ranks,
         timeout_s=rendezvous.timeout_s,
-        preload=("torch", "torch.distributed", *preload),
+        preload=("torch", "torch.distributed", preload),
         on_update=on_update,
     )
 
 
-def _as_one_of_them(task: Callable[[Any], Part], rendezvous: Rendezvous, terms: Mapping[str, object]) -> list[Part]:
+def _as_one_of_them(task: Callable[[Any], Part], rendezvous: Rendezvous) -> list[Part]:
     """Run the task as one rank of a launcher, and gather the parts of all."""
     _, dist = import_torch()
     if dist.is_initialized():
         _check_size(rendezvous, dist.get_world_size())
-        return _gathered(task, rendezvous, terms, int(os.environ.get("LOCAL_RANK", dist.get_rank())))
+        return _gathered(task, rendezvous, int(os.environ.get("LOCAL_RANK", dist.get_rank())))
     launch = launch_of_environment()
     assert launch is not None  # Or `launched_rank` would have said that this process is no rank.
     _check_size(rendezvous, launch.size)
@@ -71,23 +67,21 @@ def _as_one_of_them(task: Callable[[Any], Part], rendezvous: Rendezvous, terms: 
     with _as_program_error(f"rank {launch.rank} of {launch.size} could not join the others at {launch.master}"):
         dist.init_process_group(rendezvous.backend, timeout=timedelta(seconds=rendezvous.timeout_s))
     try:
-        return _gathered(task, rendezvous, terms, launch.local_rank)
+        return _gathered(task, rendezvous, launch.local_rank)
     finally:
         # After a failure the group may be past an orderly end, and the caller needs the failure.
         with suppress(RuntimeError):
             dist.destroy_process_group()
 
 
-def _gathered(
-    task: Callable[[Any], Part], rendezvous: Rendezvous, terms: Mapping[str, object], local_rank: int
-) -> list[Part]:
+def _gathered(task: Callable[[Any], Part], rendezvous: Rendezvous, local_rank: int) -> list[Part]:
     import torch.distributed as dist
 
     parts: list[Any] = [None] * rendezvous.num_ranks
     with _as_program_error(f"rank {dist.get_rank()} of {rendezvous.num_ranks} could not finish"):
         device = _device(dist.get_backend(), local_rank)
         # Gloo ends the process, without an exception, where sizes differ.
-        dist.all_gather_object(parts, {name: str(value) for name, value in terms.items()})
+        dist.all_gather_object(parts, {name: str(value) for name, value in rendezvous.terms.items()})
         _check_agreement(parts)
         dist.all_gather_object(parts, task(device))
     return parts

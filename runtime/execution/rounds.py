@@ -368,6 +368,6 @@ def _locations(rounds: Sequence[Round], rank: int) -> Iterator[tuple[int, Messag
     """Yield the ranges of a rank's scratch that messages read or write, with the number of the round."""
     for number, part in enumerate(rounds):
         for message in (*part.messages, *part.copies):
-            places = [message.source] if message.sender == rank else []
+            places: list[ChunkRange | None] = [message.source] if message.sender == rank else []
             places += [message.target, message.operand] if message.receiver == rank else []
             yield from ((number, message, place) for place in places if place and place.buffer == "scratch")

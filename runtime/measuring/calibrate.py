@@ -1,9 +1,10 @@
 """Costs of the runtime on a network, fitted to measured times, and explanations of times that beat the line rate."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,47 +30,82 @@ CALIBRATED = ", calibrated"  # At the end of names
 MAX_MEDIAN = 0.5  # Relative error of half of the times, beyond which costs mean nothing
 
 
-def at_line_rate(inverse: Estimate | None) -> bool:
-    """Whether an inverse efficiency is at its bound of 1."""
-    return inverse is not None and inverse.value <= 1 + TOLERANCE
+@dataclass(frozen=True)
+class _Diagnosis:
+    """What a fit says about bandwidths that beat the line rate, and about the runs that were assumed."""
 
+    groups: LinkGroups
+    runs: Sequence[AssumedRun]
+    measured: Sequence[MeasuredTimes]
+    fit: CostFit
 
-def beyond_line_rate(groups: LinkGroups, fit: CostFit) -> dict[Group, float]:
-    """Find groups of links whose times are those of faster links, and how many times as fast."""
-    inverses = {group: fit.estimates.get(Unknown("inverse", group)) for group in groups.classes}
-    return {
-        group: 2 / (inverse.low + inverse.high)
-        for group, inverse in inverses.items()
-        if inverse is not None and at_line_rate(inverse) and inverse.high < 1
-    }
+    @cached_property
+    def at_line_rate(self) -> dict[Group, Estimate]:
+        """Inverse efficiencies that are at their bound of 1."""
+        inverses = {group: self.fit.estimates.get(Unknown("inverse", group)) for group in self.groups.classes}
+        return {group: inverse for group, inverse in inverses.items() if inverse and inverse.value <= 1 + TOLERANCE}
 
+    @cached_property
+    def excess(self) -> dict[Group, float]:
+        """Groups of links whose times are those of faster links, and how many times as fast."""
+        inverses = self.at_line_rate.items()
+        return {group: 2 / (inverse.low + inverse.high) for group, inverse in inverses if inverse.high < 1}
 
-def stated_too_low(groups: LinkGroups, group: Group, factor: float) -> str:
-    """Name the bandwidths of links by the times."""
-    bandwidths = [float(link_class.bandwidth) for link_class in groups.classes[group]]
-    rates = ", ".join(f"{bandwidth * factor:.3g}" for bandwidth in bandwidths)
-    stated_rates = ", ".join(f"{bandwidth:g}" for bandwidth in bandwidths)
-    return f"the stated bandwidth may be too low: the times give {rates} GB/s instead of {stated_rates}"
+    def stated_too_low(self, group: Group) -> str:
+        """Name the bandwidths of links by the times."""
+        bandwidths = [float(link_class.bandwidth) for link_class in self.groups.classes[group]]
+        rates = ", ".join(f"{bandwidth * self.excess[group]:.3g}" for bandwidth in bandwidths)
+        stated_rates = ", ".join(f"{bandwidth:g}" for bandwidth in bandwidths)
+        return f"the stated bandwidth may be too low: the times give {rates} GB/s instead of {stated_rates}"
 
+    @cached_property
+    def other_plans(self) -> str:
+        """Whose plans are as fast as times that beat the modelled plan; empty if there are none."""
+        for run, times, terms in zip(self.runs, self.measured, self.fit.terms, strict=True):
+            beaten = [self.excess[group] for group in terms.loads if group in self.excess]
+            if isinstance(run, PlanRun) and beaten:
+                reached = float(1 / sum(terms.loads.values()) / NS_PER_US)
+                rate = reached * max(beaten)
+                if plans := _as_fast(self.groups.topology, times.collective, rate):
+                    return (
+                        f"{times.source}: its times give an algbw of {rate:.4g} GB/s, and {run.planner} has "
+                        f"{reached:.4g} at line rate; others reach that, in GB/s: {plans}"
+                    )
+        return ""
 
-def other_plans(
-    groups: LinkGroups,
-    runs: Sequence[AssumedRun],
-    measured: Sequence[MeasuredTimes],
-    fit: CostFit,
-    fast: Mapping[Group, float],
-) -> str:
-    """Say whose plans are as fast as times that beat the modelled plan; empty if there are none."""
-    for run, times, terms in zip(runs, measured, fit.terms, strict=True):
-        if isinstance(run, PlanRun) and (beaten := [fast[group] for group in terms.loads if group in fast]):
-            reached = float(1 / sum(terms.loads.values()) / NS_PER_US)
-            rate = reached * max(beaten)
-            if plans := _as_fast(groups.topology, times.collective, rate):
-                return (
-                    f"{times.source}: its times give an algbw of {rate:.4g} GB/s, and {run.planner} has {reached:.4g} "
-                    f"at line rate; others reach that, in GB/s: {plans}"
-                )
-    return ""
+    def check(self) -> None:
+        """Refuse costs that do not describe the times at all."""
+        sources = ", ".join(times.source for times in self.measured)
+        median = float(np.median(np.abs(np.concatenate(self.fit.residuals))))
+        off = percentage_text(median)
+        if median > MAX_MEDIAN and self.excess:
+            text = self.stated_too_low(next(iter(self.excess)))
+            raise UnsupportedError(f"{sources}: {text}; half of them differ by more than {off} from the model")
+        if median > MAX_MEDIAN or not any(unknown.kind in ("alpha", "inverse") for unknown in self.fit.estimates):
+            raise UnsupportedError(
+                f"{sources}: the times determine neither latency nor bandwidth, as half of them differ by more than "
+                f"{off} from any line; measure again while nothing else runs"
+            )
+
+    def notes(self) -> Iterator[str]:
+        """Yield what limits the result."""
+        if len(hops := {terms.hops for terms in self.fit.terms}) == 1:
+            yield (
+                f"launch and alpha cannot be told apart, as every measurement has {count_text(hops.pop(), 'hop')}: "
+                "alpha has both; measure two ranks and all ranks to tell them"
+            )
+        if (alpha := self.fit.estimates.get(ALPHA)) and alpha.high < 0:
+            yield "times are shorter than the stated latencies of links, which may be too high"
+        for group in self.at_line_rate:
+            text = f"; {self.stated_too_low(group)}" if group in self.excess else ""
+            yield f"{', '.join(group)}: line rate reached{text}"
+        if self.other_plans:
+            yield self.other_plans
+        if plans := dict.fromkeys(run.planner for run in self.runs if isinstance(run, PlanRun)):
+            yield (
+                f"fitted to {' and '.join(plans)} on {self.groups.topology.num_ranks} ranks; other sets of ranks and "
+                "other algorithms take measurements of their own"
+            )
 
 
 def _as_fast(topology: Topology, collective: Collective | str | None, rate: float) -> str:
@@ -191,39 +227,25 @@ def calibrate(
     groups = LinkGroups(topology, _grouped(classes, pairs, about))
     measured = [measurement.times.right() for measurement in pairs]
     runs = [assumed_run(groups, times, group, planner) for times, group in zip(measured, about, strict=True)]
-    sources = ", ".join(times.source for times in measured)
     # Fit, and refuse times that no cost describes.
     start = as_costs(None, topology)
     unknowns = _unknowns(groups, start, runs, measured)
-    with naming(sources):
+    with naming(", ".join(times.source for times in measured)):
         fit = fit_costs(runs, measured, unknowns, start.send)
-    fast = beyond_line_rate(groups, fit)
-    alternatives = other_plans(groups, runs, measured, fit, fast)
-    if alternatives and planner is None:
-        raise UnsupportedError(f"{alternatives}; name the planner of the measured runs, ring too if links are faster")
-    _check(sources, groups, fit, fast)
+    diagnosis = _Diagnosis(groups, runs, measured, fit)
+    if diagnosis.other_plans and planner is None:
+        raise UnsupportedError(
+            f"{diagnosis.other_plans}; name the planner of the measured runs, ring too if links are faster"
+        )
+    diagnosis.check()
     costs = _fitted_costs(classes, groups, start, fit)
     fits = zip(runs, measured, fit.terms, fit.residuals, strict=True)
     return Calibration(
         _calibrated(topology, groups, start, costs, fit),
         costs,
         tuple(_run_fit(*run, groups) for run in fits),
-        tuple(_notes(groups, runs, fit, fast, alternatives)),
+        tuple(diagnosis.notes()),
     )
-
-
-def _check(sources: str, groups: LinkGroups, fit: CostFit, fast: Mapping[Group, float]) -> None:
-    """Refuse costs that do not describe the times at all."""
-    median = float(np.median(np.abs(np.concatenate(fit.residuals))))
-    off = percentage_text(median)
-    if median > MAX_MEDIAN and fast:
-        text = stated_too_low(groups, *next(iter(fast.items())))
-        raise UnsupportedError(f"{sources}: {text}; half of them differ by more than {off} from the model")
-    if median > MAX_MEDIAN or not any(unknown.kind in ("alpha", "inverse") for unknown in fit.estimates):
-        raise UnsupportedError(
-            f"{sources}: the times determine neither latency nor bandwidth, as half of them differ by more than {off} "
-            "from any line; measure again while nothing else runs"
-        )
 
 
 def _grouped(
@@ -346,28 +368,3 @@ def _run_fit(run: AssumedRun, times: MeasuredTimes, terms: Terms, residuals: Flo
     off = np.abs(residuals)
     sizes = tuple(row.size for row in times.rows)
     return RunFit(text, len(off), float(np.median(off)), float(off.max()), sizes, tuple(residuals.tolist()))
-
-
-def _notes(
-    groups: LinkGroups, runs: Sequence[AssumedRun], fit: CostFit, fast: Mapping[Group, float], alternatives: str
-) -> Iterator[str]:
-    if len(hops := {terms.hops for terms in fit.terms}) == 1:
-        yield (
-            f"launch and alpha cannot be told apart, as every measurement has {count_text(hops.pop(), 'hop')}: alpha "
-            "has both; measure two ranks and all ranks to tell them"
-        )
-    if (alpha := fit.estimates.get(ALPHA)) and alpha.high < 0:
-        yield "times are shorter than the stated latencies of links, which may be too high"
-    for group in groups.classes:
-        if at_line_rate(fit.estimates.get(Unknown("inverse", group))):
-            yield f"{', '.join(group)}: line rate reached" + (
-                f"; {stated_too_low(groups, group, fast[group])}" if group in fast else ""
-            )
-    if alternatives:
-        yield alternatives
-    plans = dict.fromkeys(run.planner for run in runs if isinstance(run, PlanRun))
-    if plans:
-        yield (
-            f"fitted to {' and '.join(plans)} on {groups.topology.num_ranks} ranks; other sets of ranks and other "
-            "algorithms take measurements of their own"
-        )

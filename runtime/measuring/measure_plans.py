@@ -134,13 +134,9 @@ def measure_plans(
             on_row(replace(report, backend=update[0], rows=tuple(so_far)), num_rows)
 
     digests = [(name, member.digest) for name, member in programs]
-    parts = on_all_ranks(
-        partial(_measure, job),
-        Rendezvous(program.num_ranks, backend, timeout_s),
-        terms={"the plans": digests, "the datatype": dtype, "the op": op, **config},
-        preload=("collopt.runtime.measuring.measure_plans",),
-        on_update=on_update,
-    )
+    terms = {"the plans": digests, "the datatype": dtype, "the op": op, **config}
+    rendezvous = Rendezvous(program.num_ranks, backend, timeout_s, terms)
+    parts = on_all_ranks(partial(_measure, job), rendezvous, "collopt.runtime.measuring.measure_plans", on_update)
     devices, backends, rows = zip(*parts, strict=True)
     return replace(report, backend=backends[0], devices=devices, rows=rows[0], end_time=_now())
 

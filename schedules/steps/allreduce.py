@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import CertificateError, ColloptError, UnsupportedError
+from ...errors import UnsupportedError
 from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...support.quantities import Exact, as_bytes, as_factor, as_latency
-from ...support.validation import as_kind, shown
+from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
 from ...topologies.network.direct_graph import as_direct_graph
+from ..path_checks import check_halves
 from ..schedule import AllreduceSchedule
 from ..transfers import Transfers
 from .sends import shard_transfers
@@ -65,29 +66,14 @@ class StepAllreduce(InSteps, AllreduceSchedule, of="steps"):
 
     def verified_loads(self, topology: Topology) -> IntArray:
         """Verify both parts, and that they match; rows of loads are those of one after the other."""
-        self._check_halves(CertificateError)
-        return np.concatenate([StepSchedule.verified_loads(part, topology) for part in self.schedules])
+        halves = (self.reduce, self.broadcast)
+        check_halves(*halves, StepSchedule)
+        return np.concatenate([StepSchedule.verified_loads(part, topology) for part in halves])
 
     def check(self) -> None:
         """Check all that `verified_loads` does without a topology, but for steps in which nothing happens."""
-        self._check_halves(CertificateError)
+        check_halves(*self.schedules, StepSchedule)
         super().check()
-
-    def _check_halves(self, error: type[ColloptError]) -> None:
-        """Raise `error` unless one part reduces and the other broadcasts, for the same ranks."""
-        for part in self.schedules:
-            as_kind(part, StepSchedule, "the schedule", error=error)
-        directions = tuple(part.direction for part in self.schedules)
-        if directions != ("reduce", "broadcast"):
-            raise error(
-                f"the two schedules of the allreduce have the directions {shown(directions)}; "
-                "expected 'reduce' and 'broadcast'"
-            )
-        if self.reduce.num_ranks != self.broadcast.num_ranks:
-            raise error(
-                f"the allreduce's schedules are for {self.reduce.num_ranks} and {self.broadcast.num_ranks} ranks; "
-                "expected the same ranks in both"
-            )
 
     def transfers(self, topology: Topology) -> Transfers:
         """List the sends of the reduce-scatter, then those of the allgather."""
@@ -102,7 +88,7 @@ class StepAllreduce(InSteps, AllreduceSchedule, of="steps"):
         """Raise `UnsupportedError` unless both are for as many ranks, one reduces and the other broadcasts."""
         for part in self.schedules:
             part.check_fit(network)
-        self._check_halves(UnsupportedError)
+        check_halves(*self.schedules, StepSchedule, UnsupportedError)
 
     def time(
         self, topology: Topology, num_bytes: int | str, slices: int | None = None, inverse_rate: Fraction | None = None

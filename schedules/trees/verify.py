@@ -18,9 +18,9 @@ import numpy as np
 
 from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray, orbits
-from ...support.validation import as_kind, shown
+from ...support.validation import shown
 from ...topologies import Topology
-from ..path_checks import Hops, check_arrays, checked_paths, refuse_if, verified_hops
+from ..path_checks import Hops, check_arrays, check_halves, checked_paths, refuse_if, verified_hops
 from ..schedule import Schedule
 from .tree_arrays import TreeArrays
 from .tree_schedule import Trees
@@ -64,7 +64,7 @@ def verified_halves(
     halves: tuple[Any, Any], kind: type[Schedule], verified: Callable[[Any, Topology], IntArray], topology: Topology
 ) -> IntArray:
     """Verify both forests of an allreduce, of one kind, and that they match; sum their load on every link."""
-    check_halves(*halves, kind)
+    _check_shards(*halves, kind)
     return summed_loads([half.trees_per_root for half in halves], [verified(half, topology) for half in halves])
 
 
@@ -80,8 +80,7 @@ def summed_loads(counts: Sequence[int], loads: Sequence[IntArray]) -> IntArray:
 def check_trees(schedule: Trees) -> None:
     """Check all that `verified_loads` does without a topology, for trees that any switches may branch."""
     if len(schedule.forests) > 1:
-        reduction, broadcast = schedule.forests
-        check_halves(reduction, broadcast, TreeArrays)
+        _check_shards(*schedule.forests, TreeArrays)
     for forest in schedule.forests:
         _check_shapes(forest, forest.num_ranks)
         _check_weights(forest)
@@ -92,12 +91,9 @@ def check_trees(schedule: Trees) -> None:
                 pass
 
 
-def check_halves(reduction: Any, broadcast: Any, kind: type[Schedule]) -> None:
+def _check_shards(reduction: Any, broadcast: Any, kind: type[Schedule]) -> None:
     """Check that forests of a kind reduce and broadcast the same shards."""
-    for forest in (reduction, broadcast):
-        as_kind(forest, kind, "the schedule", error=CertificateError)
-    if (reduction.direction, broadcast.direction) != ("reduce", "broadcast"):
-        raise CertificateError("the allreduce does not consist of one forest that reduces and one that broadcasts")
+    check_halves(reduction, broadcast, kind)
     if not np.array_equal(reduction.root_weights, broadcast.root_weights):
         raise CertificateError("the allreduce broadcasts other shards than it reduces")
 

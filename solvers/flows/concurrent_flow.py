@@ -144,33 +144,6 @@ LOAD_BITS = 61
 MAX_ROUNDS_SUMMED = 64  # rounds whose loads may be summed
 
 
-class ScaledInstance(NamedTuple):
-    """A concurrent-flow problem in the integers of the kernels."""
-
-    links: Adjacency
-    capacities: IntArray  # int64 (links,)
-    orbits: LinkOrbits
-    class_capacities: IntArray  # int64 (classes,): total capacity of each orbit of links
-    demands: IntArray  # int64 (sources, ranks): of one source per orbit
-    units: IntArray  # int64 (sources, ranks): the demands in units of flow
-    amount: Fraction  # units of flow per unit of demand
-    max_length: int  # the largest length
-
-
-def scaled_instance(
-    num_nodes: int, tails: IntArray, heads: IntArray, capacities: IntArray, demands: IntArray, orbits: LinkOrbits
-) -> ScaledInstance:
-    """Scale a problem to integers. Shapes: `demands` int64 (ranks, ranks)."""
-    class_capacities = np.zeros(len(orbits.sizes), dtype=np.int64)
-    np.add.at(class_capacities, orbits.classes, capacities)
-    rows = demand_rows(demands, orbits.sources)
-    max_length = longest_length(rows, num_nodes, ROUND_LENGTH)
-    units, amount = scaled_demands(demands, orbits.sources, num_nodes)
-    return ScaledInstance(
-        adjacency(num_nodes, tails, heads), capacities.copy(), orbits, class_capacities, rows, units, amount, max_length
-    )
-
-
 def scaled_demands(demands: IntArray, sources: IntArray, num_nodes: int) -> tuple[IntArray, Fraction]:
     """Convert demands to units of flow, rounded up, and return the units per unit of demand, a power of 2."""
     limit = min(UNITS.bit_length() - 1, LOAD_BITS - (MAX_ROUNDS_SUMMED * num_nodes).bit_length())
@@ -228,11 +201,20 @@ class _Block:
 class MultiplicativeWeights:
     """State between phases: the best upper bound of the rate so far, and lengths that prove it, (classes,)."""
 
-    def __init__(self, instance: ScaledInstance, max_rounds: int) -> None:
-        self._instance, self.rounds_left = instance, max_rounds
-        self._orders = initial_orders(instance.orbits.sources, len(instance.links.out_starts) - 1)
+    def __init__(
+        self, network: tuple[int, IntArray, IntArray, IntArray], demands: IntArray, orbits: LinkOrbits, max_rounds: int
+    ) -> None:
+        num_nodes, tails, heads, self._capacities = network
+        self._links, self._orbits, self.rounds_left = adjacency(num_nodes, tails, heads), orbits, max_rounds
+        self._class_capacities = np.zeros(len(orbits.sizes), dtype=np.int64)
+        np.add.at(self._class_capacities, orbits.classes, self._capacities)
+        # Of one source per orbit: demands, also in units of flow, which are so many per unit of demand.
+        self._demands = demand_rows(demands, orbits.sources)
+        self._units, self._amount = scaled_demands(demands, orbits.sources, num_nodes)
+        self._max_length = longest_length(self._demands, num_nodes, ROUND_LENGTH)
+        self._orders = initial_orders(orbits.sources, num_nodes)
         # All links start with equal shares: lengths are inverse to capacities.
-        self._center = instance.orbits.sizes / instance.orbits.sizes.sum()
+        self._center = orbits.sizes / orbits.sizes.sum()
         self._rounds, self._step_size, self._relative_sharpness = FIRST_ROUNDS, FIRST_STEP_SIZE, FIRST_SHARPNESS
         self._blocks: list[_Block] = []
         self.best_lengths = self._lengths(self._center)
@@ -276,57 +258,54 @@ class MultiplicativeWeights:
 
     def _mixture(self) -> MixedFlow:
         """Mix the averaged flows, drop those without use, and set the scale of congestion for the next phase."""
-        instance, blocks = self._instance, self._blocks
+        blocks = self._blocks
         rounds = np.array([len(block.sharpness) for block in blocks])
         congestion = np.array([self._congestion(block.loads) for block in blocks]) / rounds[:, None]
         shares = best_mixture(congestion / self._scale)
         weights = (shares / rounds * SHARES).astype(np.int64)
         # Python integers: the sum over an orbit may overflow 64 bits where a single link does not.
         sums = sum((block.loads.astype(object) * int(weight) for block, weight in zip(blocks, weights, strict=True)), 0)
-        loads = (-(-sums // instance.orbits.sizes)).astype(np.int64)[instance.orbits.classes]
+        loads = (-(-sums // self._orbits.sizes)).astype(np.int64)[self._orbits.classes]
         used = np.flatnonzero(weights)
         steps = Steps(
-            instance.orbits.classes,
+            self._orbits.classes,
             np.array([lengths for number in used for lengths in blocks[number].lengths]),
             np.array([sharpness for number in used for sharpness in blocks[number].sharpness]),
             np.repeat(weights, rounds * (weights > 0)),
         )
-        amount = instance.amount * int(weights @ rounds)
+        amount = self._amount * int(weights @ rounds)
         used_links = np.flatnonzero(loads)
-        rate = min(Fraction(int(instance.capacities[link]), int(loads[link])) for link in used_links) * amount
-        self._scale = float(instance.amount / rate)
+        rate = min(Fraction(int(self._capacities[link]), int(loads[link])) for link in used_links) * amount
+        self._scale = float(self._amount / rate)
         keep = np.sort(np.argsort(-shares, kind="stable")[: MAX_BLOCKS - BLOCKS])
         self._blocks = [blocks[number] for number in keep]
         return MixedFlow(rate, loads, amount, steps)
 
     def _lengths(self, shares: FloatArray) -> IntArray:
-        lengths = shares / self._instance.class_capacities
-        integers = np.rint(lengths * (self._instance.max_length / lengths.max())).astype(np.int64)
+        lengths = shares / self._class_capacities
+        integers = np.rint(lengths * (self._max_length / lengths.max())).astype(np.int64)
         return np.asarray(np.maximum(integers, 1))
 
     def _sharpness(self, lengths: IntArray) -> float:
         """Scale the sharpness to the mean length per unit of capacity; 8 is the power in `soft_loads`."""
-        capacities = self._instance.class_capacities
+        capacities = self._class_capacities
         return self._relative_sharpness / 8 * float(capacities.sum()) / float(lengths @ capacities.astype(np.float64))
 
     def _loads(self, lengths: IntArray, sharpness: float) -> IntArray:
         """Route all demands under given lengths; return the loads, summed per orbit of links."""
-        instance, orbits = self._instance, self._instance.orbits
-        rows, links, capacities = (orbits.sources, orbits.counts), instance.links, instance.capacities
+        orbits = self._orbits
+        rows, links, capacities = (orbits.sources, orbits.counts), self._links, self._capacities
         lengths = lengths[orbits.classes]
-        loads = soft_loads(*rows, links, capacities, lengths, sharpness, self._orders, instance.units)
+        loads = soft_loads(*rows, links, capacities, lengths, sharpness, self._orders, self._units)
         sums = np.zeros_like(orbits.sizes)
         np.add.at(sums, orbits.classes, loads)
         return sums
 
     def _congestion(self, loads: IntArray) -> FloatArray:
-        return np.asarray(loads / self._instance.class_capacities)
+        return np.asarray(loads / self._class_capacities)
 
     def _bound(self, lengths: IntArray) -> Fraction:
-        instance = self._instance
-        return dual_bound(
-            instance.links, instance.orbits, instance.class_capacities, instance.demands, lengths, self._orders
-        )
+        return dual_bound(self._links, self._orbits, self._class_capacities, self._demands, lengths, self._orders)
 
 
 def _softmax(exponents: FloatArray) -> FloatArray:
@@ -410,7 +389,7 @@ def concurrent_flow(
         orbits = trivial_link_orbits(len(tails), demands)
     else:
         orbits = link_orbits(tails, heads, capacities, demands, automorphisms)
-    game = MultiplicativeWeights(scaled_instance(num_nodes, tails, heads, capacities, demands, orbits), max_rounds)
+    game = MultiplicativeWeights((num_nodes, tails, heads, capacities.copy()), demands, orbits, max_rounds)
     with progress.status() as report:
         best = game.phase()
         while best.rate < (1 - Fraction(gap)) * game.upper and game.upper > floor and game.rounds_left > 0:

@@ -23,13 +23,8 @@ def list_schedule(paths: Paths, capacities: IntArray, *, batch: int = 1, effort:
     """Find the step, int64 (total hops,), in which each chunk crosses each link; randomized with a fixed seed."""
     quotas = step_quotas(paths, capacities, batch)
     check_capacities(int(paths.weights.max(initial=0)) * len(paths.links))
-    lower_bound = min_steps(paths, quotas)
-    return _best_schedule(paths, quotas, path_loads(paths, paths.weights, len(quotas)), lower_bound, effort)
-
-
-def _best_schedule(paths: Paths, quotas: IntArray, loads: IntArray, lower_bound: int, effort: int) -> IntArray:
-    """Iterate until a schedule attains the lower bound or the effort is spent."""
-    hops = len(paths.links)
+    # Iterate until a schedule attains the lower bound or the effort is spent.
+    lower_bound, loads, hops = min_steps(paths, quotas), path_loads(paths, paths.weights, len(quotas)), len(paths.links)
     firsts = np.append(0, np.cumsum(np.bincount(paths.links, minlength=len(quotas))))
     random = np.array([SEED], dtype=np.uint64)
     keys, steps, best = _initial_keys(paths, loads), np.empty(hops, dtype=np.int64), np.empty(hops, dtype=np.int64)

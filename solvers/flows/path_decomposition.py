@@ -248,7 +248,11 @@ def lift_flows(
     for source, flow in zip(sources.tolist(), flows, strict=True):
         before = len(shares)
         _label(source, symmetries, images, labels, queue, before)
-        shares += _averages(flow, labels[source] - before)
+        # The average over each orbit of its links.
+        orbits = labels[source] - before
+        sums = np.zeros(int(orbits.max()) + 1, dtype=np.object_)
+        np.add.at(sums, orbits, flow.astype(np.object_))
+        shares += [Fraction(total) / size for total, size in zip(sums, np.bincount(orbits).tolist(), strict=True)]
     scale = lcm(*(share.denominator for share in shares))
     integers = [share.numerator * (scale // share.denominator) for share in shares]
     if max(integers) <= MAX_INT64:
@@ -260,14 +264,6 @@ def lift_flows(
         f"equal parts of the flows are whole numbers only {shown(scale)} times as large, which overflows int64; "
         "state the flows in larger units"
     )
-
-
-def _averages(flow: npt.NDArray[np.int64] | npt.NDArray[np.object_], orbits: IntArray) -> list[Fraction]:
-    """Average the flow of a source over each orbit of its links."""
-    sizes = np.bincount(orbits)
-    sums = np.zeros(len(sizes), dtype=np.object_)
-    np.add.at(sums, orbits, flow.astype(np.object_))
-    return [Fraction(total) / size for total, size in zip(sums.tolist(), sizes.tolist(), strict=True)]
 
 
 @kernel_with(lambda _, symmetries, __, labels, *___: len(symmetries) * labels.shape[1])

@@ -34,8 +34,10 @@ def proof(program: LinearProgram, highs: Any, termination: Termination, *, by_si
             return None
         return conflict(program, *highs.getDualRay()[1:])
     if termination is Termination.UNBOUNDED and not program.matrix.data.any():
-        # HiGHS solves programs without coefficients in presolve, and keeps no ray.
-        return escape(program, True, _improving(program))
+        # HiGHS solves programs without coefficients in presolve, and keeps no ray; unbounded columns are one.
+        better = np.sign(program.costs) * (1.0 if program.maximize else -1.0)
+        ends = np.where(better > 0, program.column_bounds[1], program.column_bounds[0])
+        return escape(program, True, np.where(np.isinf(ends), better, 0.0))
     if termination is Termination.UNBOUNDED and (by_simplex or highs.getPrimalRayExist()[1]):
         return escape(program, *highs.getPrimalRay()[1:])
     return None
@@ -88,12 +90,6 @@ def escape(program: LinearProgram, candidates: bool, ray: FloatArray) -> FloatAr
         if free and float(np.sum(gains)) > CLEAR * float(np.sum(np.abs(gains))):
             return candidate
     return None
-
-
-def _improving(program: LinearProgram) -> FloatArray:
-    """Return the improving direction along columns that are unbounded in it."""
-    better = np.sign(program.costs) * (1.0 if program.maximize else -1.0)
-    return np.where(np.isinf(np.where(better > 0, program.column_bounds[1], program.column_bounds[0])), better, 0.0)
 
 
 def _unbounded(direction: FloatArray, bounds: tuple[FloatArray, FloatArray]) -> bool:

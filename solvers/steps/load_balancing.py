@@ -437,10 +437,9 @@ def least_chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: i
 def chunked_times(network: Intake, sets: tuple[BusiestSet, ...], chunks: int) -> tuple[Fraction, ...]:
     """Find the step times; parameters as for `least_chunked_times`."""
     lower_bounds = least_chunked_times(network, sets, chunks)
-    if (network.widths == 1).all():
-        return lower_bounds
     times = np.array([(time.numerator, time.denominator) for time in lower_bounds], dtype=np.int64)
-    _raise_times(network, chunks, times)
+    if (network.widths != 1).any():
+        _raise_times(network, chunks, times)
     return tuple(Fraction(*time) for time in times.tolist())
 
 

@@ -154,8 +154,9 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
     count, capacity = len(tallest), min(MAX_GROWTH * len(tallest), limit + len(tallest))
     columns, tables = np.zeros((2, capacity), dtype=np.int64), np.zeros((2, capacity, ranks), dtype=np.int32)
     forest = _Forest(columns[0], columns[1], tables[0], tables[1], np.zeros((capacity, ranks)), tails)
+    before: tuple[Any, ...] = packing  # roots, weights and links, as in the forest
     parts: tuple[Any, ...] = forest[:3]
-    for column, values in zip(parts, packing, strict=True):
+    for column, values in zip(parts, before, strict=True):
         column[:count] = values[tallest]
     _measure_all(forest, count)
     with progress.status() as report:
@@ -169,7 +170,7 @@ def lower_trees(packing: Packing, tails: IntArray) -> Packing:
             count = _exchange(forest, count, height - 1 - height // TALL, EXCHANGES_PER_ROUND)
             lowest = int(forest.depths[:count].max())
     untouched = np.delete(np.arange(trees), tallest)
-    return Packing(*(np.concatenate([column[untouched], own]) for column, own in zip(packing, kept, strict=True)))
+    return Packing(*(np.concatenate([column[untouched], own]) for column, own in zip(before, kept, strict=True)))
 
 
 @kernel
@@ -283,18 +284,14 @@ def _best_partner(forest: _Forest, count: int, tree: int, rank: int, split: bool
         fall = depths[other, sender] + 1 - depths[other, rank]
         change = potentials[tree, rank] * (2.0**-rise - 1) + potentials[other, rank] * (2.0**fall - 1)
         change *= min(weights[tree], weights[other])
-        # Its sender is above the rank here, since `rise` is positive.
-        if change < best and not _is_below(forest, other, sender, rank):
-            best, partner = change, other
+        if change < best:
+            # No exchange if the sender is below the rank there; here it is above, since `rise` is positive.
+            node = sender
+            while depths[other, node] > depths[other, rank]:
+                node = tails[links[other, node]]
+            if node != rank:
+                best, partner = change, other
     return partner
-
-
-@kernel
-def _is_below(forest: _Forest, tree: int, node: int, rank: int) -> bool:
-    """Return whether the path from `node` up to the root passes `rank`."""
-    while forest.depths[tree, node] > forest.depths[tree, rank]:
-        node = forest.tails[forest.links[tree, node]]
-    return bool(node == rank)
 
 
 @kernel

@@ -105,8 +105,11 @@ class Arc(NamedTuple):
 
 def cheapest_arborescence(num_nodes: int, root: int, arcs: Sequence[Arc]) -> list[int] | None:
     """Return places in `arcs` of a cheapest set that reaches all nodes from the root; None if there is none."""
-    best = _cheapest_into(num_nodes, root, arcs)
-    if best is None:
+    best = [-1] * num_nodes  # place of the cheapest arc into each node
+    for place, (tail, head, cost) in enumerate(arcs):
+        if head not in (root, tail) and (best[head] < 0 or cost < arcs[best[head]].cost):
+            best[head] = place
+    if best.count(-1) > 1:
         return None
     labels, groups = _cycles(num_nodes, root, [arcs[place].tail if place >= 0 else root for place in best])
     if groups == num_nodes:
@@ -122,15 +125,6 @@ def cheapest_arborescence(num_nodes: int, root: int, arcs: Sequence[Arc]) -> lis
     entering = {arcs[inner[place][0]].head: inner[place][0] for place in places}
     kept = [place for node, place in enumerate(best) if place >= 0 and node not in entering]
     return [*entering.values(), *kept]
-
-
-def _cheapest_into(num_nodes: int, root: int, arcs: Sequence[Arc]) -> list[int] | None:
-    """Place of the cheapest arc into each node, -1 at the root; None if some node has none."""
-    best = [-1] * num_nodes
-    for place, (tail, head, cost) in enumerate(arcs):
-        if head not in (root, tail) and (best[head] < 0 or cost < arcs[best[head]].cost):
-            best[head] = place
-    return None if best.count(-1) > 1 else best
 
 
 def _cycles(num_nodes: int, root: int, parents: Sequence[int]) -> tuple[list[int], int]:

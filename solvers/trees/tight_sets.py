@@ -198,15 +198,11 @@ def trim_to_tight_sets(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray
             return trimmed
         graph.units[:] = original
         violated = sweep.sink_sides[sweep.deficit > 0]
-        sets = [members for members in sets if not _crosses(members, violated)]
+        # Boxes that cross a violated cut get their capacity back.
+        crossing = [violated[:, box].any(axis=1) & ~violated[:, ~box].all(axis=1) for box in sets]
+        sets = [members for members, cuts in zip(sets, crossing, strict=True) if not cuts.any()]
     graph.units[:] = original
     return []
-
-
-def _crosses(members: BoolArray, violated: BoolArray) -> bool:
-    """Return whether a set crosses some violated cut."""
-    inside = violated[:, members]
-    return bool((inside.any(axis=1) & ~violated[:, ~members].all(axis=1)).any())
 
 
 def _local_bottlenecks(graph: RoutedGraph, supplies: IntArray) -> list[BoolArray]:
@@ -270,20 +266,14 @@ def _trim(graph: RoutedGraph, members: BoolArray, supplies: IntArray) -> bool:
     slack = np.minimum(graph.units[there], graph.units[back])
     if slack.sum() < excess:
         return False
-    share = _apportion(excess, slack)
+    # The largest remainder method; slack bounds the shares.
+    exact, total = [excess * int(units) for units in slack], int(slack.sum())
+    share = np.array([part // total for part in exact], dtype=np.int64)
+    remainders = np.array([part % total for part in exact], dtype=np.float64)
+    share[np.argsort(-remainders, kind="stable")[: excess - int(share.sum())]] += 1
     graph.units[there] -= share
     graph.units[back] -= share
     return True
-
-
-def _apportion(total: int, slack: IntArray) -> IntArray:
-    """Apportion `total` by `slack`, which bounds the shares, with the largest remainder method."""
-    total_slack = int(slack.sum())
-    exact = [total * int(units) for units in slack]
-    shares = np.array([part // total_slack for part in exact], dtype=np.int64)
-    remainders = np.array([part % total_slack for part in exact], dtype=np.float64)
-    shares[np.argsort(-remainders, kind="stable")[: total - int(shares.sum())]] += 1
-    return shares
 
 
 @kernel_with(steps_of_sinks)

@@ -112,24 +112,6 @@ def test_flows_deliver_the_traffic(topology: Topology) -> None:
                 assert flow[heads == node].sum() - flow[tails == node].sum() >= values["rate"] * part - 1e-6
 
 
-def test_constraints_and_objectives_of_users() -> None:
-    """A quiet link lowers the rate and gets a price; at a fixed rate the least traffic goes shortest ways."""
-    network = ring(5, bandwidth=10)
-    model = all_to_all.build(network)
-    uplink = network.links.index(network.link("gpu0", "gpu1"))
-    model.constrain("quiet", [(model.variables.flow[:, uplink], 1)], upper=5)
-    solution = solve(model)
-    assert solution.objective < 10 / 3 - 1e-3
-    assert solution.duals["quiet"] > 1e-3
-    model.constrain("fixed", [(model.variables.rate, 1)], lower=1, upper=1)
-    model.minimize([(model.variables.flow, 1)])
-    assert solve(model).objective == close(5 * 6)
-    model.maximize([(model.variables.rate, 3)])
-    assert solve(model).objective == close(3)
-    with pytest.raises(UnsupportedError, match="constraint 'quiet' exists already"):
-        model.constrain("quiet", [(model.variables.rate, 1)], upper=5)
-
-
 @pytest.mark.parametrize(
     ("traffic", "message"),
     [

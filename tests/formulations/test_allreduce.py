@@ -15,7 +15,7 @@ import collopt
 from collopt.errors import UnsupportedError
 from collopt.formulations import allreduce, allreduce_cuts
 from collopt.solvers import Algorithm, HighsOptions, solve
-from collopt.topologies import Topology, leaf_spine, mi250, ring
+from collopt.topologies import Topology, leaf_spine, ring
 from oracles.allreduce_cvxpy import best_rate
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
@@ -161,14 +161,3 @@ def test_cuts_without_end_say_what_flows_say(topology: Topology, build: Any) -> 
     for direction in model.hops:
         model.add_cuts("all_cuts_" + direction, direction, sets.astype(bool))
     assert solve(model).objective == close(best(topology))
-
-
-def test_opposites_are_found_by_ends_and_bandwidth() -> None:
-    """Every link's opposite by number; None where one is missing or slower."""
-    network = mi250()
-    opposites = allreduce_cuts.opposite_links(network)
-    assert opposites is not None
-    for link, opposite in zip(network.links, opposites.tolist(), strict=True):
-        assert network.links[opposite][:2] == (link.head, link.tail)
-    assert allreduce_cuts.opposite_links(ring(3, bidirectional=False)) is None
-    assert allreduce_cuts.opposite_links(ring(3).derate("gpu0", "gpu1", "1/2", bidirectional=False)) is None

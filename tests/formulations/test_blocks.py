@@ -130,21 +130,6 @@ def test_blocks_compile_to_the_arrays_that_they_describe() -> None:
     assert program.variables["single"].label(0) == "single"
 
 
-def test_a_model_grows_and_changes_its_mind_between_solves() -> None:
-    """A block added later counts, and the last objective holds."""
-    blocks = Blocks()
-    x = blocks.variables("x", 2, upper=4)
-    blocks.maximize([(x, 1)])
-    assert solve(blocks).objective == pytest.approx(8)
-    blocks.constraint("cap", (), [(0, x, 1)], upper=5)
-    assert solve(blocks).objective == pytest.approx(5)
-    y = blocks.variables("y", (), upper=1)
-    blocks.maximize([(x, 1), (y, 10)])
-    assert solve(blocks).objective == pytest.approx(15)
-    blocks.minimize([(x, 1)])
-    assert solve(blocks).objective == pytest.approx(0)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collopt.errors import UnsupportedError
 from collopt.formulations import flow_over_time
-from collopt.solvers import Session, solve
+from collopt.solvers import solve
 from collopt.topologies import Topology, ring
 from oracles.time_expanded_flow import most_by
 from sample_sizes import examples
@@ -44,19 +44,6 @@ def test_time_is_that_of_a_network_with_copies_for_every_microsecond(
     if most:
         found = least_time(flow_over_time.build(network, sources, sink, 1000 * most, alpha=alpha))
         assert found == pytest.approx(time)
-
-
-@settings(max_examples=examples(20), deadline=None)
-@given(timed_topologies(), st.integers(1, 10**6), st.integers(1, 10**6))
-def test_time_is_concave_in_the_amount(network: Topology, some: int, more: int) -> None:
-    """Half of two amounts takes at least the mean of their times; a model is solved for all three."""
-    sink, *sources = network.compute_nodes
-    model = flow_over_time.build(network, sources, sink, some)
-    session, times = Session(model), []
-    for amount in (Fraction(some), Fraction(more), Fraction(some + more, 2)):
-        model.carry(amount)
-        times.append(session.solve().objective)
-    assert times[2] >= (times[0] + times[1]) / 2 - 1e-6 * max(times)
 
 
 @settings(max_examples=examples(20), deadline=None)

@@ -14,7 +14,6 @@ from collopt.errors import UnsupportedError
 from collopt.formulations import synthesis
 from collopt.schedules import StepSchedule, verified_loads
 from collopt.solvers.lp.session import solve
-from collopt.solvers.lp.solution import PrimalStatus, Termination
 from collopt.topologies import Topology, dgx_a100, hypercube, ring
 from oracles.bfb_subsets import diameter_of
 from oracles.synthesis_cvxpy import least_time
@@ -76,24 +75,6 @@ def test_chunks_that_follow_each_other_are_one_send() -> None:
     schedule, _ = best(ring(3, bidirectional=False), 2, 4)
     assert (schedule.num_sends, schedule.chunks_per_shard) == (6, 4)
     assert {(send.lower, send.upper) for send in schedule.sends()} == {(0, 4)}
-
-
-def test_a_link_can_be_kept_free_in_a_step() -> None:
-    """As users extend the model: gpu0 tells gpu1 nothing in the first step; if it never may, two steps are too few."""
-    topology = ring(4)
-    model = synthesis.build(topology, steps=2, chunks=1)
-    over = {key[4]: [] for key in model.variables.send}
-    for key, variable in model.variables.send.items():
-        if key[2:4] == ("gpu0", "gpu1"):
-            over[key[4]].append(variable)
-    model.constrain("quiet_start", sum(over[0]) == 0)
-    loads = verified_loads(synthesis.as_schedule(model, solve(model).values["send"]), topology)
-    quiet = [link[:2] for link in topology.links].index(("gpu0", "gpu1"))
-    assert loads[0, quiet] == 0 < loads[1, quiet]
-    model.constrain("quiet_end", sum(over[1]) == 0)
-    solution = solve(model)
-    assert solution.status.termination is Termination.INFEASIBLE
-    assert solution.status.primal is PrimalStatus.NONE
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,6 @@ def test_one_way_networks_have_the_best_bounds_too(topology: Topology) -> None:
         (ring(4), Partition, Fraction(4, 3)),
         (dgx_a100(boxes=2), Partition, Fraction(520, 3)),
         (dgx_a100(boxes=4), Partition, Fraction(4 * 200, 2 * 3)),
-        (dgx_a100(boxes=32), Partition, Fraction(32 * 200, 2 * 31)),
         (mi250(boxes=2), Partition, Fraction(2656, 15)),
         (dgx_h100(boxes=2), Cut, Fraction(400)),
         (Topology.from_links([("a", "b", 25), ("b", "c", 25)], compute="abc", bidirectional=True), Cut, Fraction(25)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 import collopt
@@ -12,17 +11,10 @@ from collopt.planners.literature.grown_trees import plan_multitree
 from collopt.planners.literature.nccl_trees import plan_double_binary_tree
 from collopt.planners.literature.rank_offsets import plan_recursive_doubling
 from collopt.schedules import StepSchedule
-from collopt.topologies import (
-    Topology,
-    complete,
-    dgx_a100,
-    dgx_h100,
-    hypercube,
-    mi250,
-    ring,
-    torus,
-)
+from collopt.solvers import seeded
+from collopt.topologies import Topology, complete, dgx1_v100, dgx_a100, dgx_h100, hypercube, mi250, ring, torus
 from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_parents
+from uneven_mesh import UNEVEN_MESH
 
 
 @pytest.mark.parametrize(
@@ -43,6 +35,8 @@ from collopt.topologies.direct_connect.basic_graphs import double_binary_tree_pa
         # What a complete graph of four lets through in one step.
         ("multitree", complete(4), "allgather", Fraction(4)),
         ("multitree", dgx_a100(boxes=4), "allgather", Fraction(32, 3) * 25),
+        # All 31 shards for a GPU without NVLink come in over its NIC, one in each step.
+        ("multitree", dgx_h100(boxes=4).without_link("box0/gpu0", "box0/nvswitch"), "allgather", Fraction(32, 31) * 50),
         # Links that do not touch the root carry half of the data down one tree, and half up the other.
         ("blink", ring(4, bandwidth=10), "allreduce", Fraction(10)),
         ("blink", ring(4, bandwidth=10), "broadcast", Fraction(20)),
@@ -134,21 +128,6 @@ def test_steps_of_recursive_doubling_take_what_a_schedule_in_steps_takes(topolog
     assert 2 * Fraction(str(both)) == ranks / steps.inverse_rate(topology)
 
 
-def test_multitree_lets_every_link_carry_its_units_once_per_step() -> None:
-    """Steps are levels here: a rank joins after its parent, and no link is used more often than there are steps."""
-    topology = torus(4, 4)
-    plan = plan_multitree(topology, "allgather")
-    assert plan.link_loads.max() <= 2 * plan.heights.highest
-    assert plan.schedule.num_trees == 16
-    assert np.unique(plan.schedule.forests[0].weights).tolist() == [1]
-
-
-def test_multitree_fills_the_one_nic_of_a_gpu_without_nvlink() -> None:
-    """All 31 shards for it come in over 50 GB/s, one in each step."""
-    plan = plan_multitree(dgx_h100(boxes=4).without_link("box0/gpu0", "box0/nvswitch"), "allgather")
-    assert (plan.algbw, plan.gap) == (Fraction(32, 31) * 50, 0)
-
-
 def test_multitree_does_not_leave_a_box_to_come_back() -> None:
     """On MI250, where not all GPUs of a box are neighbors and NICs lead everywhere."""
     forest = plan_multitree(mi250(boxes=2), "allgather").schedule.forests[0]
@@ -162,3 +141,54 @@ def test_multitree_leaves_a_box_where_nothing_else_leads_on() -> None:
     links = [("a", "c", 1), ("b", "c", 1), ("c", "s", 2), ("s", "t", 2), ("t", "a", 1), ("t", "b", 1)]
     plan = plan_multitree(Topology.from_links(links, compute="abc", switches="st"), "allgather")
     plan.verify()
+
+
+@pytest.mark.parametrize(
+    ("topology", "chunks", "inverse_rate"),
+    [
+        (complete(5, bandwidth=10), 1, Fraction(1, 10)),  # everyone tells everyone
+        (ring(4, bidirectional=False), 1, Fraction(3)),  # each link carries all but one shard
+        (ring(3), 1, Fraction(1)),
+        (dgx_a100(), 1, Fraction(8, 300)),  # 56 hops of 8 senders: one of them is left waiting once
+    ],
+    ids=str,
+)
+def test_matches_have_the_rate_found_by_hand(topology: Topology, chunks: int, inverse_rate: Fraction) -> None:
+    """Whole shards, where there is nothing to choose or choices are alike."""
+    assert collopt.plan(topology, "allgather", planner="greedy", chunks=chunks).inverse_rate == inverse_rate
+
+
+@pytest.mark.parametrize(
+    ("topology", "most"),
+    [(torus(4, 4), 0), (dgx1_v100(), 0.02), (dgx_a100(boxes=2), 0.03), (UNEVEN_MESH, 0.01)],
+    ids=str,
+)
+def test_few_chunks_come_close_to_the_bound(topology: Topology, most: float) -> None:
+    """Also where links are unequal, and a chunk should cross a NIC once and be passed on inside."""
+    plan = collopt.plan(topology, "allgather", planner="greedy")
+    plan.verify()
+    assert plan.trees.forests[0].trees_per_root == 16
+    assert 0 <= plan.gap <= most
+    whole = collopt.plan(topology, "allgather", planner="greedy", chunks=1)
+    assert whole.trees.num_trees == topology.num_ranks
+    assert whole.gap > plan.gap
+
+
+def test_a_fast_link_is_not_left_for_a_slow_one() -> None:
+    """Of two ways to a rank the fast one brings what the slow one would bring later."""
+    links = [("a", "b", 10), ("b", "a", 10), ("a", "c", 10), ("c", "a", 10), ("b", "c", 1), ("c", "b", 1)]
+    plan = collopt.plan(Topology.from_links(links, compute="abc"), "allgather", planner="greedy", chunks=1)
+    used = dict(zip((link[:2] for link in plan.topology.links), plan.link_loads.tolist(), strict=True))
+    assert used["a", "b"] + used["b", "a"] + used["a", "c"] + used["c", "a"] >= 4
+    assert used["b", "c"] <= 1
+    assert used["c", "b"] <= 1
+
+
+def test_seeds_repeat_and_differ() -> None:
+    """The same seed gives the same trees."""
+
+    def trees(seed: int) -> object:
+        with seeded(seed):
+            return collopt.plan(UNEVEN_MESH, "allgather", planner="greedy").to_json()["schedule"]
+
+    assert trees(1) == trees(1) != trees(2)

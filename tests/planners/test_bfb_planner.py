@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import combinations
-from math import ceil
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import BoundError, CapacityOverflowError, UnsupportedError
@@ -24,18 +22,10 @@ from collopt.planners.direct_connect.bfb import (
     read_network,
     timed_bfb,
 )
-from collopt.schedules import (
-    Cut,
-    Partition,
-    StepAllreduce,
-    StepSchedule,
-    schedule_time,
-    step_cost,
-    verified_loads,
-)
+from collopt.schedules import Cut, Partition, StepAllreduce, schedule_time, step_cost, verified_loads
 from collopt.solvers.lp.session import solve
 from collopt.solvers.steps.load_balancing import busiest_sets, chunked_times
-from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, hypercube, ring, torus
+from collopt.topologies import DirectGraph, Topology, complete, dgx_a100, generalized_kautz, ring, torus
 from oracles.bfb_subsets import diameter_of, least_load, least_time, offered_links
 from sample_sizes import examples
 from strategies import bandwidths, switch_free_topologies
@@ -50,25 +40,6 @@ def regular_graphs(draw: st.DrawFn, max_nodes: int = 8) -> DirectGraph:
     for _ in range(draw(st.integers(0, 3))):
         arcs += enumerate(draw(st.permutations(range(size))))
     return DirectGraph.from_arcs(size, arcs, "random regular")
-
-
-def kautz(degree: int, size: int) -> DirectGraph:
-    """The paper's Definition 16: arcs from x to -d x - a."""
-    arcs = [(node, -(degree * node + step) % size) for node in range(size) for step in range(1, degree + 1)]
-    return DirectGraph.from_arcs(size, arcs, f"Pi({degree}, {size})")
-
-
-def de_bruijn(degree: int, letters: int) -> DirectGraph:
-    """Words of n letters; arcs drop the first letter and add a last one."""
-    size = degree**letters
-    arcs = [(node, (node * degree + letter) % size) for node in range(size) for letter in range(degree)]
-    return DirectGraph.from_arcs(size, arcs, f"DBJ({degree}, {letters})")
-
-
-def circulant(size: int, *jumps: int) -> DirectGraph:
-    """The paper's Definition 18."""
-    arcs = [(node, (node + sign * jump) % size) for node in range(size) for jump in jumps for sign in (1, -1)]
-    return DirectGraph.from_arcs(size, arcs, f"C({size}, {jumps})")
 
 
 def one_way_pair(count: int) -> Topology:
@@ -101,14 +72,8 @@ def test_all_solvers_and_the_oracle_agree(graph: DirectGraph) -> None:
     cost = bfb_cost(graph)
     assert cost == (len(loads), Fraction(graph.degree, graph.num_nodes) * sum(loads))
     assert cost == bfb_cost(graph, solver="subsets") == bfb_cost(graph, solver="newton") == bfb_cost(topology)
+    assert graph.num_nodes > 5 or cost == bfb_cost(graph, solver="lp")
     assert loads_of(graph) == loads
-
-
-@settings(max_examples=examples(8))
-@given(graph=regular_graphs(max_nodes=5))
-def test_linear_programs_say_the_same(graph: DirectGraph) -> None:
-    """Their exact answers, not their floats."""
-    assert bfb_cost(graph, solver="lp") == bfb_cost(graph)
 
 
 @settings(max_examples=examples(40))
@@ -161,59 +126,6 @@ def test_a_witness_shows_every_load(topology: Topology, data: st.DataObject) -> 
     assert found.width * problem.unit == sum(link.bandwidth for link in chosen)
 
 
-@pytest.mark.parametrize(
-    ("graph", "steps", "factor"),
-    [
-        (kautz(4, 64), 3, "21/16"),
-        (kautz(4, 1024), 5, "341/256"),
-        (de_bruijn(4, 4), 4, "85/64"),
-        (circulant(16, 3, 4), 3, "15/16"),
-        (circulant(15, 1, 4, 5), 2, "1"),
-        (complete(64).direct_graph(), 1, "63/64"),
-    ],
-    ids=lambda value: getattr(value, "name", None),
-)
-def test_costs_of_graphs_in_the_paper(graph: DirectGraph, steps: int, factor: str) -> None:
-    """T_L and T_B as Table 4, Table 7 and appendix F have them, but for the circulant of degree six."""
-    assert bfb_cost(graph) == (steps, Fraction(factor))
-
-
-def test_a_circulant_of_degree_six_is_not_optimal() -> None:
-    """Against conjecture 1: in step 2 of C(15, {1, 4, 5}) three shards have two of the six links into each rank."""
-    graph = circulant(15, 1, 4, 5)
-    _, second = busiest_sets(read_network(graph).intake)
-    assert loads_of(graph) == [1, Fraction(3, 2)]
-    assert [second.shards, second.width, len(second.links)] == [3, 2, 2]
-
-
-@pytest.mark.parametrize(
-    "topology",
-    [hypercube(2), hypercube(3), hypercube(6), torus(3, 3), torus(4, 4), torus(5, 5), torus(6, 6)],
-    ids=lambda topology: topology.name,
-)
-def test_networks_of_table_6_reach_both_optima(topology: Topology) -> None:
-    """As many steps as hops, and N - 1 of N shares of the data over all links of a rank."""
-    graph = topology.direct_graph()
-    optimum = Fraction(topology.num_ranks - 1, topology.num_ranks)
-    assert bfb_cost(topology) == step_cost(graph, bfb_schedule(topology)) == (graph.diameter, optimum)
-
-
-@pytest.mark.slow
-def test_large_networks_of_table_6_reach_both_optima() -> None:
-    """The hypercube of 1024 ranks and the 50 x 50 torus."""
-    assert bfb_cost(hypercube(10)) == (10, Fraction(1023, 1024))
-    assert bfb_cost(torus(50, 50)) == (50, Fraction(2499, 2500))
-
-
-@settings(max_examples=examples(30))
-@given(graph=regular_graphs(), chunks=st.integers(1, 8))
-def test_the_cost_of_chunks_has_a_closed_form(graph: DirectGraph, chunks: int) -> None:
-    """Section E.2 without parallel arcs: d / (N P) times the sum of ceil(P U)."""
-    assume(not graph.has_parallel_links)
-    rounded = sum(ceil(chunks * load) for load in loads_of(graph))
-    assert chunked_factor(graph, chunks) == Fraction(graph.degree * rounded, graph.num_nodes * chunks)
-
-
 @settings(max_examples=examples(20))
 @given(graph=regular_graphs(max_nodes=6), most=st.integers(1, 9))
 def test_the_best_number_of_chunks_is_the_best(graph: DirectGraph, most: int) -> None:
@@ -221,12 +133,6 @@ def test_the_best_number_of_chunks_is_the_best(graph: DirectGraph, most: int) ->
     costs = [chunked_factor(graph, chunks) for chunks in range(1, most + 1)]
     problem = read_network(graph)
     assert fastest_chunks(problem, busiest_sets(problem.intake), most) == costs.index(min(costs)) + 1
-
-
-def test_more_chunks_are_not_always_better() -> None:
-    """Five divide the loads of a hypercube of dimension 5, twelve do not."""
-    costs = [chunked_factor(hypercube(5).direct_graph(), chunks) for chunks in (5, 12)]
-    assert costs == [Fraction(31, 32), Fraction(125, 128)]
 
 
 def test_too_many_chunks_are_not_what_anybody_wants() -> None:
@@ -250,17 +156,13 @@ def test_plans_of_tori_are_optimal(collective: str) -> None:
     assert isinstance(plan.bound.witness, Partition if collective == "allreduce" else Cut)
     assert plan.link_loads.shape == (6 if collective == "allreduce" else 3, len(plan.topology.links))
     assert plan.provenance["diameter"] == 3
-
-
-def test_an_allreduce_is_a_reduction_and_a_broadcast() -> None:
-    """On a network without opposite links they differ."""
-    graph = kautz(2, 7)
-    plan = plan_bfb(Topology.from_graph(graph, bandwidth=10), "allreduce", chunks=6)
+    # On a network without opposite links the reduction and the broadcast differ.
+    one_way = generalized_kautz(2, 7, bandwidth=10)
+    plan = plan_bfb(one_way, "allreduce", chunks=6)
     assert isinstance(plan.schedule, StepAllreduce)
     assert plan.options == {"chunks": 6}
-    scatter, gather = (plan_bfb(plan.topology, each, chunks=6) for each in ("reduce_scatter", "allgather"))
-    assert plan.inverse_rate == scatter.inverse_rate + gather.inverse_rate
-    assert bfb_cost(graph).bandwidth_factor == Fraction(2, 7) * 10 * plan_bfb(plan.topology, "allgather").inverse_rate
+    parts = [plan_bfb(one_way, each, chunks=6).inverse_rate for each in ("reduce_scatter", "allgather")]
+    assert plan.inverse_rate == sum(parts)
 
 
 def test_a_plan_that_misses_the_simple_bound_gets_the_true_one() -> None:
@@ -292,30 +194,6 @@ def test_steps_with_latencies_take_the_time_of_the_worst_set(topology: Topology,
         max(least_time(topology, distance, rank, shard) for rank in topology.compute_nodes)
         for distance in range(1, diameter_of(topology) + 1)
     )
-
-
-@settings(max_examples=examples(20))
-@given(topology=switch_free_topologies(max_ranks=4, max_bandwidth=3), data=st.data())
-@pytest.mark.slow
-def test_the_best_links_to_use_are_found(topology: Topology, data: st.DataObject) -> None:
-    """Linear program (14) over every set of links that brings everything."""
-    topology = with_latencies(topology, lambda: data.draw(st.sampled_from([Fraction(1), Fraction(2), Fraction(9)])))
-    times = divisible_times(demands_of(topology, "broadcast")[1], Fraction(1500))
-    for distance, time in enumerate(times, start=1):
-        best = [_least_over_links(topology, distance, rank) for rank in topology.compute_nodes]
-        assert float(time) == pytest.approx(max(best), rel=1e-6)
-
-
-def _least_over_links(topology: Topology, distance: int, rank: str) -> float:
-    masks = offered_links(topology, distance, rank)
-    every = sorted(frozenset().union(*masks))
-    objectives = [
-        solve(programs.build_timed(topology, distance, 1500, ranks=rank, links=[link[:2] for link in chosen])).objective
-        for size in range(1, len(every) + 1)
-        for chosen in combinations(every, size)
-        if all(mask & set(chosen) for mask in masks)
-    ]
-    return float(min(objectives, default=0.0))
 
 
 @settings(max_examples=examples(40))
@@ -356,32 +234,26 @@ def test_a_slow_link_is_left_out_only_where_it_costs_time() -> None:
     assert small.options == {"chunks": 4, "size": 4000}
 
 
-def bad(value: Any) -> Any:
-    """Of a type that is not expected."""
-    return value
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: bfb_schedule(dgx_a100()), "has switches, such as 'box0/nvswitch'; expected direct links"),
-        (lambda: bfb_cost(dgx_a100()), "has switches, such as 'box0/nvswitch'; expected direct links"),
         (lambda: timed_bfb(dgx_a100(), 1000, 1), "has switches"),
-        (lambda: bfb_schedule(bad("ring")), "the network is 'ring'; expected a Topology or a DirectGraph"),
-        (lambda: bfb_cost(bad(None)), "the topology is None; expected a Topology"),
-        (lambda: plan_bfb(bad(None), "allgather"), "the topology is None; expected a Topology"),
+        (lambda: bfb_schedule("ring"), "the network is 'ring'; expected a Topology or a DirectGraph"),
+        (lambda: bfb_cost(None), "the topology is None; expected a Topology"),
+        (lambda: plan_bfb(None, "allgather"), "the topology is None; expected a Topology"),
         (lambda: plan_bfb(ring(4), "broadcast"), "does not implement the collective 'broadcast'; expected one of all"),
-        (lambda: bfb_schedule(ring(4), chunks=0), r"chunks is 0; expected a whole number from 1 to 1048576"),
-        (lambda: bfb_schedule(ring(4), chunks=2**21), "chunks is 2097152; expected"),
-        (lambda: bfb_schedule(ring(4), chunks=True), "chunks is True; expected"),
-        (lambda: plan_bfb(ring(4), "allgather", chunks=bad(1.0)), "chunks is 1.0; expected"),
+        (lambda: bfb_schedule(ring(4), chunks=2**21), "chunks is 2097152; expected a whole number from 1 to 1048576"),
+        (lambda: plan_bfb(ring(4), "allgather", chunks=1.0), "chunks is 1.0; expected"),
         (lambda: plan_bfb(ring(4), "allgather", size="large"), "size 'large' is not understood"),
         (lambda: bfb_cost(ring(4), solver="fast"), "solver is 'fast'; expected one of auto, subsets, newton, lp"),
-        (lambda: bfb_cost(ring(4), solver=bad([])), r"solver is \[\]; expected one of"),
         (lambda: bfb_cost(one_way_pair(2)), "is not regular: 2 arcs leave node 0"),
-        (lambda: bfb_schedule(ring(4), direction=bad("up")), "direction is 'up'; expected 'broadcast' or 'reduce'"),
-        (lambda: bfb_schedule(ring(4), direction=bad(None)), "direction is None; expected"),
+        (lambda: bfb_schedule(ring(4), direction="up"), "direction is 'up'; expected 'broadcast' or 'reduce'"),
         (lambda: timed_bfb(complete(12), 1000, None), "11 links lead into a rank of complete-12"),
+        (
+            lambda: bfb_cost(DirectGraph.from_arcs(8193, [(node, (node + 1) % 8193) for node in range(8193)], "long")),
+            "there are 8193 ranks in long; expected at most 8192",
+        ),
     ],
 )
 def test_refuses_what_makes_no_sense(call: Callable[[], Any], message: str) -> None:
@@ -391,21 +263,10 @@ def test_refuses_what_makes_no_sense(call: Callable[[], Any], message: str) -> N
 
 
 def test_refuses_networks_that_are_too_far_apart_or_too_fine() -> None:
-    """Ranks out of reach, too many of them, and bandwidths beyond 64 bits."""
+    """Ranks out of reach, and bandwidths beyond 64 bits."""
     one_way = Topology.from_links([("a", "b", 1)], compute="ab")
     for direction in ("broadcast", "reduce"):
         with pytest.raises(BoundError, match="there is no path from rank 'b' to rank 'a' in topology"):
             bfb_schedule(one_way, direction=direction)
-    with pytest.raises(BoundError, match="there is no path from rank 1 to rank 0 in arrow"):
-        bfb_cost(DirectGraph.from_arcs(2, [(0, 1)], "arrow"))
-    with pytest.raises(UnsupportedError, match="there are 8193 ranks in long; expected at most 8192"):
-        bfb_cost(DirectGraph.from_arcs(8193, [(node, (node + 1) % 8193) for node in range(8193)], "long"))
     with pytest.raises(CapacityOverflowError):
         bfb_schedule(one_way_pair(10**9).derate("b", "c", "1/1000000000000"))
-
-
-def test_a_fast_link_brings_a_chunk_in_less_time() -> None:
-    """A link of three times the bandwidth takes a third of the time, as a schedule's own rate has it."""
-    schedule = bfb_schedule(one_way_pair(3), chunks=1)
-    assert isinstance(schedule, StepSchedule)
-    assert schedule.inverse_rate(one_way_pair(3)) == 2

@@ -14,7 +14,7 @@ import collopt
 from collopt.errors import BoundError, CertificateError
 from collopt.planners import Plan
 from collopt.schedules import Allreduce, Bound, Cut, Forest, RankCuts
-from collopt.topologies import Topology, dgx_a100, dgx_h100, mi250, ring, torus
+from collopt.topologies import Topology, dgx_a100, ring
 from oracles.brute_force_cuts import largest_ratio
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
@@ -65,28 +65,6 @@ def test_one_way_networks_reduce_along_their_links(topology: Topology, collectiv
     assert plan.gap >= 0
 
 
-@pytest.mark.parametrize(
-    ("topology", "collective", "options", "algbw"),
-    [
-        (dgx_a100(boxes=2), "reduce_scatter", {}, Fraction(1040, 3)),
-        (dgx_a100(boxes=2), "allreduce", {}, Fraction(520, 3)),
-        (dgx_a100(boxes=2), "broadcast", {"root": 5}, Fraction(200)),
-        (dgx_a100(boxes=2), "reduce", {"root": "box1/gpu0"}, Fraction(200)),
-        (replace(dgx_h100(boxes=2), aggregation=frozenset()), "allreduce", {}, Fraction(800, 3)),
-        (mi250(boxes=2), "reduce_scatter", {}, Fraction(5312, 15)),
-        (mi250(boxes=2), "broadcast", {"root": 0}, Fraction(256)),
-        (ring(5, bidirectional=False), "allreduce", {}, Fraction(5, 8)),
-        (torus(4, 4), "allreduce", {}, Fraction(32, 15)),
-    ],
-    ids=str,
-)
-def test_known_figures(topology: Topology, collective: str, options: dict[str, object], algbw: Fraction) -> None:
-    """Counted by hand: the narrowest cut for one root, ingress for all, twice that for allreduce."""
-    plan = collopt.plan(topology, collective, **options)
-    assert plan.algbw == algbw
-    assert plan.gap == 0
-
-
 def test_allreduce_reuses_its_trees_on_a_symmetric_network() -> None:
     """Reduction and broadcast of a shard run along the same trees, in opposite directions."""
     schedule = collopt.plan(dgx_a100(boxes=2), "allreduce").schedule
@@ -122,7 +100,7 @@ def test_a_plan_for_other_shards_than_its_bound_is_refused() -> None:
     """A slower bound would make any plan look optimal."""
     plan = collopt.plan(ring(4), "allgather")
     other = collopt.bound(ring(4), "allgather", weights=[2, 1, 1, 1])
-    with pytest.raises(CertificateError, match="shards differ from those"):
+    with pytest.raises(CertificateError, match="shards differ"):
         changed(plan, bound=other).verify()
 
 

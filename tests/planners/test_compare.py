@@ -107,7 +107,7 @@ def test_planners_that_do_not_suit_say_why() -> None:
     assert found["multitree"]["reason"].startswith("the planner 'multitree' does not cover the collective 'broadcast'")
     assert rows(compare(complete(6), "allgather", planners=["recursive-halving-doubling"]))[
         "recursive-halving-doubling"
-    ]["reason"].startswith("recursive halving and doubling needs a power of two ranks")
+    ]["reason"].startswith("recursive-halving-doubling needs a power of two ranks")
     weighted = rows(compare(dgx_a100(boxes=2), "allgather", weights=[1, 2] * 8, bounds=[]))
     assert weighted["recursive-halving-doubling"]["reason"].startswith(
         "planner 'recursive-halving-doubling' takes no weights"

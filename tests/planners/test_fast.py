@@ -24,13 +24,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import CertificateError, UnsupportedError
-from collopt.planners.all_to_all import fast
 from collopt.planners.all_to_all.fast import STAGES, schedule_all_to_allv
 from collopt.schedules.stages.schedule import AllToAllvSchedule
 from collopt.schedules.stages.segments import ARRAYS
 from collopt.schedules.stages.two_tier_cost import H200, MI300X, PIPELINES, TwoTierModel
-from collopt.solvers.steps.birkhoff import DECOMPOSITIONS
-from collopt.solvers.steps.stages import CHOSEN, ROTATIONS, SEARCH_NS
+from collopt.solvers.steps.stages import SEARCH_NS
 from sample_sizes import examples
 
 IntArray = npt.NDArray[np.int64]
@@ -60,14 +58,6 @@ def papers(traffic: IntArray, n: int, m: int) -> AllToAllvSchedule:
     schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, stages="plain", max_stage_bytes=2**62)
     schedule.verify()
     return schedule
-
-
-def zipf_rows(n: int, m: int, skew: float, seed: int) -> IntArray:
-    """Every rank sends 50 MB on average, by Zipf's law to the others in an order of its own."""
-    random = np.random.default_rng(seed)
-    shares = 1 / np.arange(1, n * m + 1) ** skew
-    shares *= 50e6 * n * m / shares.sum()
-    return np.array([random.permutation(shares) for _ in range(n * m)]).astype(np.int64)
 
 
 def zipf_cells(n: int, m: int, skew: float, seed: int) -> IntArray:
@@ -155,33 +145,29 @@ def one_gpu_each(n: int) -> IntArray:
 
 KINDS = {
     "uniform": lambda n: np.random.default_rng(n).integers(0, 10**8, (8 * n, 8 * n)),
-    "zipf rows": lambda n: zipf_rows(n, 8, 0.8, n),
     "zipf cells": lambda n: zipf_cells(n, 8, 0.8, n),
     "adversary": one_gpu_each,
 }
 
 
-@pytest.mark.parametrize("n", [2, 4, 6, 8, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 16, 24, 40, 128))])
+@pytest.mark.parametrize("n", [2, 4, 8, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_times_are_near_the_optimum_in_little_scratch(n: int, kind: str) -> None:
-    """As it is run by default on cells of 50 MB: within 2 %, and in 10 % of what a GPU has."""
+    """Cells of 50 MB take 2 % more than the bound and 10 % of the buffer; 100 MB per GPU a quarter of it.
+
+    Stages are found in the way that is best, or nearly so, with the time that this takes.
+    """
+    shape = {"servers": n, "gpus_per_server": 8}
     traffic = KINDS[kind](n)
-    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=8)
+    schedule = schedule_all_to_allv(traffic, **shape)
     factor = schedule.completion_time(H200) / schedule.optimum(H200)
     assert 1 <= factor <= Fraction("1.02" if n > 2 else "1.04")
     assert schedule.completion_time(MI300X) / schedule.optimum(MI300X) <= factor
     assert schedule.scratch_bytes.max() * 10 <= traffic.sum(axis=1).mean()
-
-
-@pytest.mark.parametrize("n", [2, 4, 8, 16, pytest.param(40, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_smaller_transfers_take_a_quarter_of_the_buffer(n: int, kind: str) -> None:
-    """At 100 MB per GPU; and stages are found in the way that is best, or nearly so, with the time that this takes."""
-    traffic = KINDS[kind](n) * 2 // (8 * n)
-    schedule = schedule_all_to_allv(traffic, servers=n, gpus_per_server=8)
-    assert schedule.scratch_bytes.max() * 4 <= traffic.sum(axis=1).mean()
-    others = [schedule_all_to_allv(traffic, servers=n, gpus_per_server=8, stages=stages) for stages in STAGES]
-    best = min(each.completion_time(H200) for each in others)
+    small = traffic * 2 // (8 * n)
+    schedule = schedule_all_to_allv(small, **shape)
+    assert schedule.scratch_bytes.max() * 4 <= small.sum(axis=1).mean()
+    best = min(schedule_all_to_allv(small, **shape, stages=stages).completion_time(H200) for stages in STAGES)
     assert schedule.completion_time(H200) <= best * Fraction("1.03") + Fraction(SEARCH_NS) / 1000 * n**3
 
 
@@ -239,35 +225,6 @@ def test_units_are_not_divided() -> None:
     assert schedule.lower_bound == schedule_all_to_allv(tokens, servers=2, gpus_per_server=8).lower_bound
 
 
-def adversary(n: int, m: int, pairs: str, *, local: bool) -> IntArray:
-    """GPU 0 of servers has everything for GPU 0 of other servers; local traffic is 1/n of it, of GPU 0 to GPU 1."""
-    traffic = np.zeros((n * m, n * m), dtype=np.int64)
-    size = 720 * m * 10**6
-    for source in range(n if pairs == "all" else 1):
-        for destination in range(n) if pairs == "all" else (1,):
-            if source != destination:
-                traffic[source * m, destination * m] = size
-        if local and m > 1:
-            traffic[source * m, source * m + 1] = traffic[source * m].sum() // n
-    return traffic
-
-
-@pytest.mark.parametrize("pairs", ["all", "one"])
-@pytest.mark.parametrize("local", [False, True])
-@pytest.mark.parametrize("m", [1, 2, 8])
-@pytest.mark.parametrize("n", [2, 4, 8])
-def test_adversaries_stay_within_the_worst_case(n: int, m: int, pairs: str, local: bool) -> None:
-    """Theorem 3 with the redistribution of its own item (i) always; as printed once the last stage is short."""
-    model = TwoTierModel(450, 50, wake_up=0)
-    printed = 1 + Fraction(50, 450) * (m + Fraction(m, n))
-    traffic = adversary(n, m, pairs, local=local)
-    schedule = papers(traffic, n, m)
-    assert schedule.completion_time(model, PAPERS) <= model.worst_factor(m) * schedule.optimum(model)
-    most = int(schedule.lower_bound) // 64
-    short = schedule_all_to_allv(traffic, servers=n, gpus_per_server=m, max_stage_bytes=most)
-    assert short.completion_time(model, PAPERS) <= printed * short.optimum(model)
-
-
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(2, 8), st.sampled_from([1, 2, 9]), st.booleans())
 @settings(max_examples=examples(60))
 def test_concentrated_traffic_stays_within_the_worst_case(seed: int, n: int, m: int, spare: int, local: bool) -> None:
@@ -289,42 +246,12 @@ def test_concentrated_traffic_stays_within_the_worst_case(seed: int, n: int, m: 
 def test_theorem_3_as_printed_does_not_hold() -> None:
     """One GPU sends to one GPU: balancing and redistributing both move 7/8 of it, (m - 1) B_2/B_1 of the optimum."""
     model = TwoTierModel(450, 50, wake_up=0)
-    schedule = papers(adversary(2, 8, "one", local=False), 2, 8)
+    traffic = np.zeros((16, 16), dtype=np.int64)
+    traffic[0, 8] = 720 * 8 * 10**6
+    schedule = papers(traffic, 2, 8)
     factor = schedule.completion_time(model, PAPERS) / schedule.optimum(model)
     assert factor == 1 + Fraction(14, 9) == model.worst_factor(8)
     assert factor > 1 + Fraction(50, 450) * (8 + Fraction(8, 2))
-
-
-def test_other_options_are_refused() -> None:
-    """Numbers that are none, zero, and strategies nobody knows."""
-    traffic = np.full((4, 4), 10**9)
-    fine = {"servers": 2, "gpus_per_server": 2}
-    for wrong in (
-        {"servers": 0},
-        {"servers": 2.0},
-        {"servers": True},
-        {"gpus_per_server": None},
-        {"gpus_per_server": "22"},
-        {"gpus_per_server": [2]},
-        {"gpus_per_server": [2, 0]},
-        {"gpus_per_server": [2.0, 2]},
-        {"gpus_per_server": [[2, 2]]},
-        {"gpus_per_server": {2: 2}},
-        {"gpus_per_server": [1, 2]},
-        {"stages": "few"},
-        {"stages": ["plain"]},
-        {"max_stage_bytes": 0},
-        {"max_stage_bytes": "1M"},
-        {"max_stage_bytes": 1},
-    ):
-        with pytest.raises(UnsupportedError, match="expected"):
-            schedule_all_to_allv(traffic, **(fine | wrong))
-
-
-def test_the_strategies_are_the_kernels() -> None:
-    """Two rooms name them."""
-    assert STAGES == {**DECOMPOSITIONS, "rotations": ROTATIONS}
-    assert CHOSEN == fast.CHOSEN
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -362,17 +289,12 @@ def test_proxies_aggregate_flows_and_a_hierarchy_waits() -> None:
     assert hierarchical(traffic, **shape).completion_time(slow, incast_loss=1) * 1000 == 30
     assert two_hop(traffic, **shape).completion_time(slow, incast_loss=1) * 1000 == 20
     assert padded(traffic, **shape).completion_time(slow) * 1000 == 20
+    # Every further flow into a receiver costs a tenth.
+    incast = np.zeros((4, 4), dtype=np.int64)
+    incast[:3, 3] = 10
+    assert at_once(incast, servers=4, gpus_per_server=1).completion_time(UNIT, incast_loss="0.1") * 1000 == 36
     hops = two_hop(traffic, **shape).to_frame()
     assert hops.loc[hops["source"] == 3, "destination"].tolist() == [2]
-
-
-def test_incast_slows_receivers_by_their_flows() -> None:
-    """Three senders to one GPU, 10 ns each, and every further flow costs a tenth."""
-    traffic = np.zeros((4, 4), dtype=np.int64)
-    traffic[:3, 3] = 10
-    exchange = at_once(traffic, servers=4, gpus_per_server=1)
-    assert exchange.completion_time(UNIT, incast_loss=0) * 1000 == 30
-    assert exchange.completion_time(UNIT, incast_loss="0.1") * 1000 == 36
 
 
 def test_too_many_servers_for_memory_are_refused() -> None:

@@ -11,27 +11,19 @@ import pytest
 from final_frontiers import most_forced
 
 import collopt
-from collopt.errors import CertificateError, ColloptError, TopologyError, UnsupportedError
+from collopt.errors import CertificateError, ColloptError, UnsupportedError
 from collopt.planners import Candidate, Frontier, find_topologies, sweep_topologies
 from collopt.planners.direct_connect import costs as finder_costs
 from collopt.planners.direct_connect import find as finder
 from collopt.planners.direct_connect.bases import best_circulants
-from collopt.planners.direct_connect.bfb import bfb_cost, plan_bfb
-from collopt.planners.direct_connect.candidate import is_no_worse
-from collopt.planners.direct_connect.constructions import Base, DegreeExpansion, LineGraph
+from collopt.planners.direct_connect.bfb import bfb_cost
+from collopt.planners.direct_connect.constructions import Base
 from collopt.planners.direct_connect.costs import Costing
 from collopt.planners.direct_connect.find import pareto_efficient
 from collopt.planners.direct_connect.table import FinderTable
 from collopt.planners.plans.stages import Trace
 from collopt.schedules import StepCost, step_cost, verified_loads
-from collopt.topologies import (
-    Topology,
-    bandwidth_optimum,
-    complete,
-    de_bruijn,
-    kautz,
-    ring,
-)
+from collopt.topologies import Topology, bandwidth_optimum, complete, de_bruijn, kautz, ring
 from graph_symmetry import is_reverse_symmetric
 from slow_cases import slow_where
 
@@ -59,24 +51,12 @@ def known_families(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("known_families")
-@pytest.mark.parametrize("nodes", PRINTED)
+@pytest.mark.parametrize("nodes", slow_where(list(PRINTED), lambda nodes: nodes > 128))
 def test_every_row_of_the_paper_is_matched_or_beaten(nodes: int) -> None:
     """With costs as fractions."""
     found = cost_of(find_topologies(nodes, 4, all_to_all=False))
     for steps, factor in PRINTED[nodes]:
         assert any(mine[0] <= steps and mine[1] <= factor for mine in found), (steps, factor)
-
-
-@pytest.mark.usefixtures("known_families")
-def test_the_frontier_of_1024_nodes_is_at_least_that_of_table_4() -> None:
-    """The first row is the paper's; the others have less data in as many steps, or as little in fewer."""
-    found = find_topologies(1024, 4, all_to_all=False)
-    costs = sorted(set(cost_of(found)))
-    assert costs == [PRINTED[1024][0], (6, F(257, 256)), (7, 1), (9, F(1023, 1024))]
-    assert found[0].name == "Π(4, 1024)"
-    assert found.bounds == (5, F(1023, 1024), F(4, 4667))
-    assert float(found[0].runtime()) == pytest.approx(323.5, abs=0.05)
-    assert float(found.best().runtime("allreduce", "1M")) == pytest.approx(288.4, abs=0.05)
 
 
 RATES = {
@@ -104,25 +84,6 @@ def test_the_pick_for_all_to_all_is_as_good_as_every_row_of_the_paper(nodes: int
         assert any(cost.steps <= steps and cost.bandwidth_factor <= factor for cost in (each.cost for each in found))
 
 
-def test_metacirculants_meet_all_bounds_that_circulants_miss() -> None:
-    """Of 32 nodes with 4 links: T_L = 3 and T_B = 31/32, where the paper has 1."""
-    first, fastest = find_topologies(32, 4)
-    assert first.cost == first.reduce_scatter_cost == find_topologies(32, 4).bounds[:2]
-    assert first.name.startswith("MetaCirc(8, 4, 7; ")
-    assert fastest.all_to_all[0] > first.all_to_all[0] == F(4, 71)
-    first.allreduce_schedule()
-
-
-@pytest.mark.usefixtures("known_families")
-def test_what_is_better_in_all_to_all_only_is_found_and_kept() -> None:
-    """L(DBJMod(4, 2)), row 2 of 64 nodes in Table 7, whose allgather others beat."""
-    found = find_topologies(64, 4)
-    best = found.best("all_to_all")
-    assert (best.name, best.cost) == ("L(DBJMod(4, 2))", (4, 1))
-    assert best.all_to_all[0] > F("0.0221")
-    assert any(is_no_worse(other.cost, best.cost) for other in found if other is not best)
-
-
 def test_graphs_of_equal_costs_and_bounds_are_told_apart_by_their_rates() -> None:
     """Two circulants of 10 nodes cost the same, and shortest paths and distances say the same of both."""
     (best,) = find_topologies(10, 6, bidirectional=True)
@@ -136,15 +97,33 @@ def test_no_directed_moore_graph_is_hoped_for(nodes: int, degree: int, steps: in
     found = find_topologies(nodes, degree, all_to_all=False)
     assert found.bounds.steps == found[0].cost.steps == steps
     assert found.room()[steps] == 1 - bandwidth_optimum(nodes) / found[0].cost.bandwidth_factor
+    # One node below the Moore bound, some link brings d shards that no other can bring in two steps.
+    assert find_topologies(12, 3, all_to_all=False).room() == {2: 0, 3: 0}
 
 
-@pytest.mark.parametrize("degree", [3, 4, 5])
-def test_frontiers_of_the_sizes_of_kautz_graphs_are_final(degree: int) -> None:
-    """One node below the Moore bound, some link brings d shards that no other can bring in two steps."""
-    nodes = degree**2 + degree
-    found = find_topologies(nodes, degree, all_to_all=False)
-    assert [each.cost for each in found] == [(2, 1), (3, bandwidth_optimum(nodes))]
-    assert found.room() == {2: 0, 3: 0}
+def made(name: str, *costs: tuple[int, int], rates: tuple[int, int] | None = None) -> Candidate:
+    """A candidate of a name with costs of an allgather and a reduce-scatter, whatever its graph costs."""
+    both = [StepCost(steps, F(factor)) for steps, factor in costs * (3 - len(costs))]
+    limits = None if rates is None else (F(rates[0]), F(rates[1]))
+    return Candidate(3, 2, Base("complete", (3,), name), *both, True, True, all_to_all=limits)
+
+
+def test_candidates_are_efficient_for_one_of_four_collectives() -> None:
+    """None is listed that another beats in everything, and none is lost that may be best at something."""
+    rated = [("near", 4, (8, 9)), ("quick", 3, (5, 6)), ("open", 3, (4, 7)), ("none", 4, (5, 6))]
+    listed = [made(name, (steps, 1), rates=rates) for name, steps, rates in rated]
+    assert [each.name for each in pareto_efficient(listed)] == ["quick", "open", "near"]
+    factors = {"gathers": (2, 9), "reduces": (9, 2), "both": (4, 4), "none": (5, 5), "worse": (2, 10)}
+    listed = [made(name, (2, one), (2, other)) for name, (one, other) in factors.items()]
+    assert [each.name for each in pareto_efficient(listed)] == ["gathers", "both", "reduces"]
+    assert [each.name for each in pareto_efficient([*listed, made("all", (2, 2))])] == ["all"]
+
+
+@pytest.mark.parametrize("nodes", range(5, 13))
+def test_small_topologies_are_optimal(nodes: int) -> None:
+    """Table 5 says so of 5 to 12 nodes with 4 links each."""
+    (found,) = find_topologies(nodes, 4)
+    assert found.cost == (1 if nodes == 5 else 2, F(nodes - 1, nodes))
 
 
 @pytest.mark.parametrize(
@@ -168,81 +147,6 @@ def test_links_without_an_alternative_bound_schedules_of_as_many_steps(network: 
     if graph.diameter > 1:
         with pytest.raises(ValueError, match="do not reach node"):
             most_forced(graph, graph.diameter - 1)
-
-
-def test_a_frontier_further_from_the_moore_bound_stays_open() -> None:
-    """With two links, a single loss may concern both of them."""
-    assert find_topologies(6, 2, all_to_all=False).room()[2] == F(1, 6)
-
-
-def test_a_candidate_that_is_better_in_all_to_all_only_is_kept() -> None:
-    """And one that is worse in everything is not; bounds of rates that overlap leave open which is better."""
-    construction = Base("complete", (3,), "K(3)")
-
-    def made(name: str, steps: int, lower: int, upper: int) -> Candidate:
-        cost = StepCost(steps, F(1))
-        return Candidate(
-            3, 2, replace(construction, title=name), cost, cost, True, True, all_to_all=(F(lower), F(upper))
-        )
-
-    listed = [made("near", 4, 8, 9), made("quick", 3, 5, 6), made("open", 3, 4, 7), made("none", 4, 5, 6)]
-    assert [each.name for each in pareto_efficient(listed)] == ["quick", "open", "near"]
-
-
-@pytest.mark.usefixtures("known_families")
-@pytest.mark.parametrize(
-    ("nodes", "printed", "ours"),
-    slow_where([(64, 6, 4), (128, 10, 5), (256, 10, 6), (512, 16, 7), (1024, 20, 9)], lambda case: case[0] > 256),
-)
-def test_line_graphs_and_circulants_beat_the_last_rows_of_the_paper(nodes: int, printed: int, ours: int) -> None:
-    """With as little data in fewer steps."""
-    best = find_topologies(nodes, 4, all_to_all=False)[-1]
-    assert PRINTED[nodes][-1] == (printed, bandwidth_optimum(nodes))
-    assert best.cost == (ours, bandwidth_optimum(nodes))
-    if nodes <= 256:
-        best.allreduce_schedule()
-
-
-@pytest.mark.parametrize(("nodes", "degree"), [(7, 3), (8, 5), (13, 9), (17, 5)])
-def test_circulants_meet_both_bounds_at_odd_degrees(nodes: int, degree: int) -> None:
-    """The first step is as short as it can be, and so is the last."""
-    (found,) = {each.cost for each in find_topologies(nodes, degree)}
-    assert found == find_topologies(nodes, degree).bounds[:2]
-
-
-def test_steps_of_line_graphs_may_be_fewer_than_theorems_promise() -> None:
-    """L^2(DirCirc(16, {1, 7})*2) takes 7 steps, for the base's diameter is 5, where Theorem 11 says 6 of it."""
-    base = DegreeExpansion(Base("circulant_digraph", (16, (1, 7)), "DirCirc(16, {1, 7})"), 2)
-    graph = LineGraph(LineGraph(base)).graph()
-    promised = base.base.graph().diameter + 1 + 2
-    assert bfb_cost(graph).steps == base.graph().diameter + 2 < promised
-
-
-@pytest.mark.usefixtures("known_families")
-def test_nothing_that_known_families_give_is_lost() -> None:
-    """L^2(UniRing(1, 3)^□2) is better than Theorem 7 says, and a circulant is not to hide it."""
-    assert (6, F(1)) in cost_of(find_topologies(36, 2, all_to_all=False))
-    assert (5, F(17, 18)) in cost_of(find_topologies(18, 2, all_to_all=False))
-
-
-@pytest.mark.parametrize(
-    ("nodes", "degree", "steps", "factor"),
-    [
-        (27, 3, 4, F(26, 27)),
-        (48, 4, 4, F(47, 48)),
-        (64, 2, 7, F(1)),
-        (64, 2, 10, F(63, 64)),
-        (32, 2, 6, F(31, 32)),
-        (24, 2, 7, F(23, 24)),
-        (45, 3, 6, F(44, 45)),
-    ],
-)
-def test_line_graphs_that_theorems_make_too_little_of_are_matched_or_beaten(
-    nodes: int, degree: int, steps: int, factor: Fraction
-) -> None:
-    """L(UniRing(1, 3)*3) and others of degree expansions of one-way rings."""
-    found = find_topologies(nodes, degree, all_to_all=False)
-    assert any(cost.steps <= steps and cost.bandwidth_factor <= factor for cost in (each.cost for each in found))
 
 
 @pytest.mark.parametrize(
@@ -282,38 +186,6 @@ def test_transposes_of_generalized_kautz_graphs_are_candidates(
     assert found.best("reduce_scatter", alpha=10**6).name == straight.name
 
 
-@pytest.mark.parametrize(("nodes", "degree"), [(7, 3), (9, 2), (16, 2), (20, 3), (36, 2), (64, 4), (72, 2)])
-def test_reduce_scatters_cost_what_the_planner_of_the_network_finds(nodes: int, degree: int) -> None:
-    """Which is a breadth-first broadcast on the transposed graph, run backwards (Corollary 1.1)."""
-    for candidate in find_topologies(nodes, degree, all_to_all=False):
-        graph = candidate.graph()
-        planned = step_cost(graph, plan_bfb(Topology.from_graph(graph), "reduce_scatter").schedule)
-        assert planned == bfb_cost(graph.transpose())
-        if candidate.reduce_scatter_breadth_first:
-            assert candidate.reduce_scatter_cost == planned
-        assert not (planned < candidate.reduce_scatter_cost and planned[1] < candidate.reduce_scatter_cost[1])
-
-
-def test_candidates_are_efficient_for_one_of_three_collectives() -> None:
-    """None is listed that another beats in everything, and none is lost that is best at something."""
-    construction = Base("complete", (3,), "K(3)")
-
-    def made(name: str, *factors: int) -> Candidate:
-        costs = (StepCost(2, F(factor)) for factor in factors)
-        return Candidate(3, 2, replace(construction, title=name), *costs, True, True)
-
-    listed = [
-        made("gathers", 2, 9),
-        made("reduces", 9, 2),
-        made("both", 4, 4),
-        made("none", 5, 5),
-        made("worse", 2, 10),
-    ]
-    assert [each.name for each in pareto_efficient(listed)] == ["gathers", "both", "reduces"]
-    assert pareto_efficient([*listed, made("all", 2, 2)])[0].name == "all"
-    assert len(pareto_efficient([*listed, made("all", 2, 2)])) == 1
-
-
 def test_graphs_that_take_too_long_are_left_to_theorems(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the frontier says how many."""
     known = find_topologies(64, 4)
@@ -342,26 +214,6 @@ def test_searched_circulants_cost_what_they_are_said_to(nodes: int, degree: int)
         cost = StepCost(steps, factor)
         assert bfb_cost(graph) == cost
         Candidate(nodes, degree, construction, cost, cost, True, True).allreduce_schedule()
-
-
-def test_the_search_lists_a_frontier_of_each_kind() -> None:
-    """More effort finds nothing worse, and degrees that leave no choice nothing at all."""
-    for nodes, degree in ((30, 3), (64, 6), (200, 5)):
-        for two_way in (False, True):
-            few, many = (
-                [base.entry[:2] for base in best_circulants(nodes, degree, effort) if base.two_way or not two_way]
-                for effort in (10**4, 10**7)
-            )
-            assert all(any(new[0] <= old[0] and new[1] <= old[1] for new in many) for old in few)
-    for nodes, degree in ((5, 1), (5, 4), (5, 5), (40, 11)):
-        assert best_circulants(nodes, degree, 10**6) == ()
-
-
-@pytest.mark.parametrize("nodes", range(5, 13))
-def test_small_topologies_are_optimal(nodes: int) -> None:
-    """Table 5 says so of 5 to 12 nodes with 4 links each."""
-    (found,) = find_topologies(nodes, 4)
-    assert found.cost == (1 if nodes == 5 else 2, F(nodes - 1, nodes))
 
 
 @pytest.mark.parametrize("two_way", [False, True])
@@ -394,22 +246,6 @@ def test_schedules_of_small_candidates_are_right_and_cost_what_they_should(degre
         assert all(each.cost.steps >= found.bounds.steps for each in found)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 1, -1])
-def test_schedules_of_1024_nodes(number: int) -> None:
-    """Verified on the topology itself."""
-    found = find_topologies(1024, 4, all_to_all=False)
-    assert found[number].schedule().num_steps == found[number].cost.steps
-
-
-def test_conjecture_1_is_not_assumed() -> None:
-    """C(15, {1, 4, 5}) has no bandwidth-optimal breadth-first broadcast; offsets that have one may be found."""
-    graph = Base("circulant", (15, (1, 4, 5)), "C(15, {1, 4, 5})").graph()
-    assert bfb_cost(graph) == (2, 1)
-    for candidate in find_topologies(15, 6):
-        candidate.schedule()
-
-
 @pytest.mark.parametrize("two_way", [False, True])
 @pytest.mark.parametrize(("nodes", "degree"), [(3, 5), (4, 5), (4, 10), (5, 6), (6, 7), (6, 13), (8, 11), (8, 15)])
 def test_links_left_over_by_the_complete_graph_are_parallel(nodes: int, degree: int, two_way: bool) -> None:
@@ -421,6 +257,8 @@ def test_links_left_over_by_the_complete_graph_are_parallel(nodes: int, degree: 
     found = find_topologies(nodes, degree, bidirectional=two_way)
     first = found[0]
     assert first.cost == first.reduce_scatter_cost == (1, F(degree, nodes * (degree // (nodes - 1))))
+    # Eleven ports are five offsets twice and one more, where rings of eleven parallel links take seven steps.
+    assert (nodes, degree) != (8, 11) or two_way or found[1].cost == (2, F(15, 16))
     assert found.room()[1] == 0
     for candidate in found:
         graph = candidate.graph()
@@ -429,11 +267,6 @@ def test_links_left_over_by_the_complete_graph_are_parallel(nodes: int, degree: 
         assert not two_way or all(arcs[head, tail] == count for (tail, head), count in arcs.items())
         candidate.schedule()
         candidate.reduce_scatter_schedule()
-
-
-def test_parallel_links_of_a_prime_degree_take_few_steps() -> None:
-    """Eleven ports are five offsets twice and one more, where rings of eleven parallel links take seven steps."""
-    assert find_topologies(8, 11)[1].cost == (2, F(15, 16))
 
 
 @pytest.mark.usefixtures("known_families")
@@ -472,13 +305,9 @@ def test_frames_list_every_candidate() -> None:
     assert (frame["all_to_all_lower"] <= frame["all_to_all_upper"]).all()
     assert "all_to_all_us" not in find_topologies(64, 4, all_to_all=False).to_frame()
     assert (len(found[:2]), repr(found)) == (2, f"<Frontier of 64 nodes, degree 4: {len(found)} candidates>")
-
-
-def test_topologies_have_links_of_the_bandwidth_asked_for() -> None:
-    """And are the graph of the construction."""
-    topology = find_topologies(8, 4)[0].topology(bandwidth=25, latency=2)
+    topology = found[0].topology(bandwidth=25, latency=2)
     assert {(link.bandwidth, link.latency) for link in topology.links} == {(25, 2)}
-    assert topology.name == "K(4, 4)"
+    assert topology.name == found[0].name
 
 
 def test_a_sweep_lists_what_theorems_say_of_many_sizes() -> None:
@@ -519,7 +348,6 @@ def test_a_sweep_counts_both_directions() -> None:
     ("nodes", "degree", "options", "message"),
     [
         (1, 4, {}, "nodes is 1; expected a whole number from 2"),
-        (16.0, 4, {}, "nodes is 16.0"),
         (16, 0, {}, "degree is 0"),
         (5, 3, {"bidirectional": True}, "no topology of 5 nodes with 3 two-way links each is known"),
         (16, 4, {"size": "much"}, "size 'much' is not understood"),
@@ -530,10 +358,8 @@ def test_a_sweep_counts_both_directions() -> None:
 )
 def test_bad_requests_are_refused(nodes: int, degree: int, options: dict[str, object], message: str) -> None:
     """In one sentence each."""
-    with pytest.raises((TopologyError, UnsupportedError)) as refusal:
+    with pytest.raises(ColloptError, match=f"^{message}"):
         find_topologies(nodes, degree, **options)
-    assert isinstance(refusal.value, ColloptError)
-    assert str(refusal.value).startswith(message)
 
 
 @pytest.mark.usefixtures("known_families")
@@ -547,10 +373,3 @@ def test_all_to_all_is_bounded_as_closely_as_asked(nodes: int, rate: float) -> N
     assert Fraction(rate) * Fraction(999, 1000) <= upper
     assert candidate.all_to_all[0] <= upper
     assert lower <= candidate.all_to_all[1]
-
-
-@pytest.mark.parametrize(("nodes", "degree", "steps"), [(30, 3, 4), (33, 3, 4), (36, 3, 4), (64, 4, 4)])
-def test_circulants_of_equal_cost_are_told_apart_by_their_line_graphs(nodes: int, degree: int, steps: int) -> None:
-    """L(DirCirc(11, {1, 2, 4})) is bandwidth-optimal, L(DirCirc(11, {1, 3, 9})) is not."""
-    costs = [candidate.cost for candidate in find_topologies(nodes, degree, all_to_all=False)]
-    assert any(cost.steps <= steps and cost.bandwidth_factor == bandwidth_optimum(nodes) for cost in costs)

@@ -66,9 +66,3 @@ def test_planners_that_take_no_number_of_trees_are_refused() -> None:
     """By the message of `plan`."""
     with pytest.raises(UnsupportedError, match=r"^planner 'strength' has no option 'trees_per_root'"):
         collopt.scan_trees_per_root(ring(4), "allreduce", planner="strength")
-
-
-def test_no_counts_are_an_error() -> None:
-    """Rather than a table of the optimum alone."""
-    with pytest.raises(UnsupportedError, match="counts is empty"):
-        collopt.scan_trees_per_root(ring(4), "allgather", [])

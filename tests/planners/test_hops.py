@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from collopt.errors import UnsupportedError
-from collopt.planners.literature.routes import Hops, LinkLoads, find_boxes
+from collopt.planners.literature.routes import Hops, find_boxes
 from collopt.planners.trees.problem import tree_problem
-from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, mi250, mi300x, ring, torus
+from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, mi250, mi300x, torus
 from sample_sizes import examples
 from strategies import eulerian_topologies
 
@@ -57,38 +56,6 @@ def test_routes_are_the_widest_of_the_shortest_ways(topology: Topology) -> None:
                 assert [(link.tail, link.head) for link in links] == [
                     (topology.nodes[one], topology.nodes[other]) for one, other in pairwise(route.nodes)
                 ]
-
-
-def test_impossible_hops_are_refused_in_the_direction_of_the_data() -> None:
-    """With both names; where data is added up, links are seen the other way round."""
-    for direction, sender, receiver in (("broadcast", "gpu0", "gpu2"), ("reduce", "gpu2", "gpu0")):
-        hops = Hops(tree_problem(ring(4), direction, ()))  # type: ignore[arg-type]
-        assert hops.routes(0, 2) == ()
-        with pytest.raises(
-            UnsupportedError,
-            match=rf"^rank '{sender}' would have to send to '{receiver}', but every path there .* passes",
-        ):
-            hops.find_routes(0, 2)
-
-
-def test_uses_spread_over_ways_of_equal_width() -> None:
-    """Four copies over two spines: two each; a tie goes to the first."""
-    hops = hops_of(build("leaf-spine", leaves=2, spines=2, hosts_per_leaf=1))
-    uses = LinkLoads(hops.problem.capacities)
-    taken = [uses.take(hops.routes(0, 1)).nodes for _ in range(4)]
-    assert taken[0] != taken[1]
-    assert taken[:2] == taken[2:]
-    # The host's link of 25 GB/s carries all four; half as wide, a spine's carries two.
-    assert uses.peak() == 4 * uses.common // int(hops.problem.capacities.max())
-
-
-def test_many_ranks_are_looked_up_again_once_they_are_forgotten() -> None:
-    """More ranks than are kept give the same routes in any order."""
-    topology = dgx_a100(boxes=9)
-    hops, again = hops_of(topology), hops_of(topology)
-    pairs = [(tail, (tail + 9) % 72) for tail in range(72)]
-    forward = {pair: hops.routes(*pair) for pair in [*pairs, *pairs]}
-    assert forward == {pair: again.routes(*pair) for pair in reversed(pairs)}
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 
 import collopt
 from collopt.planners import PLANNERS
 from collopt.planners.literature.nccl_choice import Machine, machine_of
 from collopt.runtime import lower, run_program
-from collopt.topologies import (
-    Topology,
-    build,
-    dgx1_v100,
-    dgx_a100,
-    dgx_b200,
-    dgx_h100,
-    mi250,
-    mi300x,
-)
+from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, dgx_b200, dgx_h100, mi250, mi300x
 
 ALONE = build("leaf-spine", leaves=4, spines=2, hosts_per_leaf=2)
 
@@ -48,12 +37,6 @@ def test_unwound_switches_cost_what_forestcoll_says() -> None:
     plan = collopt.plan(two_boxes_at_a_switch(), "allgather", planner="ring-unwinding")
     assert plan.bound.algbw / plan.algbw == 4
     assert collopt.plan(dgx_a100(), "allreduce", planner="ring-unwinding").gap == 0
-
-
-def test_unequal_shards_go_around_unwound_switches_too() -> None:
-    """Their weights are those of ForestColl's trees."""
-    plan = collopt.plan(dgx_a100(), "allgather", planner="ring-unwinding", weights=[1, 2, 0, 1, 1, 1, 1, 1])
-    assert plan.schedule.root_weights.tolist() == [1, 2, 0, 1, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +70,8 @@ def test_the_machine_is_seen_in_the_network(network: Topology, machine: Machine)
         (dgx_h100(), "allreduce", 2**30, "nvls", "Simple", None),
         # 8 + 3 of 14 / 3.5 + 8 of 2.8.
         (ALONE, "allgather", 2**16, "pat", "Simple", None),
+        (dgx_a100(boxes=4), "allreduce", 2**16, "tree", "LL", None),
+        (dgx_a100(boxes=4), "allreduce", 2**30, "ring", "Simple", None),
     ],
     ids=str,
 )
@@ -96,34 +81,9 @@ def test_choices_are_those_of_the_model(
     """Worked out by hand from src/graph/tuning.cc of NCCL."""
     plan = collopt.plan(network, collective, planner="nccl", size=size)
     notes = plan.provenance
-    assert (plan.planner, plan.options, notes["algorithm"], notes["protocol"]) == (
-        "nccl",
-        {"size": size},
-        algorithm,
-        protocol,
-    )
+    assert (plan.planner, plan.options) == ("nccl", {"size": size})
+    assert (notes["algorithm"], notes["protocol"]) == (algorithm, protocol)
     assert notes["planned_for"] == f"{size} bytes, NCCL's {algorithm} with {protocol}"
     if time is not None:
         assert notes["nccl_us"] == pytest.approx(time, abs=0.002)
     plan.verify()
-
-
-@pytest.mark.parametrize("collective", [*map(str, PLANNERS["nccl"].collectives)])
-def test_plans_are_those_of_the_algorithm_chosen(collective: str) -> None:
-    """Verified and executed; without a size, bandwidth decides."""
-    root = {"root": 3} if collective in ("broadcast", "reduce") else {}
-    plan = collopt.plan(dgx_h100(boxes=2), collective, planner="nccl", **root)  # type: ignore[arg-type]
-    same = {"ring": "ring", "tree": "double-binary-tree"}.get(str(plan.provenance["algorithm"]), "nvls-tree")
-    assert plan.algbw == collopt.plan(dgx_h100(boxes=2), collective, planner=same, **root).algbw  # type: ignore[arg-type]
-    assert plan.options == {}
-    run_program(lower(plan.schedule, collective), interleavings=1)
-
-
-def test_a_size_decides() -> None:
-    """On four boxes trees for small data, rings for large."""
-    network = dgx_a100(boxes=4)
-    chosen = [
-        collopt.plan(network, "allreduce", planner="nccl", size=size).provenance["algorithm"] for size in ("64K", "1G")
-    ]
-    assert chosen == ["tree", "ring"]
-    assert collopt.plan(network, "allreduce", planner="nccl").algbw == Fraction(200 * 32, 62)  # of 8 NICs

@@ -17,7 +17,6 @@ from collopt.topologies import (
     Topology,
     dgx_a100,
     dgx_h100,
-    fat_tree,
     gb200_nvl72,
     leaf_spine,
     mi300x,
@@ -141,23 +140,3 @@ def test_random_networks_have_a_verified_plan_or_a_reason(topology: Topology, pl
             continue
         plan.verify()
         assert plan.gap >= 0
-
-
-def test_several_nvswitches_share_the_data() -> None:
-    """Each adds up an equal part for each head."""
-    links = [(rank, switch, 100) for rank in "abcd" for switch in "st"]
-    network = Topology.from_links(
-        links, compute="abcd", switches="st", bidirectional=True, multicast="st", aggregation="st"
-    )
-    plan = collopt.plan(network, "allreduce", planner="nvls")
-    assert (plan.algbw, plan.gap, plan.schedule.broadcast.num_trees) == (200, 0, 8)
-
-
-def test_switches_of_the_fabric_form_a_tree() -> None:
-    """Below a core switch of a fat tree, aggregate switches copy for two edge switches each, where hosts take over."""
-    plan = collopt.plan(with_able(fat_tree(4), "0", "1", "2", "3"), "allreduce", planner="nvls")
-    names = plan.topology.nodes
-    edges = [(names[edge.tail], names[edge.head]) for edge in plan.schedule.broadcast.edges(0)]
-    assert edges[0] == ("host0", "pod0/aggregate0") or edges[1] == ("host0", "pod0/aggregate0")
-    assert sum(tail.startswith("core") for tail, _ in edges) == 3
-    assert sum(tail.endswith("aggregate0") and head.startswith("host") for tail, head in edges) == 7

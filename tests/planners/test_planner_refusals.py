@@ -20,7 +20,7 @@ from collopt.planners.all_to_all.multicommodity import bound_pairs, plan_pairs
 from collopt.planners.by_size.families import families
 from collopt.planners.trees import allreduce_lp
 from collopt.planners.trees.strength import plan_strength, strength_bound
-from collopt.topologies import SwitchLimits, Topology, complete, dgx_a100, diamond, hypercube, mi300x, ring
+from collopt.topologies import SwitchLimits, Topology, complete, dgx_a100, diamond, hypercube, ring
 from collopt.topologies.network.direct_graph import DirectGraph
 
 
@@ -51,10 +51,8 @@ def star(ranks: int, group: int | None = None) -> Topology:
 
 
 NO_WAY_IN = network(("a", "b", 1), ("b", "a", 1), ("c", "a", 1))
-NO_WAY_OUT = network(("a", "b", 1), ("b", "a", 1), ("a", "c", 1))
 UNBALANCED = network(("a", "s", 3), ("s", "b", "5/2"), ("b", "a", 1), ("a", "t", 1), ("t", "b", 1))
 ONE_WAY = network(("a", "b", 2), ("b", "c", 2), ("c", "a", 2))
-UNEQUAL = network(("a", "b", 2), ("b", "a", 2), ("b", "c", 2), ("c", "b", 1), ("c", "a", 1), ("a", "c", 2))
 FAR_APART = network(("a", "b", Fraction(1, 10**9)), ("b", "c", 10**9), both=True)
 TO_ONE_SIDE = network(("a", "b", 1), ("b", "c", 1), ("c", "b", 1))
 SEVEN = network(*((rank, switch, 1) for rank in "ab" for switch in "stuvwxy"), both=True, switches="stuvwxy")
@@ -63,12 +61,9 @@ HOSTS = network(("a", "s", 1), ("b", "s", 1), ("c", "t", 1), ("d", "t", 1), both
 PLAN, BOTH, STRENGTH = (collopt.plan,), (collopt.bound, collopt.plan), (plan_strength, strength_bound)
 TREES: list[tuple[tuple[Callable[..., object], ...], tuple[Any, ...], dict[str, Any], type[ColloptError], str]] = [
     (BOTH, (NO_WAY_IN, "allgather"), {}, BoundError, "'a' to rank 'c'"),
-    (BOTH, (NO_WAY_OUT, "allgather"), {}, BoundError, "'c' to rank 'a'"),
     (BOTH, (UNBALANCED, "allgather"), {}, UnsupportedError, "switch 's' has 3 GB/s ingress and 2.5"),
-    (BOTH, (UNBALANCED, "allreduce"), {}, UnsupportedError, "switch 's' has 3 GB/s ingress"),
     (BOTH, (FAR_APART, "allgather"), {}, CapacityOverflowError, "fewer digits"),
     (STRENGTH, (ONE_WAY,), {}, UnsupportedError, "symmetric bidirectional links"),
-    (STRENGTH, (UNEQUAL,), {}, UnsupportedError, "symmetric bidirectional links"),
     (STRENGTH, (HOSTS,), {}, BoundError, "no path"),
     ((allreduce_lp.plan_allreduce_lp,), (network(("a", "b", 1)),), {}, BoundError, "'b' to rank 'a'"),
     (PLAN, (star(13), "allreduce"), {"planner": "steiner"}, UnsupportedError, "13 ranks"),
@@ -76,12 +71,9 @@ TREES: list[tuple[tuple[Callable[..., object], ...], tuple[Any, ...], dict[str, 
     (PLAN, (complete(3), "allreduce"), {"planner": "steiner"}, UnsupportedError, "no switch"),
     ((steiner_bound,), (star(4, group=3), "allreduce"), {}, UnsupportedError, "'s' joins at most 3"),
     ((steiner_bound,), (TO_ONE_SIDE, "allgather"), {}, BoundError, "rank 'b'"),
-    ((steiner_bound,), (ring(3), "all_to_all"), {}, ColloptError, "all_to_all"),
     ((logical_topology,), (collopt.bound(ring(4), "allreduce"),), {}, UnsupportedError, "two phases"),
-    ((logical_topology,), (collopt.bound(ring(4), "all_to_all"),), {}, UnsupportedError, "'all_to_all'"),
     ((logical_topology,), (ring(4),), {}, UnsupportedError, "the bound is"),
     (PLAN, (diamond(), "allgather"), {"planner": "symmetric"}, UnsupportedError, "plan with 'forestcoll'"),
-    (PLAN, (mi300x(2), "allgather"), {"planner": "symmetric"}, UnsupportedError, "plan with 'forestcoll'"),
     (PLAN, (HOSTS, "allgather"), {"planner": "symmetric"}, ColloptError, "rank 'a'"),
     ((lambda *request: list(families(*request)),), (dgx_a100(), "broadcast"), {}, UnsupportedError, "few steps"),
 ]
@@ -129,18 +121,14 @@ def test_programs_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch
     ("traffic", "name"),
     [
         (None, "traffic"),
-        ("123", "matrix"),
         (3, "matrix"),
         ([[0, 1, 2], [1], [1, 2, 0]], "3 rows"),
         ([[0, 1], [1, 0]], "(2, 2)"),
         ([[0, 1, 1], [-2, 0, 1], [1, 1, 0]], "rank 1 to rank 0 is -2"),
-        ([[0, float("nan"), 1], [1, 0, 1], [1, 1, 0]], "rank 0 to rank 1 is nan"),
-        (np.full((3, 3), np.inf), "rank 0 to rank 0 is inf"),
         ([[0, "x", 1], [1, 0, 1], [1, 1, 0]], "rank 0 to rank 1 is 'x'"),
         ([[0, True, 1], [1, 0, 1.5], [1, 1, 0]], "rank 0 to rank 1 is True"),
         (np.eye(3, dtype=np.int64), "all off-diagonal traffic is 0"),
         ([[0, 1e-17, 1], [1, 0, 1], [1, 1, 0]], "2^53"),
-        ([[0, 2**80, 1], [1, 0, 1], [1, 1, 0]], "2^53"),
         (pd.DataFrame(np.ones((3, 3)), index=[2, 1, 0]), "row 0 labelled 2 and column 0 labelled 0"),
     ],
     ids=str,
@@ -156,13 +144,10 @@ def test_traffic_that_makes_no_sense_is_refused(traffic: Any, name: str) -> None
     [
         (plan_pairs, {"collective": "allgather"}, "allgather"),
         (plan_pairs, {"collective": "all_to_all", "order": "sideways"}, "order is 'sideways'"),
-        (plan_pairs, {"collective": "all_to_all", "order": ["hops"]}, "order is ['hops']"),
         (plan_pairs, {"collective": "all_to_all", "chunks": 0}, "chunks is 0"),
         (plan_pairs, {"collective": "all_to_all", "traffic": [[1]]}, "no traffic"),
         (bound_pairs, {"collective": "alltoall"}, "'all_to_all'"),
         (collopt.bound, {"collective": "all_to_all", "root": 0}, "root"),
-        (collopt.bound, {"collective": "all_to_all", "weights": [1, 1, 1]}, "weights"),
-        (collopt.bound, {"collective": "allgather", "traffic": [[1]]}, "traffic"),
         (collopt.plan, {"collective": "all_to_all", "planner": "ring"}, "'ring'"),
     ],
 )
@@ -188,7 +173,6 @@ def test_pairs_out_of_reach_and_chunks_beyond_64_bits_are_refused() -> None:
     ("graph", "gap", "error", "name"),
     [
         (hypercube(2).graph, 1, UnsupportedError, "gap is 1"),
-        (hypercube(2).graph, "3/2", UnsupportedError, "gap is '3/2'"),
         (DirectGraph.from_arcs(3, [(0, 1), (1, 0), (1, 2)], "dead end"), "1/2", BoundError, "cannot reach"),
         (DirectGraph(1, np.array([0]), np.array([0]), "alone"), "1/2", UnsupportedError, "one node"),
         (hypercube(2), "1/2", UnsupportedError, "DirectGraph"),
@@ -206,8 +190,6 @@ FOUR = np.ones((4, 4), dtype=int)
 THREE = np.ones((3, 3), dtype=int)
 SERVERS: list[tuple[dict[str, Any], str]] = [
     ({"gpus_per_server": [[2], 2]}, "gpus_per_server"),
-    ({"gpus_per_server": np.full((2, 2), 1)}, "gpus_per_server"),
-    ({"gpus_per_server": np.array(2.5)}, "gpus_per_server"),
     ({"gpus_per_server": "22"}, "gpus_per_server"),
     ({"gpus_per_server": [2, 3]}, "4 ranks; expected 5"),
     ({"servers": 3, "gpus_per_server": [2, 2]}, "one for each of 3 servers"),
@@ -215,13 +197,14 @@ SERVERS: list[tuple[dict[str, Any], str]] = [
     ({"traffic": -THREE, "gpus_per_server": np.array([2, 1])}, "from rank 0 to 0 is -1"),
     ({"traffic": THREE * 2**61, "gpus_per_server": np.array([2, 1])}, "adds up to"),
     ({"traffic": THREE * 10**9, "gpus_per_server": [2, 1], "max_stage_bytes": 1}, "max_stage_bytes is 1"),
+    ({"servers": 2.0}, "servers is 2.0"),
+    ({"stages": "few"}, "stages is 'few'"),
+    ({"max_stage_bytes": "1M"}, "max_stage_bytes is '1M'"),
     ({"nics": [[1, 1]]}, "nics has 1 rows"),
     ({"nics": [[1, 1], [1]]}, "nics[1] has 1 rates"),
     ({"nics": [[1, 1], [0, 0]]}, "nics[1] has no rate above 0"),
     ({"nics": [[1, 1], [1, -1]]}, "-1"),
-    ({"nics": [[1, 1], [1, float("nan")]]}, "nan"),
     ({"nics": [1, 1]}, "nics[0]"),
-    ({"nics": 3}, "nics"),
     ({"nics": [[1, 1], [1, Fraction(1, fast.MAX_RANKS)]]}, "rounder rates"),
 ]
 
@@ -242,14 +225,12 @@ LEAVING = SENDS.sum(axis=1)
     [
         ({"sends": -SENDS}, "sends has -3"),
         ({"sends": SENDS * 2**61}, "sends add up to"),
-        ({"sends": SENDS / 2}, "sends are"),
         ({"sends": SENDS.astype(object) * 2**70}, "sends are"),
         ({"sends": SENDS.T}, "sends has shape (2, 4) and leaving (4,)"),
         ({"sends": SENDS[:, ::-1]}, "server 0 sends to itself"),
         ({"leaving": LEAVING + 1}, "4 tokens leave rank 0"),
         ({"gpus_per_server": 0}, "gpus_per_server is 0"),
         ({"classes": np.zeros((2, 4), dtype=np.int64)}, "classes"),
-        ({"classes": np.zeros(4, dtype=np.int64)}, "classes"),
     ],
 )
 def test_counts_of_tokens_have_to_agree(changes: dict[str, Any], name: str) -> None:
@@ -262,12 +243,9 @@ def test_counts_of_tokens_have_to_agree(changes: dict[str, Any], name: str) -> N
     ("indices", "placement", "name"),
     [
         ([[0, 4]], np.arange(4), "indices[0, 1] is 4"),
-        ([[-1, 0]], np.arange(4), "indices[0, 0] is -1"),
-        ([[2**70, 0]], np.arange(4), "indices are"),
         ([[0.5, 0]], np.arange(4), "indices are"),
         ([0, 1], np.arange(4), "indices have shape (2,)"),
         ([[0, 1]], np.arange(5), "placement[4] is 4"),
-        ([[0, 1]], np.arange(0), "placement has shape (0,)"),
         ([[0, 1]], "0123", "placement are '0123'"),
     ],
 )

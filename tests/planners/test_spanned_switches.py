@@ -111,7 +111,7 @@ def test_without_able_switches_the_bound_for_trees_is_that_of_partitions(topolog
     assert same.inverse_rate == bound.inverse_rate
 
 
-@pytest.mark.parametrize("racks", [2, 3])
+@pytest.mark.parametrize("racks", [2])
 def test_racks_are_joined_by_trees_between_stars(racks: int) -> None:
     """Where the best trees would be tens of thousands, because NICs have more than trees between racks take."""
     topology = gb200_nvl72(racks)

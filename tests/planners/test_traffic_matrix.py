@@ -35,17 +35,14 @@ def refusal(plan: object, traffic: object) -> str:
     ("traffic", "problem"),
     [
         (np.zeros((4, 3), dtype=int), "shape (4, 3)"),
-        (np.zeros(4, dtype=int), "shape (4,)"),
         (pd.DataFrame(np.zeros((3, 4), dtype=int)), "shape (3, 4)"),
         (pd.Series([0, 0, 0, 0]), "shape (4,)"),
         (np.zeros((6, 6), dtype=int), "6 ranks; expected 4"),
         ([[0, 1], [2]], "square"),
-        (None, "shape ()"),
         ("text", "shape ()"),
         (np.zeros((4, 4)), "0.0, of type float64; expected integers"),
         (np.zeros((4, 4), dtype=object), "type object"),
         (np.zeros((4, 4), dtype=bool), "type bool"),
-        (np.zeros((4, 4), dtype=complex), "type complex128"),
         (np.zeros((4, 4), dtype="M8[s]"), "type datetime64[s]"),
         (np.full((4, 4), 2**59), "adds up to 9223372036854775808"),
         ([[2**70] * 4] * 4, "from rank 0 to 0 is 1180591620717411303424"),
@@ -61,22 +58,16 @@ def test_other_matrices_are_refused(plan: object, traffic: object, problem: str)
     ("entry", "dtype", "written"),
     [
         (np.nan, np.float64, "nan"),
-        (np.inf, np.float64, "inf"),
-        (-np.inf, np.float32, "-inf"),
-        (-1.0, np.float64, "-1.0"),
+        (np.inf, np.float16, "inf"),
         (0.5, np.float64, "0.5"),
         (1e300, np.float64, "1e+300"),
-        (None, object, "None"),
         ("many", object, "'many'"),
         (True, object, "True"),
         (1.0, object, "1.0"),
-        (-1, object, "-1"),
         (2**64, object, "18446744073709551616"),
         pytest.param(10**5000, object, "an integer of more than 4300 digits", id="huge"),
         (-5, np.int64, "-5"),
-        (-5, np.int8, "-5"),
         (-(2**63), np.int64, str(-(2**63))),
-        (2**62, np.uint64, str(2**62)),
         (2**63, np.uint64, str(2**63)),
     ],
 )
@@ -102,25 +93,15 @@ def test_missing_entries_of_frames_are_named() -> None:
     ("rows", "columns", "problem"),
     [
         ("abcd", "abdc", "row 2 labelled 'c' and column 2 labelled 'd'"),
-        ("abcd", range(4), "row 0 labelled 'a' and column 0 labelled 0"),
         (range(4), "0123", "row 0 labelled 0 and column 0 labelled '0'"),
-        (range(4), range(1, 5), "row 0 labelled 0 and column 0 labelled 1"),
         (range(4), [0, 1, 3, 2], "row 2 labelled 2 and column 2 labelled 3"),
         ("abca", "abca", "several rows labelled 'a'"),
-        ([0, 1, 2, 2], range(4), "several rows labelled 2"),
-        (range(4), [0, 1, 2, 2], "row 3 labelled 3 and column 3 labelled 2"),
     ],
 )
 def test_labels_have_to_be_the_same_both_ways(plan: object, rows: object, columns: object, problem: str) -> None:
     """In another order bytes would go to other ranks than their labels say."""
     frame = pd.DataFrame(np.zeros((4, 4), dtype=int), index=list(rows), columns=list(columns))
     assert problem in refusal(plan, frame)
-
-
-@pytest.mark.parametrize("plan", PLANS)
-def test_small_floats_are_refused_without_a_warning(plan: object) -> None:
-    """Though the largest number of bytes is none of theirs."""
-    assert "type float16; expected integers" in refusal(plan, np.ones((4, 4), dtype=np.float16))
 
 
 @pytest.mark.parametrize("labels", ["abcd", range(4), [3, 1, 0, 2], [("a", 0), ("a", 1), ("b", 0), ("b", 1)]])

@@ -69,7 +69,7 @@ def with_one_tree_for_all(packing: Packing, tails: Integers) -> Packing:
     [
         (without_a_rank, "tree 0 does not deliver to rank "),
         (with_another_weight, "weigh 84 together; expected 83"),
-        (with_one_tree_for_all, "trees more than its capacity"),
+        (with_one_tree_for_all, "more trees than its capacity"),
     ],
 )
 def test_a_wrong_forest_of_the_fast_way_is_refused(

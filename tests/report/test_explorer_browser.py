@@ -175,24 +175,6 @@ def test_everything_is_done_by_keyboard(browser: Browser, explorer: Explorer) ->
     assert page.console == []
 
 
-def test_two_states_are_compared_side_by_side(browser: Browser, explorer: Explorer) -> None:
-    """The address has both states and opens them again."""
-    page = visit(browser, explorer)
-    click(page, "#compare")
-    page.run("pick('box1/nic2')")
-    click(page, "#break")
-    wait_until_shown(page)
-    changed = Scenario(FIRST.network, without=("box1/nic2",))
-    figures = [bound_text(FIRST).partition(" (")[0], bound_text(changed).partition(" (")[0]]
-    address = page.run("location.hash.slice(1)")
-    for each in (page, visit(browser, explorer, address)):
-        assert [figure(each, "Bound", column).partition(" (")[0] for column in (1, 2)] == figures
-        assert figure(each, "Bound", 3).startswith("−")
-        assert each.run("document.querySelectorAll('.pane:not([hidden]) svg').length") == 2
-        assert each.run("document.querySelectorAll('#pane-a .node.gone').length") == 0
-        assert each.run("document.querySelectorAll('#pane-b .node.gone').length") == 1
-
-
 def test_a_file_is_dropped_in_and_saved_again(browser: Browser, explorer: Explorer, tmp_path: Path) -> None:
     """A good file is shown, and a broken one is a message."""
     path = tmp_path / "net.json"

@@ -17,8 +17,6 @@ from explorer_pages import exploring, request
 
 import collopt
 from cli_calls import call
-from collopt.cli.commands.explore import find
-from collopt.errors import UnsupportedError
 from collopt.report.pages import worker
 from collopt.report.pages.answers import FILES, Case, Scenario
 from collopt.report.pages.server import Explorer
@@ -76,17 +74,6 @@ def test_the_entrance_for_browsers_opens_once(explorer: Explorer) -> None:
     assert (first.status, first.headers["Location"]) == (302, explorer.address)
     assert second.status == 403
     assert explorer.entrance.rpartition("/")[2] != key
-
-
-def test_a_taken_port_is_one_message(explorer: Explorer, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command line reports a taken port in one line."""
-    with pytest.raises(UnsupportedError, match=f"port {explorer.port} is taken"):
-        Explorer(find, Scenario(("ring",)), port=explorer.port)
-    answer = call(capsys, "explore", "ring", "--nodes", 4, "--port", explorer.port, "--no-browser")
-    assert answer.status == 2
-    assert answer.err == (
-        f"collopt: error: port {explorer.port} is taken; choose another, or leave it out for one that is free\n"
-    )
 
 
 def test_a_broken_nic_changes_bound_plan_and_picture_as_in_the_library(explorer: Explorer) -> None:

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collopt
-from collopt.planners import lp_bound, steiner_bound
+from collopt.planners import lp_bound
 from collopt.report.pages.page import certificate
-from collopt.report.tables import witness_view
-from collopt.schedules import Bound, Cut, CutDual, LengthDual, Partition
-from collopt.topologies import Topology, dgx_h100, ring, torus
+from collopt.schedules import Bound, Cut, CutDual, LengthDual
+from collopt.topologies import Topology, ring, torus
 from sample_sizes import examples
 from strategies import eulerian_topologies
 
@@ -64,17 +63,6 @@ def test_a_cut_says_which_way_data_passes_it(collective: str, way: str) -> None:
     assert proof.total == (30 if way == "enter" else 10)
 
 
-def test_a_partition_names_its_parts() -> None:
-    """The text has the parts and how often they receive all data."""
-    network = ring(4, bandwidth=25)
-    bound = Bound.from_witness(network, "allreduce", Partition(tuple(frozenset({node}) for node in network.nodes)))
-    check_sums(bound)
-    reasons = certificate(bound).reasons
-    assert "p = 4" in reasons[0]
-    assert "gpu0 | gpu1 | gpu2 | gpu3" in reasons[0]
-    assert "6 times all data" in reasons[1]
-
-
 def test_lengths_of_links_are_multiplied_by_bandwidth() -> None:
     """Every link with a length has a term."""
     bound = collopt.bound(torus(3, 3, bandwidth=25), "all_to_all")
@@ -92,11 +80,3 @@ def test_prices_are_multiplied_by_bandwidth(collective: str) -> None:
     assert isinstance(bound.witness, CutDual)
     check_sums(bound)
     assert any(bound.scope in reason for reason in certificate(bound).reasons)
-
-
-def test_dual_values_for_trees_are_multiplied_by_bandwidth() -> None:
-    """The text names the trees that the bound is about."""
-    bound = steiner_bound(dgx_h100(), "allreduce")
-    check_sums(bound)
-    assert any("switches that multicast or aggregate" in reason for reason in certificate(bound).reasons)
-    assert witness_view(bound).links == {link[:2] for link in bound.topology.links}

@@ -88,18 +88,6 @@ def test_the_smaller_side_of_the_cut_is_shaded() -> None:
     assert figure.axes[0].get_title() == "allgather on dgx-a100-4boxes: at most 266.67 GB/s"
 
 
-def test_legend_lists_bandwidths_in_their_widths() -> None:
-    """More bandwidth is a wider line, and of many bandwidths the extremes are listed."""
-    figure = topology_figure(topologies.dgx_a100(boxes=2))
-    handles = figure.legends[0].legend_handles
-    widths = {handle.get_label(): handle.get_linewidth() for handle in handles if "link" in handle.get_label()}
-    assert widths["link of 300 GB/s"] > 2 * widths["link of 25.0 GB/s"]
-    assert sorted(set(drawn(figure, "links").get_linewidths())) == pytest.approx(sorted(widths.values()))
-    many = Topology.from_links([(0, rank, rank) for rank in range(1, 7)], compute=range(7), bidirectional=True)
-    words = [text.get_text() for text in topology_figure(many).legends[0].get_texts()]
-    assert words[1:] == ["link of 6.00 GB/s", "link of 1.00 GB/s"]
-
-
 def test_arrowheads_point_where_the_witness_counts() -> None:
     """Arrowheads of the cut point to the receiving side."""
     topology = topologies.torus(4, 4)

@@ -74,17 +74,6 @@ def test_a_torus_is_a_grid() -> None:
     assert layout.loc["gpu1.2.3", "y"] == plane.loc["gpu0.2.3", "y"]
 
 
-def test_distances_show_the_structure_of_small_networks() -> None:
-    """Dies of one MI250 are nearest to each other, and the halves of a DGX-1 are separate."""
-    assert distances(node_layout(topologies.mi250())).argmin(axis=1).tolist() == [die ^ 1 for die in range(16)]
-    layout = node_layout(topologies.dgx1_v100())
-    assert layout["x"][:4].max() < layout["x"][4:].min()
-    between = distances(layout)
-    inside = [between[a, b] for a in range(8) for b in range(8) if a != b and a // 4 == b // 4]
-    across = [between[a, b] for a in range(4) for b in range(4, 8)]
-    assert np.mean(inside) < 0.7 * np.mean(across)
-
-
 @settings(max_examples=examples(40))
 @given(st.data())
 def test_any_network_has_a_layout_and_curves(data: st.DataObject) -> None:

@@ -93,21 +93,6 @@ def test_switches_where_trees_branch_are_squares_with_names(loops: bool) -> None
     assert legend == ["rank", "+ switch that adds", "⇉ switch that copies", *(["copy looped back"] if loops else [])]
 
 
-def test_very_many_arrows_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One collection has the same lines, colors and heads."""
-    for plan in (sums(), trees()):
-        each = tree_figure(plan).axes
-        with monkeypatch.context() as patched:
-            patched.setattr("collopt.report.figures.trees.MAX_ARROWS", 1)
-            figure = tree_figure(plan)
-        for one, many in zip(each, figure.axes, strict=True):
-            lines, heads, _ = many.collections
-            assert [tuple(map(tuple, line)) for line in lines.get_segments()] == arrows(one)
-            assert heads.get_offsets().tolist() == [list(end) for _, end in arrows(one)]
-            inks = [text.arrow_patch.get_edgecolor() for text in one.texts if text.arrow_patch is not None]
-            assert list(map(tuple, lines.get_colors())) == list(map(tuple, heads.get_facecolors())) == inks
-
-
 def test_every_link_has_a_bar_of_its_utilization() -> None:
     """Few links have horizontal bars with names."""
     plan = steps()
@@ -118,25 +103,6 @@ def test_every_link_has_a_bar_of_its_utilization() -> None:
     assert len(names) == len(bars) == len(table) == 36
     expected = {f"{row['tail']} → {row['head']}": 100 * row["utilization"] for row in table.to_dict("records")}
     assert {name: bars[place] for place, name in enumerate(names)} == pytest.approx(expected)
-
-
-def test_many_links_are_sorted_and_colored_by_bandwidth() -> None:
-    """Many links have upright bars without names, and those of the bound are marked."""
-    plan = trees()
-    figure = utilization_figure(plan)
-    (axes,) = figure.axes
-    table = link_table(plan)
-    fast, slow = axes.patches
-    shares = {link["bandwidth_gbps"]: [] for link in table.to_dict("records")}
-    for link in table.to_dict("records"):
-        shares[link["bandwidth_gbps"]].append(100 * link["utilization"])
-    for outline, bandwidth in ((fast, 300), (slow, 25)):
-        assert outline.get_data().values.tolist() == pytest.approx(sorted(shares[bandwidth], reverse=True))
-    assert fast.get_data().edges[-1] == slow.get_data().edges[0]
-    assert fast.get_facecolor() != slow.get_facecolor()
-    assert len(axes.collections[0].get_offsets()) == table["in_cut"].sum()
-    words = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert words == ["300 GB/s: 32 links, mean 100 %", "25.0 GB/s: 64 links, mean 100 %", "counted by the bound"]
 
 
 def test_bars_of_a_link_do_not_overlap_and_are_those_of_the_steps() -> None:

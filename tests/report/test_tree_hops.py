@@ -11,7 +11,6 @@ import collopt
 from collopt import Plan, topologies
 from collopt.report import step_table, tree_table
 from collopt.report.pages.scene import parts, scene
-from collopt.report.tables import HOPS, REDUCE_FIRST
 
 TORUS = topologies.torus(3, 3, bandwidth=25, latency=1)
 
@@ -105,26 +104,3 @@ def test_tables_pages_and_time_lines_agree(topology: collopt.Topology, collectiv
     assert played
     assert played <= timed
     assert min(rows[rows["start_us"] == 0]["step"]) == 1
-
-
-def test_pages_say_what_the_numbers_mean() -> None:
-    """One sentence explains hops, and another the two directions."""
-    assert parts(made(TORUS, "reduce_scatter", "auto")).explained == HOPS
-    both = parts(made(TORUS, "allreduce", "auto"))
-    assert both.explained == f"{HOPS} {REDUCE_FIRST}"
-    assert both.shown[0].label.endswith("reduce tree, 11.11 % of all data, hops 1 to 2")
-    assert both.shown[-1].label.endswith("broadcast tree, 11.11 % of all data, hops 3 to 4")
-
-
-def test_senders_of_a_flow_have_the_steps_of_the_time_line() -> None:
-    """Step 1 is what is sent first, in both."""
-    topology = topologies.kautz(2, 1, bandwidth=25)
-    plan = collopt.plan(topology, "all_to_all")
-    number = topology.node_index
-    rows = step_table(plan, "1M")
-    timed = {(number[tail], number[head], step) for tail, head, step in rows[["tail", "head", "step"]].values}
-    shown = [
-        each for part in parts(plan).shown for each in zip(part.ends[::2], part.ends[1::2], part.ranks, strict=True)
-    ]
-    assert set(shown) <= timed
-    assert min(step for _, _, step in shown) == 1

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -14,6 +15,7 @@ from runtime_tasks import RANKS, join, message_of, planned
 from torch.distributed.nn.functional import all_to_all_single as torch_all_to_all
 
 from collopt.runtime import all_to_all_single, differentiable_all_to_all, execute, moe_combine, moe_dispatch
+from collopt.runtime.all_to_allv import arguments
 
 COLUMNS = 5
 CHOICES = 3
@@ -140,6 +142,10 @@ def everything(rank: int, folder: str) -> Answers:
         options = {"servers": servers, "stages": "fewest", "max_stage_tokens": 7 if seed else None}
         options["relay_rounds"] = relay_rounds
         right |= {f"{name} {seed}": fine for name, fine in trained(rank, seed, dtype, options).items()}
+    with patch.object(arguments, "MAX_ROW_SERVERS", 1):
+        right |= {
+            f"{name} of many servers": fine for name, fine in trained(rank, 1, torch.float32, {"servers": 2}).items()
+        }
     right["without gradients"] = plain(rank)
     right["without choices"] = unchosen()
     right["all-to-all with gradients"] = stands_in(rank)
@@ -258,6 +264,7 @@ def wrong_combines(rank: int) -> dict[str, str]:
         "rows": {"expert_outputs": fine[:3]},
         "output": {"expert_outputs": None},
         "factors": {"weights": torch.ones(3)},
+        "factors elsewhere": {"weights": torch.ones(4, device="meta")},
         "kinds of outputs differ": {"expert_outputs": fine.double()},
         "columns of outputs differ": {"expert_outputs": fine[:, :1].contiguous()},
         "after all that": {},

@@ -51,23 +51,15 @@ def test_a_true_bound_is_accepted() -> None:
     assert str(true) == "allgather: at most 4.50 GB/s (1/x* = 2/3)"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (bound_of("a", "c", "x", rate=Fraction(2, 3)), "names 'x', which is not a node of topology"),
-        (bound_of("s"), "contains 0 of 3 ranks; expected ranks on both sides"),
-        (bound_of(), "contains 0 of 3 ranks"),
-        (bound_of("a", "b", "c", "s"), "contains 3 of 3 ranks"),
-        (bound_of("a", "b", "c"), "contains 3 of 3 ranks"),
-        (bound_of("a", "c", "s", rate=Fraction(3, 5)), r"claims 1/x\* = 3/5, .* shows 2 shards over 3 GB/s"),
-        (bound_of("a", "c", rate=Fraction(2, 3)), r"claims 1/x\* = 2/3, .* shows 2 shards over 5 GB/s"),
-        (
-            replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), collective="alltoall"),
-            "there is no bound for 'alltoall'",
-        ),
-        (replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), topology=dgx_a100()), "names 'a', which is not a node"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "message"), [
+    (bound_of("a", "c", "x", rate=Fraction(2, 3)), "names 'x', which is not a node of topology"),
+    (bound_of("s"), "contains 0 of 3 ranks; expected ranks on both sides"), (bound_of(), "contains 0 of 3 ranks"),
+    (bound_of("a", "b", "c", "s"), "contains 3 of 3 ranks"), (bound_of("a", "b", "c"), "contains 3 of 3 ranks"),
+    (bound_of("a", "c", "s", rate=Fraction(3, 5)), r"claims 1/x\* = 3/5, .* shows 2 shards over 3 GB/s"),
+    (bound_of("a", "c", rate=Fraction(2, 3)), r"claims 1/x\* = 2/3, .* shows 2 shards over 5 GB/s"),
+    (replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), collective="alltoall"), "there is no bound for 'alltoall'"),
+    (replace(bound_of("a", "c", "s", rate=Fraction(2, 3)), topology=dgx_a100()), "names 'a', which is not a node"),
+])  # fmt: skip
 def test_a_wrong_bound_is_refused(wrong: Bound, message: str) -> None:
     """One message for each thing that can be wrong."""
     with pytest.raises(CertificateError, match=message):

@@ -114,16 +114,11 @@ def test_lengths_are_about_pairs_only() -> None:
         Bound.from_witness(alone, "all_to_all", LengthDual((LinkValue("a", "b", Fraction(1)),)))
 
 
-@pytest.mark.parametrize(
-    ("collective", "weights", "message"),
-    [
-        ("all_to_all", (1,) * 9, "has weights; expected none, since all parts are equal"),
-        ("all_to_allv", (), "has no weights; expected its traffic"),
-        ("all_to_allv", (1, 1, 1), "per pair of ranks"),
-        ("all_to_allv", (1,) * 8 + (-1,), "per pair of ranks"),
-        ("all_to_allw", (), "there is no bound for 'all_to_allw'"),
-    ],
-)
+@pytest.mark.parametrize(("collective", "weights", "message"), [
+    ("all_to_all", (1,) * 9, "has weights; expected none, since all parts are equal"),
+    ("all_to_allv", (), "has no weights; expected its traffic"), ("all_to_allv", (1, 1, 1), "per pair of ranks"),
+    ("all_to_allv", (1,) * 8 + (-1,), "per pair of ranks"), ("all_to_allw", (), "there is no bound for 'all_to_allw'"),
+])  # fmt: skip
 def test_bounds_of_other_traffic_are_refused(collective: str, weights: tuple[int, ...], message: str) -> None:
     """All-to-alls have none, all-to-allvs one number for each pair."""
     with pytest.raises(CertificateError, match=message):

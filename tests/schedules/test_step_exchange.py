@@ -18,6 +18,9 @@ from collopt.errors import CertificateError
 from collopt.planners.bounds import plan_of_schedule
 from collopt.planners.by_size.families import families
 from collopt.schedules import StepExchange, rate_of_loads, schedule_time, verified_loads
+from collopt.schedules.steps import verify as step_verify
+from collopt.schedules.steps.sends import EVERYONE, Sends
+from collopt.schedules.steps.verify import check_contents
 from collopt.topologies import RuntimeCosts, Topology, complete, dgx_a100, hypercube
 from sample_sizes import examples
 
@@ -94,38 +97,85 @@ def test_the_check_agrees_with_counting(rng: random.Random, changes: int, kind: 
     assert expected or changes
     if set(changed.steps.tolist()) != set(range(changed.num_steps)):
         expected = False
-    try:
-        loads = verified_loads(changed, topology)
-    except CertificateError:
-        assert not expected
-    else:
-        assert expected
-        assert np.array_equal(loads, changed.link_loads(topology))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step_verify, "BLOCK_BITS", rng.choice([1, 2**28]))
+        try:
+            loads = verified_loads(changed, topology)
+        except CertificateError:
+            assert not expected
+        else:
+            assert expected
+            assert np.array_equal(loads, changed.link_loads(topology))
 
 
-@pytest.mark.parametrize(
-    ("schedule", "message"),
-    [
-        (made(DOUBLING[1:], 3), "rank 1 never adds chunk 0 of rank 0|in step 1 "),
-        (made([*DOUBLING, (1, 1, 0, 3, (0, 1))], 3), "in step 1 rank 1 adds a vector twice to its sum of chunk 0$"),
-        (made([*DOUBLING, (1, 0, 0, 3, (0, 1))], 3), "in step 1 rank 1 is sent two values of chunk 0 to keep$"),
-        (made(DOUBLING), "rank 0 never adds chunk 3 of rank 1$"),
-        (made(SCATTERED[:-1]), "rank 2 never adds chunk 3 of rank 0$"),
-        (made([(0, 0, *send[2:]) for send in SCATTERED[:1]] + SCATTERED[1:]), "rank 1 is sent two values of chunk 1"),
-        (made(SCATTERED, num_ranks=5), "the schedule is for 5 ranks; the topology has 4"),
-        (made(SCATTERED, chunks=0), "the schedule has 0 chunks; expected at least 1"),
-        (made(SCATTERED, chunks=2**60), "expected at least 1, and fewer than"),
-        (made(SCATTERED[:3]), "the schedule has 3 sends; 4 ranks need at least 4"),
-        (
-            made(SCATTERED, adds=np.ones(24, dtype=np.int64)),
-            "the schedule's adds are int64 of shape .24,.; expected bool",
-        ),
-        (made(SCATTERED, lower=np.zeros(3, dtype=np.int64)), "the schedule's lower are int64 of shape .3,."),
-        (made([*SCATTERED, (3, 1, 0, 1, (0, 1))]), "nothing is sent in step 2"),
-        (made([*SCATTERED, (1, 1, 3, 5, (0, 1))]), "send 24 carries chunks 3 to 4 of the vector"),
-        (made([*SCATTERED, (1, 1, 3, 4, (0, 1, 2))]), "path 12 does not run from a rank to a rank"),
-    ],
-)
+def sums_arrive(sends: list[tuple[int, int, int, int, int, int]], ranks: int, chunks: int) -> bool:
+    """Whether each rank ends with the sum of its shard, no vector being twice in any sum: by counting."""
+    for item in range(ranks):
+        for chunk in range(chunks):
+            held = [Counter({rank: 1}) for rank in range(ranks)]
+            for step in range(1 + max(send[0] for send in sends)):
+                before = [Counter(each) for each in held]
+                for at, of, lower, upper, sender, receiver in sends:
+                    if at == step and of == item and lower <= chunk < upper:
+                        held[receiver].update(before[sender])
+            if any(count > 1 for each in held for count in each.values()) or len(held[item]) < ranks:
+                return False
+    return True
+
+
+@settings(max_examples=examples(100))
+@given(st.randoms(use_true_random=False), st.integers(2, 4), st.integers(1, 3), st.integers(0, 2))
+def test_sums_of_shards_are_judged_as_by_counting(rng: random.Random, ranks: int, chunks: int, changes: int) -> None:
+    """Each chunk of each shard along a tree of its own, with sends left out, doubled or moved."""
+    sends = []
+    for item in range(ranks):
+        for chunk in range(chunks):
+            order = [item, *rng.sample([rank for rank in range(ranks) if rank != item], ranks - 1)]
+            sends += [
+                (ranks - place, item, chunk, chunk + 1, order[place], order[rng.randrange(place)])
+                for place in range(1, ranks)
+            ]
+    for _ in range(changes):
+        place = rng.randrange(len(sends))
+        step, item, lower, upper, sender, receiver = sends[place]
+        sends[place : place + 1] = rng.choice(
+            [[], [sends[place]] * 2, [(step + 1, item, lower, upper, sender, receiver)],
+             [(step, item, 0, upper, sender, receiver)], [(step, (item + 1) % ranks, lower, upper, sender, receiver)]]
+        )  # fmt: skip
+        if not sends:
+            return
+    steps, items, lower, upper, senders, receivers = np.array(sends).T
+    paths, routes = np.unique(senders * ranks + receivers, return_inverse=True)
+    nodes = np.stack(np.divmod(paths, ranks), axis=1).reshape(-1)
+    own, everyone, starts = np.arange(ranks), np.full(ranks, EVERYONE), np.arange(len(paths) + 1) * 2
+    columns = (steps, items, lower, upper, routes, starts, nodes)
+    shards = Sends(ranks, np.full(ranks, chunks), everyone, own, *columns, adds=np.ones(len(steps), dtype=np.bool_))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step_verify, "BLOCK_BITS", rng.choice([1, 40, 2**28]))
+        if sums_arrive(sends, ranks, chunks):
+            check_contents(shards)
+        else:
+            with pytest.raises(CertificateError):
+                check_contents(shards)
+
+
+@pytest.mark.parametrize(("schedule", "message"), [
+    (made(DOUBLING[1:], 3), "rank 1 never adds chunk 0 of rank 0|in step 1 "),
+    (made([*DOUBLING, (1, 1, 0, 3, (0, 1))], 3), "in step 1 rank 1 adds a vector twice to its sum of chunk 0$"),
+    (made([*DOUBLING, (1, 0, 0, 3, (0, 1))], 3), "in step 1 rank 1 is sent two values of chunk 0 to keep$"),
+    (made(DOUBLING), "rank 0 never adds chunk 3 of rank 1$"),
+    (made(SCATTERED[:-1]), "rank 2 never adds chunk 3 of rank 0$"),
+    (made([(0, 0, *send[2:]) for send in SCATTERED[:1]] + SCATTERED[1:]), "rank 1 is sent two values of chunk 1"),
+    (made(SCATTERED, num_ranks=5), "the schedule is for 5 ranks; the topology has 4"),
+    (made(SCATTERED, chunks=0), "the schedule has 0 chunks; expected at least 1"),
+    (made(SCATTERED, chunks=2**60), "expected at least 1, and fewer than"),
+    (made(SCATTERED[:3]), "the schedule has 3 sends; 4 ranks need at least 4"),
+    (made(SCATTERED, adds=np.ones(24, dtype=np.int64)), "the schedule's adds are int64 of shape .24,.; expected bool"),
+    (made(SCATTERED, lower=np.zeros(3, dtype=np.int64)), "the schedule's lower are int64 of shape .3,."),
+    (made([*SCATTERED, (3, 1, 0, 1, (0, 1))]), "nothing is sent in step 2"),
+    (made([*SCATTERED, (1, 1, 3, 5, (0, 1))]), "send 24 carries chunks 3 to 4 of the vector"),
+    (made([*SCATTERED, (1, 1, 3, 4, (0, 1, 2))]), "path 12 does not run from a rank to a rank"),
+])  # fmt: skip
 def test_what_is_wrong_is_named(schedule: StepExchange, message: str) -> None:
     """The first thing that is."""
     with pytest.raises(CertificateError, match=message):

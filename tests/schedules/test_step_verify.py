@@ -198,7 +198,7 @@ def test_both_halves_of_an_allreduce_are_checked() -> None:
     both = verified_loads(StepAllreduce(added, spread), TOPOLOGY)
     assert both.tolist() == [*step_loads_of(added, TOPOLOGY), *step_loads_of(spread, TOPOLOGY)]
     for first, second in ((spread, spread), (added, added), (spread, added)):
-        with pytest.raises(CertificateError, match="the two schedules of the allreduce have the directions"):
+        with pytest.raises(CertificateError, match="have the directions"):
             verified_loads(StepAllreduce(first, second), TOPOLOGY)
     with pytest.raises(CertificateError, match="never gets"):
         verified_loads(StepAllreduce(replace(without(9), direction="reduce"), spread), TOPOLOGY)

@@ -222,9 +222,7 @@ def test_both_halves_of_an_allreduce_are_checked() -> None:
     thrice = forest(trees_per_root=6, weights=3 * forest().weights)
     assert np.array_equal(verified_loads(Allreduce(added, thrice), TOPOLOGY), 3 * both)
     for first, second in ((spread, spread), (added, added), (spread, added)):
-        with pytest.raises(
-            CertificateError, match=r"^the allreduce does not consist of one forest that reduces and one"
-        ):
+        with pytest.raises(CertificateError, match=r"have the directions"):
             verified_loads(Allreduce(first, second), TOPOLOGY)
     with pytest.raises(CertificateError, match=r"^the allreduce broadcasts other shards than it reduces$"):
         verified_loads(Allreduce(added, forest(root_weights=np.array([1, 1, 2]))), TOPOLOGY)

@@ -62,15 +62,10 @@ def test_cuts_add_up_the_same_from_either_side(topology: Topology, data: st.Data
     assert (cut.bandwidth(topology), cut.entering_bandwidth(topology)) == (sum(leaving), sum(entering))
 
 
-@pytest.mark.parametrize(
-    ("partition", "amount", "bandwidth"),
-    [
-        (partition_of("as", "b", "c"), 4, (2 + 1) + (3 + 5) + 3),
-        (partition_of("a", "b", "c", "s"), 4, 1 + (3 + 5) + 3),
-        (partition_of("ab", "c", "s"), 2, (1 + 3) + 3),
-        (partition_of("abs", "c"), 2, 1 + 3),
-    ],
-)
+@pytest.mark.parametrize(("partition", "amount", "bandwidth"), [
+    (partition_of("as", "b", "c"), 4, (2 + 1) + (3 + 5) + 3), (partition_of("a", "b", "c", "s"), 4, 1 + (3 + 5) + 3),
+    (partition_of("ab", "c", "s"), 2, (1 + 3) + 3), (partition_of("abs", "c"), 2, 1 + 3),
+])  # fmt: skip
 def test_partitions_add_up_what_enters_parts_with_ranks(partition: Partition, amount: int, bandwidth: int) -> None:
     """2 (p - 1) times the data; links into a part of switches only do not count."""
     partition.check(STAR)
@@ -116,20 +111,14 @@ def test_partitions_are_tight_on_rings_and_stars(ranks: int) -> None:
     assert (proved.gap, proved.algbw) == (0, Fraction(6 * ranks, 2 * (ranks - 1)))
 
 
-@pytest.mark.parametrize(
-    ("partition", "message"),
-    [
-        (partition_of("as", "b"), "has no part with 'c'; expected every node in a part"),
-        (partition_of("a", "b", "c"), "has no part with 's'; expected every node in a part"),
-        (partition_of("as", "bs", "c"), "has 's' in two parts; expected one"),
-        (partition_of("as", "b", "cx"), "names 'x', which is not a node of topology"),
-        (
-            partition_of("abc", "s"),
-            "one part of the bound's partition contains all ranks; expected ranks in at least two",
-        ),
-        (partition_of(), "has no part with 'a'"),
-    ],
-)
+@pytest.mark.parametrize(("partition", "message"), [
+    (partition_of("as", "b"), "has no part with 'c'; expected every node in a part"),
+    (partition_of("a", "b", "c"), "has no part with 's'; expected every node in a part"),
+    (partition_of("as", "bs", "c"), "has 's' in two parts; expected one"),
+    (partition_of("as", "b", "cx"), "names 'x', which is not a node of topology"),
+    (partition_of("abc", "s"), "one part of the bound's partition contains all ranks; expected ranks in at least two"),
+    (partition_of(), "has no part with 'a'"),
+])  # fmt: skip
 def test_what_is_no_partition_is_refused(partition: Partition, message: str) -> None:
     """One message for each thing that can be wrong."""
     with pytest.raises(CertificateError, match=message):
@@ -146,15 +135,10 @@ def test_switches_that_add_up_must_belong_to_ranks() -> None:
     Bound.from_witness(adding, "allreduce", partition_of("as", "b", "c")).verify()
 
 
-@pytest.mark.parametrize(
-    ("able", "loops", "crossings"),
-    [
-        ({}, False, 12),
-        ({"multicast": "s"}, False, 10),
-        ({"multicast": "s", "aggregation": "s"}, False, 8),
-        ({"multicast": "s", "aggregation": "s"}, True, 10),
-    ],
-)
+@pytest.mark.parametrize(("able", "loops", "crossings"), [
+    ({}, False, 12), ({"multicast": "s"}, False, 10), ({"multicast": "s", "aggregation": "s"}, False, 8),
+    ({"multicast": "s", "aggregation": "s"}, True, 10),
+])  # fmt: skip
 def test_trees_save_crossings_at_switches_outside_of_parts(able: Any, loops: bool, crossings: int) -> None:
     """Four ranks around one switch: 6 crossings out and 6 in, less 2 for each way in which the switch branches."""
     limits = [SwitchLimits("s", loopback=True)] if loops else []

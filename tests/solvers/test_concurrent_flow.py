@@ -21,7 +21,6 @@ from collopt.topologies import (
     diamond,
     generalized_kautz,
     line_graph,
-    torus,
 )
 from collopt.topologies.symmetry.isomorphism import automorphisms
 from sample_sizes import examples
@@ -156,16 +155,6 @@ def test_known_optima_are_met_with_symmetries(graph: DirectGraph, optimum: float
     assert found.gap <= gap
     assert found.lower <= Fraction(optimum) * (1 + Fraction(1, 10**5))
     assert found.upper >= Fraction(optimum) * (1 - Fraction(1, 10**5))
-
-
-def test_where_all_links_are_alike_both_bounds_are_exact() -> None:
-    """Capacities over the sum of all distances, with and without symmetries."""
-    graph = torus(4, 4).graph
-    rate = Fraction(graph.num_arcs, int(graph.distances.sum()))
-    for symmetries in (None, automorphisms(graph)):
-        found = concurrent_flow(*equal_demands(graph), gap=1e-9, automorphisms=symmetries)
-        assert found.upper == rate
-        assert rate * (1 - Fraction(1, 10**9)) <= found.lower <= rate
 
 
 def test_it_stops_at_the_gap_or_when_the_rounds_are_used_up() -> None:

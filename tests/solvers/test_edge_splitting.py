@@ -26,7 +26,7 @@ from collopt.solvers.trees.switch_removal import (
     split_pairs,
 )
 from collopt.solvers.trees.tight_sets import LaminarFamily, tight_family
-from collopt.topologies import Topology, dgx_a100, fat_tree, leaf_spine, mi250
+from collopt.topologies import Topology
 from oracles.brute_force_cuts import supplies_fit
 from strategies import eulerian_topologies
 
@@ -155,22 +155,6 @@ def test_logical_links_are_routes_that_still_carry_all_supplies(
     family = tight_family(num_nodes, graph.tails[alive], graph.heads[alive], graph.units[alive], supplies)
     remove_switches(graph, supplies, family, remove)
     check(logical_network(graph), network)
-
-
-@pytest.mark.parametrize(
-    "topology",
-    [
-        dgx_a100(boxes=2),
-        mi250(boxes=2),
-        mi250(boxes=2).restrict([*range(8), *range(16, 24)]),
-        leaf_spine(3, 2, 3, oversubscription=2),
-        fat_tree(4),
-    ],
-    ids=lambda topology: topology.name,
-)
-def test_real_fabrics_are_split(topology: Topology) -> None:
-    """Several tiers of switches, NICs with two or three links, oversubscription."""
-    check(split_switches(*network_of(topology)), network_of(topology))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from collopt.solvers.lp.exact_optimum import RationalSystem
 from collopt.solvers.lp.rationals import IntegerMatrix, as_exact, exact, float_fraction, simplest_between
 from sample_sizes import examples
 
-with_basis = pytest.mark.parametrize("algorithm", [None, Algorithm.SIMPLEX, Algorithm.IPM])
 without_basis = pytest.mark.parametrize("algorithm", [Algorithm.IPM_WITHOUT_CROSSOVER, Algorithm.PDLP])
 
 fractions = st.fractions(-1000, 1000, max_denominator=1000)
@@ -95,32 +94,6 @@ def test_a_singular_system_has_no_answer(under: int) -> None:
     """Whether floats see it or not."""
     matrix = csc_array(np.array([[1 / 10, 7 / 10], [1 / 10 / under, 7 / (10 * under)]]))
     assert RationalSystem(matrix).solve(exact([Fraction(1), Fraction(1)])) is None
-
-
-def test_large_sparse_systems_are_solved() -> None:
-    """4000 equations of a network's kind: a tree's flows, with bandwidths in thirds."""
-    size = 4000
-    random = np.random.default_rng(1)
-    parents = [int(random.integers(0, node)) for node in range(1, size)]
-    places = [*range(size), *parents], [*range(size), *range(1, size)]
-    system = RationalSystem(csc_array((np.concatenate([np.ones(size), -np.ones(size - 1)]), places)))
-    found = system.solve(exact([Fraction(1, 3)] * size))
-    assert found is not None
-    assert found[0] == Fraction(size, 3)
-
-
-@with_basis
-def test_an_optimum_is_exact(algorithm: Algorithm | None) -> None:
-    """A third where floats have 0.333..., with prices to prove it."""
-    solution = solve(thirds(), HighsOptions(algorithm=algorithm))
-    answer = solution.exact
-    answer.verify()
-    assert answer.objective == Fraction(1, 10)
-    assert answer.values["x"].tolist() == [Fraction(1, 10), 0]
-    assert answer.duals["room"].tolist() == [0, 1]
-    assert answer.reduced_costs["x"].tolist() == [0, -2]
-    assert solution.exact is answer
-    assert solution.interval == (answer.objective, answer.objective)
 
 
 @settings(max_examples=examples(15))

@@ -232,29 +232,6 @@ def test_an_integer_program_has_values_but_no_prices() -> None:
         whole.duals  # noqa: B018
 
 
-@algorithms
-def test_an_algorithm_for_linear_programs_keeps_variables_whole(algorithm: Algorithm) -> None:
-    """Early versions of HiGHS solved the relaxation when an algorithm was named."""
-    blocks = Blocks("halves")
-    count = blocks.variables("count", 2)
-    blocks.constraint("sum", (), [(0, count, 2)], lower=5)
-    blocks.minimize([(count, 1)])
-    options = HighsOptions(algorithm=algorithm)
-    assert solve(blocks, options).objective == pytest.approx(2.5, rel=1e-4)
-    assert solve(Whole(blocks), options).objective == pytest.approx(3)
-
-
-def test_an_integer_program_without_answer_says_so() -> None:
-    """There is no ray to read the rows at fault from, but there is a sentence."""
-    blocks = Blocks("between")
-    blocks.variables("count", ())
-    blocks.constraint("gap", (), [(0, 0, 3)], lower=1, upper=2)
-    assert solve(blocks).status.termination is Termination.OPTIMAL
-    solution = solve(Whole(blocks))
-    assert solution.status.termination is Termination.INFEASIBLE
-    assert "between is infeasible: its constraints cannot hold together with whole values" in solution.message
-
-
 def knapsack(items: int = 60, rooms: int = 40, *, whole: bool = True) -> Blocks:
     """Branch and bound works on this for longer than any test waits, and presolve does not solve the relaxation."""
     random = np.random.default_rng(0)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from collopt.errors import CapacityOverflowError
 from collopt.formulations import all_to_all
 from collopt.solvers import solve
 from collopt.solvers.flows.path_decomposition import lift_flows
@@ -78,41 +77,3 @@ def test_lifted_flows_reach_the_rate_of_the_small_program(topology: Topology, tr
 def test_lifted_flows_are_flows_on_random_networks(topology: Topology) -> None:
     """With few bandwidths, so that there is something to lift."""
     check_all_sources(topology, None)
-
-
-def test_a_lopsided_flow_is_made_even_before_it_is_lifted() -> None:
-    """Rank 0 uses only its first links; 2 x 2 x 2 corners that all keep 0 are averaged over."""
-    topology = hypercube(3)
-    tails, heads, capacities, _ = topology.arrays
-    # All symmetries: adding to the corner's number, and exchanging its bits.
-    corners = np.arange(8)
-    rows = [corners ^ 1, corners ^ 2, corners ^ 4]
-    bits = [(corners >> place) & 1 for place in range(3)]
-    rows += [bits[1] + 2 * bits[0] + 4 * bits[2], bits[0] + 2 * bits[2] + 4 * bits[1]]
-    flow = np.zeros((1, len(tails)), dtype=np.int64)
-    flow[0, np.flatnonzero((tails == 0) & (heads == 1))] = 4
-    flow[0, np.flatnonzero((tails == 1) & (heads == 3))] = 1
-    lifted, scale = lift_flows(8, tails, heads, capacities, np.array(rows), np.array([0]), flow)
-    assert scale == 6
-    assert (lifted.sum(axis=0) == (4 + 1) * 8 * scale // 24).all()
-    assert lifted[0, tails == 0].tolist() == [8, 8, 8]
-
-
-RING: dict[str, Any] = {
-    "num_ranks": 3,
-    "tails": np.array([0, 1, 2]),
-    "heads": np.array([1, 2, 0]),
-    "capacities": np.array([1, 1, 1]),
-    "symmetries": np.array([[1, 2, 0]]),
-    "sources": np.array([0]),
-    "flows": np.array([[2, 1, 0]]),
-}
-
-
-@pytest.mark.parametrize(
-    "flow", [[Fraction(1, 2**62), Fraction(1, 3), Fraction(1)], [2**62, 2**62, 2**62], [2**70, 0, 0]]
-)
-def test_sums_beyond_64_bits_are_refused(flow: list[Any]) -> None:
-    """Of scaled flows, and of the loads that they add up to."""
-    with pytest.raises(CapacityOverflowError, match="larger units"):
-        lift_flows(**{**RING, "flows": np.array([flow], dtype=object)})

@@ -5,12 +5,11 @@ from __future__ import annotations
 from math import gcd
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
 from collopt.solvers.trees.strength import Orientation, orient, strength
 from collopt.solvers.trees.tree_packing import pack_trees
-from collopt.topologies import Topology, hypercube, ring, torus
+from collopt.topologies import Topology
 from oracles.brute_force_cuts import supplies_fit
 from sample_sizes import examples
 from two_way_networks import TwoWay, two_way, two_way_topologies
@@ -76,11 +75,3 @@ def test_one_tree_more_does_not_fit(topology: Topology) -> None:
     more = room.supplies.copy()
     more[0] += 1
     assert not fits(network, room._replace(supplies=more))
-
-
-@pytest.mark.parametrize("topology", [ring(5), torus(3, 4), hypercube(3)], ids=lambda topology: topology.name)
-def test_symmetric_networks_split_every_link_evenly(topology: Topology) -> None:
-    """And start equally many trees at every rank, as a reduce-scatter and an allgather do."""
-    room = oriented(two_way(topology))
-    assert np.array_equal(room.forward, room.backward)
-    assert len(set(room.supplies.tolist())) == 1

@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import SolverError
-from collopt.solvers.flows.path_decomposition import Paths, joined, path_loads, source_paths
+from collopt.solvers.flows.path_decomposition import Paths, source_paths
 from sample_sizes import examples
 
 IntArray = np.ndarray
-
-DIAMOND = np.array([0, 0, 1, 2]), np.array([1, 2, 3, 3])
 
 
 def routes_of(paths: Paths) -> list[list[int]]:
@@ -106,29 +104,3 @@ def test_short_ways_come_before_long_ones() -> None:
     tails, heads = np.array([0, 0, 1, 2, 3]), np.array([3, 1, 2, 3, 4])
     paths = source_paths(5, tails, heads, np.array([1, 1, 1, 1, 1]), 0, np.array([0, 0, 0, 1, 1]))
     assert routes_of(paths) == [[0, 4], [1, 2, 3]]
-
-
-def test_a_direct_link_is_kept_when_there_is_more_than_enough() -> None:
-    """Surplus goes from the longest ways first."""
-    tails, heads = np.array([0, 0, 1, 2]), np.array([3, 1, 2, 3])
-    paths = source_paths(4, tails, heads, np.array([2, 5, 5, 5]), 0, np.array([0, 0, 0, 3]))
-    assert list(zip(paths.weights.tolist(), routes_of(paths), strict=True)) == [(2, [0]), (1, [1, 2, 3])]
-
-
-def test_a_cycle_is_taken_out() -> None:
-    """Between nodes 1 and 2, and through the source."""
-    tails, heads = np.array([0, 1, 2, 2, 3]), np.array([1, 2, 1, 3, 0])
-    paths = source_paths(4, tails, heads, np.array([3, 9, 7, 2, 1]), 0, np.array([0, 1, 0, 1]))
-    assert sorted(routes_of(paths)) == [[0], [0, 1, 3]]
-
-
-def test_joined_paths_keep_their_links() -> None:
-    """Those of each part follow each other."""
-    parts = [
-        source_paths(4, *DIAMOND, np.array([2, 3, 2, 3]), 0, np.array([0, 0, 0, 5])),
-        source_paths(4, *DIAMOND, np.array([0, 0, 1, 0]), 1, np.array([0, 0, 0, 1])),
-    ]
-    whole = joined(parts)
-    assert routes_of(whole) == routes_of(parts[0]) + routes_of(parts[1])
-    assert whole.weights.tolist() == [3, 2, 1]
-    assert path_loads(whole, whole.weights, 4).tolist() == [2, 3, 3, 3]

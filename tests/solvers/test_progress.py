@@ -19,14 +19,13 @@ from collopt.formulations import Blocks
 from collopt.planners import plan
 from collopt.solvers import HighsOptions, Progress, solve
 from collopt.solvers.flows.bottleneck import bottleneck_cut, fixed_count_scale
-from collopt.solvers.flows.max_flow import sweep_sinks
 from collopt.solvers.lp import options as callbacks
 from collopt.solvers.trees.batch_packing import pack_in_batches
-from collopt.solvers.trees.strength import balanced_demands, orient, strength
+from collopt.solvers.trees.strength import orient, strength
 from collopt.solvers.trees.switch_removal import remove_all_switches, split_all_switches
 from collopt.solvers.trees.tree_packing import pack_trees
 from collopt.support import progress
-from collopt.topologies import Topology, fat_tree, mi250, ring
+from collopt.topologies import Topology, fat_tree, ring
 
 Integers = npt.NDArray[np.int64]
 
@@ -91,11 +90,6 @@ def square(topology: Topology) -> tuple[Integers, Integers, int]:
     return between, supplies, len(supplies)
 
 
-def swept() -> Any:
-    """Find the tight sets around the ranks of a network."""
-    return sweep_sinks(*critical(irregular(80)), 80)
-
-
 def packed() -> Any:
     """Pack a forest."""
     return pack_trees(*critical(irregular(32)))
@@ -104,13 +98,6 @@ def packed() -> Any:
 def packed_in_batches() -> Any:
     """Pack it by batches, with tests in the end."""
     return pack_in_batches(*critical(irregular(32)))
-
-
-def needed() -> Any:
-    """Divide a number of trees among ranks."""
-    network = once(irregular(80))
-    level = int(2 * strength(*network).value)
-    return balanced_demands(network[0], *network[2:], level, np.full(80, level // 80))
 
 
 def oriented() -> Any:
@@ -138,14 +125,10 @@ def uneven() -> Topology:
 STAGES: dict[str, tuple[Callable[[], Any], list[int]]] = {
     "bottleneck": (lambda: bottleneck_cut(*direct(irregular(80))), [80]),
     "fixed count": (lambda: fixed_count_scale(*direct(uneven()), 2), [6, 6, 4]),
-    "sinks": (swept, [80, 80]),
     "switch guesses": (lambda: remove_all_switches(*square(fat_tree(4))), [16, 20, 16]),
-    "second guesses": (lambda: remove_all_switches(*square(mi250(boxes=2))), [32, 17, 32, 17, 32]),
     "edge splitting": (lambda: split_all_switches(*square(fat_tree(4))), [16, 20]),
     "tree packing": (packed, [32, 32, 128]),
     "packing by batches": (packed_in_batches, [32, 32]),
-    "strength": (lambda: strength(*once(irregular(80))), [80]),
-    "needs": (needed, [80, 80, 80, 80]),
     "orientation": (oriented, [80, 80, 80, 80]),
 }
 """Work, and the totals of what it counts, from one count to the next."""
@@ -170,14 +153,6 @@ def test_counts_of_stages_rise_to_their_totals(stage: str) -> None:
     assert as_plain(listened) == as_plain(alone)
     work()
     assert heard.counts == before, "nobody listens any more"
-
-
-def test_a_count_that_fails_ends_at_its_total() -> None:
-    """So that no display shows it for ever."""
-    nodes, tails, heads, capacities, supplies = critical(ring(100))
-    with heard_within() as heard, pytest.raises(SolverError, match="cannot receive every supply"):
-        pack_trees(nodes, tails, heads, capacities, supplies * 2)
-    assert heard.counts[-1][-1] == (100, 100)
 
 
 def test_integer_programs_tell_the_best_answer_and_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,17 +193,6 @@ def test_an_error_of_a_listener_comes_out_and_breaks_nothing(fatal: int) -> None
     assert np.array_equal(again.trees.forests[0].routes, alone.trees.forests[0].routes)
 
 
-def test_of_counts_within_counts_the_second_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a third not at all."""
-    monkeypatch.setattr("collopt.support.progress.STATUS_INTERVAL", 0)
-    with heard_within() as heard:
-        for _ in progress.iterate(range(2), 2):
-            for _ in progress.iterate(range(1200), 1200):
-                list(progress.iterate(range(3), 3))
-    assert heard.counts == [[(0, 2), (1, 2), (2, 2)]]
-    assert heard.texts == [*(f"{done:,} of 1,200" for done in range(1200)), ""] * 2
-
-
 @given(st.integers(2, 99), st.lists(st.integers(-5, 120), max_size=20))
 def test_a_counter_never_falls_nor_passes_its_total(total: int, told: list[int]) -> None:
     """Whatever it is given."""
@@ -236,15 +200,6 @@ def test_a_counter_never_falls_nor_passes_its_total(total: int, told: list[int])
         for done in told:
             reached(done)
     assert heard.counts[0][-1] == (total, total)
-
-
-@given(st.integers(0, 1000))
-def test_portions_are_all_parts_in_order(total: int) -> None:
-    """All at once where nobody listens."""
-    assert list(progress.batches(total)) == [(0, total)]
-    with heard_within():
-        parts = [part for begin, end in progress.batches(total) for part in range(begin, end)]
-    assert parts == list(range(total))
 
 
 def fail_at_work() -> None:

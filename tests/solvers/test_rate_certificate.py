@@ -86,24 +86,6 @@ def test_nothing_at_all_is_a_flow_and_unequal_prices_are_prices() -> None:
     assert rate_certificate(**{**RING, "flows": RING["flows"] + 1})[0] == Fraction(4, 3)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"rate": 0.0},
-        {"rate": np.nan},
-        {"rate": np.inf},
-        {"flows": np.full((3, 3), np.nan)},
-        {"duals": np.zeros(3)},
-        {"duals": np.array([1.0, np.nan, 1.0])},
-        {"duals": np.array([1.0, np.inf, 1.0])},
-    ],
-)
-def test_refuses_what_are_no_numbers(changes: dict[str, Any]) -> None:
-    """There is nothing to round then."""
-    with pytest.raises(SolverError, match="expected finite numbers above 0"):
-        rate_certificate(**{**RING, **changes})
-
-
 def test_a_rank_out_of_reach_and_sums_beyond_64_bits_are_refused() -> None:
     """As by the concurrent flow."""
     with pytest.raises(BoundError, match="rank 0 cannot reach"):

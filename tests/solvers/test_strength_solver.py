@@ -76,21 +76,6 @@ def test_strength_of_well_known_networks(topology: Topology, value: Fraction) ->
     assert strength(*two_way(topology)).value * topology.arrays.unit == value
 
 
-def test_networks_of_networks_take_several_rounds() -> None:
-    """Three clusters, each of two pairs: ever larger parts, until the clusters are left."""
-    links = []
-    for cluster in range(3):
-        a, b, c, d = (f"{cluster}{name}" for name in "abcd")
-        links += [(a, b, 90), (c, d, 90), (a, c, 30), (b, d, 10)]
-    links += [("0a", "1a", 7), ("1b", "2b", 8), ("2c", "0c", 4)]
-    nodes = sorted({end for link in links for end in link[:2]})
-    topology = Topology.from_links(links, compute=nodes, bidirectional=True)
-    best = strength(*two_way(topology))
-    assert best.value == Fraction(19, 2)
-    assert [len({*best.labels[start : start + 4].tolist()}) for start in (0, 4, 8)] == [1, 1, 1]
-    assert best.labels.max() == 2
-
-
 def test_ranks_without_a_connection_are_refused() -> None:
     """Two pairs without a link between them."""
     with pytest.raises(SolverError, match="do not connect"):

@@ -17,7 +17,7 @@ from collopt.errors import SolverError
 from collopt.solvers.flows.bottleneck import bottleneck_cut
 from collopt.solvers.trees.batch_packing import Room, exchanged_trees, pack_in_batches
 from collopt.solvers.trees.tree_packing import Packing, pack_trees
-from collopt.topologies import Topology, complete, hypercube, mi250, ring, torus
+from collopt.topologies import Topology
 from oracles.brute_force_cuts import supplies_fit
 from sample_sizes import examples
 from strategies import switch_free_topologies
@@ -159,18 +159,6 @@ def test_exchanged_trees_span_and_account_for_what_is_left(problem: Problem, see
         for links, weight in zip(found.links, found.weights, strict=True):
             used[links[links >= 0]] += weight
         assert np.array_equal(left, capacities - used)
-
-
-@pytest.mark.parametrize(
-    "topology",
-    [torus(4, 4), torus(3, 5), hypercube(4), complete(9), mi250(), ring(12, bidirectional=False)],
-    ids=lambda topology: topology.name,
-)
-@either_way
-def test_symmetric_networks_are_packed(pack: Packer, topology: Topology) -> None:
-    """Every rank's links are full, so hardly any choice is free."""
-    problem = critical(topology, [1] * topology.num_ranks)
-    check(pack(*problem), problem)
 
 
 @either_way

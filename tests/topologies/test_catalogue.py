@@ -96,15 +96,20 @@ def test_entries_have_a_summary_and_parameters() -> None:
 
 @pytest.mark.parametrize("entry", catalogue(), ids=lambda entry: entry.name)
 def test_every_entry_can_be_built_from_values_and_from_text(entry: topologies.CatalogueEntry) -> None:
-    """Text as it comes from a command line means the same."""
+    """Text as it comes from a command line means the same; direct networks have the given bandwidth and latency."""
     options = EXAMPLES.get(entry.name, {})
     written = {name.replace("_", "-"): _written(value) for name, value in options.items()}
     topology = build(entry.name, **options)
     assert isinstance(topology, Topology)
     assert build(entry.name.replace("-", "_"), **written) == topology
+    names = {parameter.name for parameter in entry.parameters}
     assert set(options) == {parameter.name for parameter in entry.parameters if parameter.required} | (
         {"boxes"} if entry.name == "rail" else set()
     )
+    if topology.graph is not None and {"bandwidth", "latency"} <= names:
+        fast = build(entry.name, **options, bandwidth="25/3", latency="0.5")
+        assert [link.bandwidth * 3 for link in fast.links] == [link.bandwidth * 25 for link in topology.links]
+        assert {2 * link.latency for link in fast.links} == {1}
 
 
 def _written(value: Any) -> str:

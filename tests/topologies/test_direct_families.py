@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 from math import prod
 from typing import NamedTuple
 
@@ -22,12 +20,10 @@ from collopt.topologies import (
     diamond,
     directed_circulant,
     distance_regular,
-    double_binary_tree,
     generalized_kautz,
     hamming,
     hypercube,
     kautz,
-    low_diameter_circulant,
     modified_de_bruijn,
     ring,
     shifted_ring,
@@ -198,36 +194,3 @@ def test_generalized_kautz_graphs_are_at_most_one_step_from_the_moore_bound(degr
         graph = graph_of(generalized_kautz(degree, nodes))
         assert nodes > moore_nodes(degree, graph.diameter - 2)
         assert (graph.num_self_loops > 0) == (nodes % (degree + 1) != 0)
-
-
-BUILDERS_WITH_FIGURES = [
-    partial(ring, 4),
-    partial(torus, 3, 3),
-    partial(hypercube, 2),
-    partial(complete, 3),
-    partial(complete_bipartite, 2),
-    partial(hamming, 1, 3),
-    partial(kautz, 2, 1),
-    partial(generalized_kautz, 2, 4),
-    partial(de_bruijn, 2, 2),
-    partial(modified_de_bruijn, 2, 3),
-    partial(circulant, 5, [1]),
-    partial(low_diameter_circulant, 9, 4),
-    partial(directed_circulant, 2),
-    partial(unidirectional_ring, 1, 3),
-    partial(bidirectional_ring, 2, 3),
-    partial(shifted_ring, 5),
-    partial(twisted_torus, 2, 4),
-    partial(twisted_hypercube, 3),
-    diamond,
-    partial(distance_regular, 6),
-    partial(double_binary_tree, 7),
-]
-
-
-@pytest.mark.parametrize("build", BUILDERS_WITH_FIGURES)
-def test_every_family_takes_bandwidth_and_latency(build: Callable[..., Topology]) -> None:
-    """Both are kept as exact numbers for each arc."""
-    plain, fast = build(), build(bandwidth="25/3", latency="0.5")
-    assert [link.bandwidth * 3 for link in fast.links] == [link.bandwidth * 25 for link in plain.links]
-    assert {2 * link.latency for link in fast.links} == {1}

@@ -40,8 +40,6 @@ INTERSECTION_ARRAYS = {
 }
 """Neighbors one hop further away at distances 0, 1, ..., and one hop nearer at 1, 2, ..., as textbooks list them."""
 
-SMALL = [n for n in TABLE_8 if n <= 80]
-
 
 def intersection_array(graph: DirectGraph) -> str:
     """What every two nodes at the same distance agree on; fails if they do not."""
@@ -64,33 +62,15 @@ def test_sizes_and_steps_are_those_of_table_8(n: int) -> None:
     assert (graph.is_simple, graph.is_bidirectional, graph.name) == (True, True, f"DistReg(4, {n})")
 
 
-@pytest.mark.parametrize("n", [*SMALL, 189, pytest.param(728, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [*list(TABLE_8)[:-1], pytest.param(728, marks=pytest.mark.slow)])
 def test_graphs_are_distance_regular_with_the_known_intersection_array(n: int) -> None:
     """Equal numbers at all pairs of nodes that are equally far apart are what the definition comes down to."""
     assert intersection_array(distance_regular(n).direct_graph()) == INTERSECTION_ARRAYS[n]
 
 
-@pytest.mark.parametrize("n", SMALL)
-def test_numbers_of_nodes_at_two_distances_depend_on_the_distance_only(n: int) -> None:
-    """The graphs satisfy Definition 17 as it is written."""
-    distances = distance_regular(n).direct_graph().distances
-    layers = [(distances == hops).astype(np.int64) for hops in range(distances.max() + 1)]
-    for one in layers:
-        for other in layers:
-            both = one @ other
-            assert all(len(np.unique(both[layer == 1])) == 1 for layer in layers)
-
-
 @pytest.mark.parametrize(
     ("geometry", "order", "points", "gonality"),
-    [
-        (projective_plane, 2, 7, 3),
-        (projective_plane, 3, 13, 3),
-        (symplectic_quadrangle, 2, 15, 4),
-        (symplectic_quadrangle, 3, 40, 4),
-        (split_cayley_hexagon, 2, 63, 6),
-        (split_cayley_hexagon, 3, 364, 6),
-    ],
+    [(projective_plane, 3, 13, 3), (symplectic_quadrangle, 3, 40, 4), (split_cayley_hexagon, 2, 63, 6)],
 )
 def test_incidence_graphs_of_generalized_polygons_have_twice_their_diameter_as_girth(
     geometry: Callable[[int], Lines], order: int, points: int, gonality: int

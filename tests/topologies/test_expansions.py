@@ -126,21 +126,14 @@ def test_names_are_put_together_as_the_paper_writes_them() -> None:
     diamonds = diamond().direct_graph().renamed("Diamond")
     square = cartesian_power(diamonds, 2)
     names = {
-        "L(K(3))": line_graph(COMPLETE),
-        "L^3(K(3))": line_graph(line_graph(COMPLETE), 2),
         "Diamond^□2": square,
         "L^2(Diamond^□2)": line_graph(line_graph(square)),
         "K(3) □ UniRing(1, 3)^□2": cartesian_product(COMPLETE, cartesian_power(TRIANGLE, 2)),
-        "(K(3) □ UniRing(1, 3))^□2": cartesian_power(cartesian_product(COMPLETE, TRIANGLE), 2),
         "L(K(3) □ UniRing(1, 3))": line_graph(cartesian_product(COMPLETE, TRIANGLE)),
-        "L(K(3)) □ L(K(3))": cartesian_product(line_graph(COMPLETE), line_graph(COMPLETE)),
         "L(L(K(3)) □ L(K(3)))": line_graph(cartesian_product(line_graph(COMPLETE), line_graph(COMPLETE))),
-        "UniRing(1, 3)*2": degree_expansion(TRIANGLE, 2),
         "(UniRing(1, 3)*2)*3": degree_expansion(degree_expansion(TRIANGLE, 2), 3),
-        "L^2(K(3))*2": degree_expansion(line_graph(COMPLETE, 2), 2),
         "(Diamond^□2)^□2": cartesian_power(square, 2),
         "2·K(3)": parallel(COMPLETE, 2),
-        "K(3) ∪ K(3)^T": bidirectional(COMPLETE),
         "(K(3) ∪ K(3)^T) □ K(3)": cartesian_product(bidirectional(COMPLETE), COMPLETE),
     }
     assert {name: graph.name for name, graph in names.items()} == {name: name for name in names}
@@ -227,19 +220,15 @@ STORED = FORWARD + BACKWARD
 
 
 @pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.graph.name)
-def test_graphs_are_those_of_the_families(stored: Stored) -> None:
-    """Stored graphs agree with the families arc by arc, and in their names."""
-    ours, graph = base_schedule_rows(stored.graph.name).graph, stored.graph
-    assert (ours.name, ours.num_nodes) == (graph.name, graph.num_nodes)
-    assert np.array_equal(ours.tails, graph.tails)
-    assert np.array_equal(ours.heads, graph.heads)
-
-
-@pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.graph.name)
 def test_every_node_receives_every_chunk_once_from_one_that_has_it(stored: Stored) -> None:
-    """Over arcs of the graph, and not before the sender received it itself."""
+    """Over arcs of the family's graph, and not before the sender received it itself."""
     schedule = base_schedule_rows(stored.graph.name)
     graph = schedule.graph
+    assert (graph.name, graph.num_nodes, arc_list(graph)) == (
+        stored.graph.name,
+        stored.graph.num_nodes,
+        arc_list(stored.graph),
+    )
     assert (schedule.num_steps, schedule.chunks) == (stored.steps, stored.chunks)
     assert schedule.rows.shape == (graph.num_nodes * (graph.num_nodes - 1) * stored.chunks, 5)
     arcs = set(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True))

@@ -136,7 +136,7 @@ def test_trays_of_a_rack_are_not_joined_by_their_cards_alone() -> None:
     """NVLink joins them, which the table of one tray does not show; the catalogue has the rack."""
     tray = read(table(all_pairs("NV18", 4)), gpu="gb200", nic_bandwidth=50)
     assert compose([tray]).egress("box0/gpu0") == 900
-    with pytest.raises(TopologyError, match="collopt bound gb200-nvl72 --ranks 0-7"):
+    with pytest.raises(TopologyError, match="collopt bound gb200-nvl72 allgather --ranks 0-7"):
         compose([tray] * 18, nics=4, nic_bandwidth=50)
     assert compose([read(table(all_pairs("NV18", 4)), gpu="b200")] * 2, nics=4, nic_bandwidth=50).num_ranks == 8
 

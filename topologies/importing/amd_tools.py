@@ -197,8 +197,7 @@ def matches_bandwidths(document: Document) -> bool:
 def read_bandwidths(document: Document, options: BoxOptions) -> Box:
     """Read the table of ``rocm-smi --shownodesbw``."""
     lines, header = plain_lines(document), _bandwidth_header(document)
-    if header is None:
-        raise document.error("there is no table of bandwidths between GPUs; expected `rocm-smi --shownodesbw`")
+    assert header is not None, "matches_bandwidths found it"
     matrix = read_rows(document, lines, header, BANDWIDTH)
     matrix.check_ends(document)
     for number, line in enumerate(lines, 1):
@@ -282,10 +281,7 @@ def matches_link_counts(document: Document) -> bool:
 def read_link_counts(document: Document, options: BoxOptions) -> Box:
     """Read the matrix of ``xgmi_num_links``."""
     matrix = _count_matrix(document)
-    if matrix is None:
-        raise document.error(
-            "it is not a square matrix of hexadecimal numbers; expected one line per GPU of xgmi_num_links"
-        )
+    assert matrix is not None, "matches_link_counts found it"
     matrix.check_symmetry(document)
     links: dict[Pair, tuple[int | None, int]] = {}
     for row, cells in enumerate(matrix.cells):

@@ -1,11 +1,14 @@
-"""``collopt family``: a folder of exported plans, of which a runtime picks the fastest by size."""
+"""``collopt lint`` and ``family``: checks of files for MSCCL and MSCCL++, and folders of them to pick from by size."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from ... import planners
 from ...errors import TooLargeError, UnsupportedError
@@ -14,16 +17,117 @@ from ...schedules.collective import as_collective
 from ...support.formatting import count_text, time_text
 from ...topologies import Topology
 from ..terminal.networks import find_network
-from ..terminal.output import emit, emit_json, note, number_table
+from ..terminal.output import CHECK_FAILED, emit, emit_json, note, number_table
 from ..terminal.output_files import check_targets, write_fitting
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, takes_option
 from ..terminal.progress import computing, working
-from .lint import row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pandas as pd
+
+    from ...runtime.nccl.windows import FamilyReport
+    from ...runtime.programs.findings import Finding, LintReport
+
+
+FAILING = ("rejected", "hangs", "wrong data")
+WIDTH = len("environment")
+
+RUNTIME_NAMES = "msccl, msccl-executor-nccl, rccl, or mscclpp for MSCCL++ plans"
+
+
+def lint(
+    files: list[str],
+    runtime: str | None = None,
+    version: str | None = None,
+    max_thread_blocks: int | None = None,
+    gpus_per_box: int | None = None,
+    as_json: bool = False,
+) -> None:
+    """Check whether a runtime would reject a file, ignore it, deadlock or compute wrong results, and why."""
+    from ...runtime.nccl.windows import lint_family
+    from ...support.files import MSCCLPP_KIND, kind_of
+
+    _refuse_other_files(files)
+    kinds = [kind_of(Path(file)) for file in files]
+    if runtime is None and all(kind and kind.name == MSCCLPP_KIND for kind in kinds):
+        runtime = "mscclpp"
+    if runtime is None:
+        raise UsageError(f"--runtime is missing; expected one of {RUNTIME_NAMES}")
+    with working(f"reading {', '.join(files)}"):
+        linted = lint_family(files, runtime, version, max_thread_blocks=max_thread_blocks, gpus_per_box=gpus_per_box)
+    if as_json:
+        emit_json(_as_json(linted))
+    else:
+        emit("\n".join(_lines(linted)))
+    findings = [finding for report in linted.reports for finding in report.findings]
+    if any(finding.severity in FAILING for finding in (*findings, *linted.findings)):
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _refuse_other_files(files: list[str]) -> None:
+    """Refuse files of other commands by naming the command; in folders all files are checked."""
+    from ...support.files import MSCCL_KIND, MSCCLPP_KIND, wrong_kind
+
+    for file in files:
+        if file and not Path(file).exists():
+            raise UsageError(f"{file} does not exist; check the path")
+        if problem := wrong_kind(file, "a file for MSCCL or MSCCL++", [MSCCL_KIND, MSCCLPP_KIND]):
+            raise UsageError(problem)
+
+
+def _lines(linted: FamilyReport) -> Iterator[str]:
+    alone = len(linted.reports) == 1
+    for report in linted.reports:
+        yield _printable(f"{report.path}: {report.verdict} by {report.runtime} {report.version}")
+        if report.summary:
+            yield row("for", report.summary)
+        yield from _findings(report.findings)
+        if alone:
+            yield from _loading(linted, report)
+    if alone:
+        return
+    yield f"{len(linted.reports)} files together"
+    yield from _findings(linted.findings)
+    for span in linted.spans:
+        yield row("picked", str(span))
+    yield from _loading(linted, linted.reports[0])
+
+
+def _findings(findings: Iterable[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield row(finding.severity, f"{f'{finding.where}: ' if finding.where else ''}{finding.message}")
+
+
+def _loading(linted: FamilyReport, report: LintReport) -> Iterator[str]:
+    for name, value in linted.environment.items():
+        yield row("environment", f"{name}={value}")
+    for line in report.loading:
+        yield row("loading", line)
+
+
+def row(name: str, text: str) -> str:
+    """Format a name and its text in one row."""
+    return f"  {name:<{WIDTH}}  {_printable(text)}"
+
+
+def _printable(text: str) -> str:
+    """Escape control characters of file contents and names."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _as_json(linted: FamilyReport) -> dict[str, Any]:
+    return {
+        "runtime": linted.runtime,
+        "version": linted.version,
+        "files": [
+            {name: getattr(report, name) for name in ("path", "verdict", "summary")}
+            | {"findings": [finding._asdict() for finding in report.findings], "loading": list(report.loading)}
+            for report in linted.reports
+        ],
+        "findings": [finding._asdict() for finding in linted.findings],
+        "picked": [span._asdict() for span in linted.spans],
+        "environment": dict(linted.environment),
+    }
 
 
 def family(
@@ -43,7 +147,7 @@ def family(
     from ...runtime.mscclpp.export import write_registration
     from ...runtime.nccl.families import format_of, free_folder, loading_notes, write_family
 
-    format, names, ends = format_of(runtime), _names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
+    format, names, ends = format_of(runtime), _planner_names(planners), _size_range(sizes)  # noqa: A001 - as in `write_family`
     operation = as_collective(collective)
     check_planners(names)
     if register and format != "mscclpp-json":
@@ -77,7 +181,7 @@ def family(
     if as_json:
         emit_json({"runtime": runtime, "files": frame.to_dict("records"), "environment": environment})
     else:
-        _print(frame, f"{collective} on {network.name}, {network.num_ranks} ranks, for {runtime}")
+        _print_family(frame, f"{collective} on {network.name}, {network.num_ranks} ranks, for {runtime}")
         for name, value in environment.items():
             emit(row("environment", f"{name}={value}"))
         for line in loading:
@@ -93,7 +197,7 @@ def family(
         note(f"collopt: note: {', '.join(unused)} {verb} no file, as {they_are} not the fastest for any size")
 
 
-def _names(planners: str) -> list[str]:
+def _planner_names(planners: str) -> list[str]:
     names = [name.strip() for name in planners.split(",")]
     if not all(names) or len(set(names)) < len(names):
         raise UsageError(f"--planners is {planners!r}; expected distinct names separated by commas, such as auto,ring")
@@ -175,7 +279,7 @@ def _name_planner_in_errors(planner: str) -> Iterator[None]:
         raise UnsupportedError(f"{planner} has no plan for this: {error}") from None
 
 
-def _print(frame: pd.DataFrame, title: str) -> None:
+def _print_family(frame: pd.DataFrame, title: str) -> None:
     text = "planner", "file"
     table = number_table("min bytes", "max bytes", "estimate", "algbw GB/s", *text, text=text)
     table.title, table.title_justify = title, "left"
