@@ -253,10 +253,7 @@ def _rank_cut_bound(topology: Topology, collective: Collective) -> Witness:
 def _check_kind(collective: Collective, schedule: Schedule) -> None:
     """Refuse a schedule of another collective."""
     if not is_verifiable(schedule):
-        raise UnsupportedError(
-            f"the schedule is {shown(schedule)}; expected a Forest, an Allreduce, a StepSchedule, a StepAllreduce, a "
-            "StepExchange or a FlowSchedule"
-        )
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a Forest, a StepSchedule or another kind")
     expected = ""
     if collective.in_pairs:
         if schedule.phases:
@@ -270,7 +267,7 @@ def _check_kind(collective: Collective, schedule: Schedule) -> None:
     elif collective.has_one_root and not schedule.single_root:
         expected = "one whose root alone has a shard"
     if expected:
-        raise UnsupportedError(f"the schedule is {schedule!r}; expected {expected} for {collective}")
+        raise UnsupportedError(f"the schedule is {shown(schedule)}; expected {expected} for {collective}")
 
 
 def _check_words(planner: object, options: object) -> None:
@@ -282,7 +279,5 @@ def _check_words(planner: object, options: object) -> None:
     for name, value in (options or {}).items():
         is_plain = value.isprintable() if isinstance(value, str) else is_int(value) and abs(value) < MAX_INTEGER
         if not is_plain or not isinstance(name, str) or not WORD.fullmatch(name):
-            raise UnsupportedError(
-                f"options has the entry {shown(name)}: {shown(value)}; expected a name of letters, digits and any of "
-                "_ . + -, and a whole number or text"
-            )
+            expected = "a name of letters, digits and any of _ . + -, and a whole number or text"
+            raise UnsupportedError(f"options has the entry {shown(name)}: {shown(value)}; expected {expected}")

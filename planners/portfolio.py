@@ -380,26 +380,19 @@ def _planned(
     candidate: Candidate, case: Case, log: Log, refusals: dict[str, Exception], num_bytes: int | None = None
 ) -> Plan | None:
     """Plan with a candidate, for a size if it plans for one; None if it does not suit the network."""
+    plan: Plan | None = None
     try:
-        plan = _plan(candidate, case, num_bytes)
+        if candidate.planner == SPANNING:
+            from .trees.strength import plan_with_switches  # with kernels
+
+            plan = plan_with_switches(case.topology)
+        else:
+            planner = PLANNERS[candidate.planner]
+            options = planner_options(candidate.planner, case) | dict(candidate.options)
+            if num_bytes is not None and planner.takes(case.collective, "size"):
+                options["size"] = num_bytes
+            plan = planner(case.topology, case.collective, **options)
     except REFUSALS as error:
         refusals[candidate.name] = error
-        log.add(candidate, REFUSED)
-        return None
-    log.add(candidate)
+    log.add(candidate, REFUSED if plan is None else "")
     return plan
-
-
-def _plan(candidate: Candidate, case: Case, num_bytes: int | None) -> Plan:
-    if candidate.planner == SPANNING:
-        from .trees.strength import plan_with_switches  # with kernels
-
-        plan = plan_with_switches(case.topology)
-        if plan is None:
-            raise UnsupportedError("trees that span switches are no faster than others")
-        return plan
-    planner = PLANNERS[candidate.planner]
-    options = planner_options(candidate.planner, case) | dict(candidate.options)
-    if num_bytes is not None and planner.takes(case.collective, "size"):
-        options["size"] = num_bytes
-    return planner(case.topology, case.collective, **options)

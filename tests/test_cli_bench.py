@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import pytest
 
 import collopt
 from cli_calls import Answer, Cli, netfile
-from collopt.cli.commands import run as live_table
 from collopt.cli.commands.run import LiveTable
 from collopt.planners.plans.stages import on_stage
 from collopt.runtime import BenchReport
@@ -192,24 +189,3 @@ def test_programs_hear_nothing_in_between(capsys: pytest.CaptureFixture[str]) ->
             table.add(report(done), 3)
     assert capsys.readouterr() == ("", "")
     assert counts == [(0, 3), (1, 3), (2, 3), (3, 3)]
-
-
-def test_a_terminal_is_left_to_a_row_while_it_is_printed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The progress bar makes room for each row and counts on from there."""
-    events: list[object] = []
-
-    @contextmanager
-    def working(message: str) -> Iterator[None]:
-        events.append(message)
-        with on_stage(lambda _: None, lambda *count: events.append(count)):
-            yield
-        events.append("aside")
-
-    monkeypatch.setattr(live_table, "working", working)
-    monkeypatch.setattr(live_table, "emit", lambda text: events.append(sizes(text)))
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    with LiveTable("measuring", prints=True) as table:
-        table.add(report(1), 3)
-        table.add(report(2), 3)
-    first, second = [(0, 3), (1, 3), (3, 3)], [(0, 3), (2, 3), (3, 3)]
-    assert events == ["measuring", "aside", ["64"], "measuring", *first, "aside", ["96"], "measuring", *second, "aside"]

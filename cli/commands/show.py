@@ -56,11 +56,9 @@ class Request(NamedTuple):
         source = REQUIRED_INPUT[kind]
         if (source == "table") != (kind_of_file == "table"):
             table = "a table printed by `collopt find --csv`, in a file that ends in .csv"
-            raise UsageError(
-                f"--figure {kind} is not drawn from a table; expected pareto"
-                if kind_of_file == "table"
-                else f"--figure {kind} is drawn from {table}; name one instead of a network or plan"
-            )
+            if kind_of_file == "table":
+                raise UsageError(f"--figure {kind} is not drawn from a table; expected pareto")
+            raise UsageError(f"--figure {kind} is drawn from {table}; name one instead of a network or plan")
         if kind_of_file == "network" and source in ("bound", "plan") and self.collective is None:
             raise UsageError(f"--figure {kind} needs a plan file, or a COLLECTIVE after the network")
         if kind_of_file == "network" and source == "network" and self.collective is not None:

@@ -93,10 +93,8 @@ class Planner:
         if not isinstance(answer, Plan):
             raise CertificateError(f"planner {self.name!r} returned {shown(answer)}; expected a Plan")
         if str(answer.collective) != str(collective) or answer.topology.compute_nodes != topology.compute_nodes:
-            raise CertificateError(
-                f"planner {self.name!r} returned a plan of {answer.collective} on {answer.topology.name}; "
-                f"expected one of {collective} on {topology.name}"
-            )
+            answered, expected = f"{answer.collective} on {answer.topology.name}", f"{collective} on {topology.name}"
+            raise CertificateError(f"planner {self.name!r} returned a plan of {answered}; expected one of {expected}")
         return answer
 
 

@@ -73,10 +73,8 @@ def best_rates(topology: Topology, num_roots: int | None = None) -> BestRates:
 def _best_rates(model: AllreduceCutModel, unit: Fraction) -> BestRates:
     columns = sum(len(hops.columns) for hops in model.hops.values())
     if columns > MAX_COLUMNS:
-        raise UnsupportedError(
-            f"the allreduce program of {model.topology} has {columns} variables; expected at most {MAX_COLUMNS}: "
-            "use planner 'forestcoll'"
-        )
+        limit = f"expected at most {MAX_COLUMNS}: use planner 'forestcoll'"
+        raise UnsupportedError(f"the allreduce program of {model.topology} has {columns} variables; {limit}")
     cuts = _CutPool(model)
     cuts.add_while_violated(lambda: _solved_inside(model))
     optimum = solve(model, HighsOptions(algorithm=Algorithm.IPM))
@@ -234,10 +232,7 @@ def plan_allreduce_lp(topology: Topology, *, trees_per_root: int | None = None, 
             spanning = spanning_network(topology, switches)
             network, rates = max((topology, plain), (spanning, best_rates(spanning, topology.num_ranks)), key=_rate)
         if not any(plain.root_rates):
-            raise NoAnswerError(
-                f"the allreduce program of {topology} has no answer in floats, whose best rate is above 0: its "
-                "bandwidths differ too much; use planner 'forestcoll'"
-            )
+            raise NoAnswerError(f"the bandwidths of {topology} differ too much for floats; use planner 'forestcoll'")
     schedule = _schedule(topology, network, rates, count, trace)
     if rates is not plain and schedule.total_weight / schedule.inverse_rate(topology) <= plain.rate:
         rates = plain  # copies that switches loop back do not fit

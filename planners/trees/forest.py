@@ -130,10 +130,8 @@ def fixed_count_capacities(problem: TreeProblem, count: int, trace: Trace) -> In
         scale = min(Fraction(trees + 1, int(size)) for trees, size in zip(units, capacities, strict=True))
     candidates += _best_balanced(problem, count, supplies)
     if not candidates:
-        raise UnsupportedError(
-            f"with {count} trees per root, rounding leaves switches with different ingress and egress capacity, and no "
-            "nearby rate avoids that; leave trees_per_root out, or make every link bidirectional"
-        )
+        advice = "leave trees_per_root out, or make every link bidirectional"
+        raise UnsupportedError(f"with {count} trees per root, no nearby rate leaves switches balanced; {advice}")
     best = min(candidates, key=lambda shares: max(map(Fraction, shares.tolist(), capacities.tolist())))
     if best is not candidates[0]:
         trace.note("rounding", "integer program")

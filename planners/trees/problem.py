@@ -124,10 +124,8 @@ def _check_reachable(problem: TreeProblem) -> None:
     if missing:
         pair = missing[0] if problem.direction == "broadcast" else missing[0][::-1]
         source, target = (problem.topology.nodes[node] for node in pair)
-        raise BoundError(
-            f"there is no path from rank {source!r} to rank {target!r} in {problem.topology}; "
-            "add links (each runs one way unless it is bidirectional), or leave ranks out"
-        )
+        advice = "add links (each runs one way unless it is bidirectional), or leave ranks out"
+        raise BoundError(f"there is no path from rank {source!r} to rank {target!r} in {problem.topology}; {advice}")
 
 
 def _check_balanced(topology: Topology) -> None:

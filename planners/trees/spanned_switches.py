@@ -62,25 +62,21 @@ def spanning_network(topology: Topology, switches: tuple[str, ...]) -> Topology:
     """Turn switches into compute nodes, after the ranks, that trees must reach; loopback takes bandwidth."""
     spanned = frozenset(switches)
     return replace(
-        topology,
+        topology.without_abilities(),
         compute_nodes=topology.compute_nodes + switches,
         switch_nodes=tuple(node for node in topology.switch_nodes if node not in spanned),
         links=_reserved(topology, spanned),
-        multicast=frozenset(),
-        aggregation=frozenset(),
-        limits=(),
     )
 
 
 def _reserved(topology: Topology, spanned: frozenset[str]) -> tuple[Link, ...]:
     """Links less what copies that are looped back may take."""
     ranks = set(topology.compute_nodes)
-    near: dict[str, set[str]] = {switch: set() for switch in spanned & topology.loopback}
-    for link in topology.links:
-        for switch, rank in ((link.tail, link.head), (link.head, link.tail)):
-            if switch in near and rank in ranks:
-                near[switch].add(rank)
-    shares = {switch: Fraction(len(around), len(around) + 1) for switch, around in near.items()}
+    shares: dict[str, Fraction] = {}
+    for switch in spanned & topology.loopback:
+        links = (*topology.out_links(switch), *topology.in_links(switch))
+        around = ranks.intersection(end for link in links for end in link[:2])
+        shares[switch] = Fraction(len(around), len(around) + 1)
     return tuple(
         link._replace(bandwidth=link.bandwidth * share)
         if (share := shares.get(link.tail if link.head in ranks else link.head)) and {*link[:2]} & ranks
@@ -207,15 +203,8 @@ def network_of_boxes(topology: Topology, spanned: tuple[str, ...]) -> Topology:
     inside = {*spanned}
     links = tuple(link._replace(bandwidth=free) if inside & {*link[:2]} else link for link in topology.links)
     plain_switches = tuple(node for node in topology.switch_nodes if node not in inside)
-    return replace(
-        topology,
-        compute_nodes=spanned,
-        switch_nodes=topology.compute_nodes + plain_switches,
-        links=links,
-        multicast=frozenset(),
-        aggregation=frozenset(),
-        limits=(),
-    )
+    switches = topology.compute_nodes + plain_switches
+    return replace(topology.without_abilities(), compute_nodes=spanned, switch_nodes=switches, links=links)
 
 
 def star_rate(network: Topology, spanned: tuple[str, ...]) -> Fraction:

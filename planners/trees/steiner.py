@@ -59,10 +59,7 @@ class Optimum:
 def check_abilities(topology: Topology) -> None:
     """Raise `UnsupportedError` if no switch multicasts or aggregates."""
     if not topology.multicast | topology.aggregation:
-        raise UnsupportedError(
-            f"no switch of {topology} multicasts or aggregates; use the planner 'forestcoll', or 'allreduce-lp' for "
-            "an allreduce"
-        )
+        raise UnsupportedError(f"no switch of {topology} multicasts or aggregates; use another planner")
 
 
 def _check_size(topology: Topology) -> None:
@@ -75,10 +72,8 @@ def _check_size(topology: Topology) -> None:
     for limits in topology.limits:
         # Each child leads to a rank of its own, and so does the way to the root.
         if limits.switch in branching and limits.group is not None and limits.group < topology.num_ranks:
-            raise UnsupportedError(
-                f"switch {limits.switch!r} joins at most {limits.group} neighbors; the best trees are found only if "
-                f"all {topology.num_ranks} ranks fit: use another planner"
-            )
+            room = f"joins at most {limits.group} neighbors; expected room for all {topology.num_ranks} ranks"
+            raise UnsupportedError(f"switch {limits.switch!r} {room}: use another planner")
 
 
 def steiner_bound(

@@ -81,10 +81,8 @@ def _checked_symmetries(topology: Topology) -> list[Symmetry]:
     as_topology(topology)
     symmetries = list(_symmetries(topology))
     if not symmetries:
-        raise UnsupportedError(
-            f"no symmetries of {topology} were found that move its ranks, or equal parts of it; expected equal "
-            "boxes, a fat tree, a torus or the like: plan with 'forestcoll'"
-        )
+        advice = "expected equal boxes, a fat tree, a torus or the like: plan with 'forestcoll'"
+        raise UnsupportedError(f"no symmetries of {topology} move its ranks, or equal parts of it; {advice}")
     return symmetries
 
 

@@ -64,10 +64,8 @@ def parts_forest(problem: TreeProblem, best: Bottleneck, symmetries: list[Symmet
             if trees is not None:
                 base = _joined(problem, trees, symmetry.parts, link_orbits(symmetry.generators, problem.topology))
                 return SymmetricForest(base, symmetry.generators)
-    raise UnsupportedError(
-        f"no trees that enter each of the equal parts of {problem.topology} once reach its bound; plan with "
-        "'forestcoll'"
-    )
+    parts = f"equal parts of {problem.topology}"
+    raise UnsupportedError(f"no trees that enter each of the {parts} once reach its bound; plan with 'forestcoll'")
 
 
 def _may_enter_often(problem: TreeProblem, best: Bottleneck, outer: Symmetry, inner: Symmetry) -> bool:

@@ -166,10 +166,8 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: Sh
     as_collective(collective, TREE_COLLECTIVES, "the LP over trees does not bound")
     columns = topology.num_ranks * topology.num_links * len(collective.phases)
     if columns > LARGEST_PROGRAM:
-        raise UnsupportedError(
-            f"the linear program has about {columns} columns; expected up to {LARGEST_PROGRAM} for a comparison: "
-            "call collopt.planners.lp_bound to solve it all the same"
-        )
+        limit = f"expected up to {LARGEST_PROGRAM} for a comparison: call collopt.planners.lp_bound to solve it"
+        raise UnsupportedError(f"the linear program has about {columns} columns; {limit}")
     return lp_bound(topology, collective, **shards, options=HighsOptions(time_limit=TIME_LIMIT))
 
 

@@ -170,10 +170,7 @@ class PlanFolder:
             raise FileFormatError(f"{where}: {first_error(error)}") from None
         self.topology = read_topology(self.path / TOPOLOGY)
         if self.topology.digest != index.topology_digest:
-            raise FileFormatError(
-                f"{where} is for a network with digest {shown(index.topology_digest[:12])}, but {TOPOLOGY} has "
-                f"{self.topology.digest[:12]}; the folder was changed, plan again"
-            )
+            raise FileFormatError(f"{where} is not for the network in {TOPOLOGY}; the folder was changed, plan again")
         nodes = len(self.topology.nodes)
         shape, what = (index.num_generators, nodes), f"{where}: field generators"
         generators = decode_integers(index.generators, shape, what, low_limit=0, high_limit=nodes - 1)
@@ -337,10 +334,8 @@ class PlanFolder:
         }
         for what, (expected, has) in stated.items():
             if expected != has:
-                raise FileFormatError(
-                    f"{name_of(self.path / case.file)} has {what} {has}, but {INDEX} says {expected}; the folder was "
-                    "changed, plan again"
-                )
+                problem = f"has {what} {has}, but {INDEX} says {expected}; the folder was changed, plan again"
+                raise FileFormatError(f"{name_of(self.path / case.file)} {problem}")
         self._plans[case.collective, failure] = stored
         return stored
 

@@ -441,10 +441,8 @@ def _check_size(groups: Sequence[Group], networks: Sequence[Topology]) -> None:
             shard_weights(network, group.kind, group.root, None)
             check_reachable(network, ALLGATHER if group.kind.in_pairs else group.kind, root=group.root)
     if flows > MAX_FLOWS:
-        raise TooLargeError(
-            f"the groups have {flows} flows on links in all; expected at most {MAX_FLOWS}: plan for fewer groups at "
-            "once, such as those of one box and of one rail, or without relay"
-        )
+        advice = "plan for fewer groups at once, such as those of one box and of one rail, or without relay"
+        raise TooLargeError(f"the groups have {flows} flows on links; expected at most {MAX_FLOWS}: {advice}")
 
 
 def _program(group: Group, network: Topology) -> Model:

@@ -186,8 +186,6 @@ def _grouped(topology: Topology, together: Callable[[Link], Hashable] | None) ->
         try:
             groups.setdefault(name, []).append(link)
         except TypeError:
-            raise UnsupportedError(
-                f"together returned {shown(name)} for the link {link.tail!r} to {link.head!r}; expected a value that "
-                "can be a dictionary's key, such as text or a tuple"
-            ) from None
+            problem = f"together returned {shown(name)} for the link {link.tail!r} to {link.head!r}"
+            raise UnsupportedError(f"{problem}; expected a hashable value, such as text or a tuple") from None
     return groups

@@ -88,8 +88,8 @@ def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2) -> Non
             machine = _Machine(program, fifo_depth, symbols, lambda chunks: _column([Counter({GARBAGE: 1})] * chunks))
             machine.run(seed)
             contents = describe_contents(machine.memory[rank]["output"][chunk], layout)
-            summands = describe_contents(expected_outputs(layout, symbols)[rank][chunk], layout)
-            raise ProgramError(f"rank {rank} ends with {contents} in output chunk {chunk}; expected {summands}")
+            expectation = describe_contents(expected_outputs(layout, symbols)[rank][chunk], layout)
+            raise ProgramError(f"rank {rank} ends with {contents} in output chunk {chunk}; expected {expectation}")
 
 
 READY = -1

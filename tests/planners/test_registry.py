@@ -162,3 +162,12 @@ def test_the_page_of_planners_lists_them_all() -> None:
         options = ", ".join(f"`{option}`" for option in planner.options)
         assert re.search(rf"(?m)^\| `{planner.name}` \| {re.escape(planner.summary)} \| .* \| {options} \|$", page)
         assert page.count(f"\n| `{planner.name}` | ") == (1 if planner.name == "auto" else 2)
+
+
+def test_a_planner_does_not_import_the_others() -> None:
+    """Modules of planners are imported when somebody asks for them."""
+    code = "import sys, collopt; collopt.plan(collopt.topology('ring', n=4), 'allgather', planner='forestcoll')"
+    command = [sys.executable, "-c", f"{code}; print(*sys.modules)"]
+    modules = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert "collopt.planners.trees.forestcoll" in modules
+    assert modules.isdisjoint({"collopt.planners.portfolio", "collopt.planners.direct_connect.find", "collopt.runtime"})

@@ -23,7 +23,7 @@ from collopt.report import write_report
 from collopt.report.pages import outlook, scene
 from collopt.report.pages import page as entries
 from collopt.report.pages.page import report_page
-from collopt.topologies import Topology, dgx_a100, ring, torus
+from collopt.topologies import Topology, dgx_a100, torus
 
 HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "<b>&lt;$x^2$</b>")
 
@@ -124,26 +124,6 @@ def test_large_plans_do_without_what_takes_too_long(made: Plan, monkeypatch: pyt
     assert "start" not in data["plans"][0]["runs"][0]
     assert data["curves"]["leftOut"].startswith("No times of forestcoll")
     assert data["curves"]["plans"][0]["time"] == []
-
-
-@pytest.mark.parametrize(
-    ("topology", "collective", "planner", "title"),
-    [
-        (ring(4, bandwidth=25), "allreduce", "auto", "Trees, one at a time"),
-        (torus(3, 3), "all_to_all", "auto", "Senders, one at a time"),
-        (collopt.topologies.kautz(2, 1), "allgather", "bfb", "Steps, one at a time"),
-        (collopt.topologies.kautz(2, 1), "allreduce", "bfb", "Steps, one at a time"),
-        (ring(4), "broadcast", "auto", "Trees, one at a time"),
-    ],
-)
-def test_every_kind_of_schedule_has_its_parts(topology: Topology, collective: str, planner: str, title: str) -> None:
-    """The parts use every link with a load."""
-    plan = collopt.plan(topology, collective, planner=planner, **({"root": 0} if collective == "broadcast" else {}))
-    shown = data_of(text_of(plan))["plans"][0]["parts"]
-    assert shown["title"] == title
-    used = {(topology.links[link].tail, topology.links[link].head) for links in shown["links"] for link in links}
-    loads = plan.link_loads.reshape(-1, len(topology.links)).sum(axis=0)
-    assert used == {(link.tail, link.head) for link, load in zip(topology.links, loads, strict=True) if load}
 
 
 def test_predicted_times_are_those_of_the_plan(made: Plan) -> None:

@@ -59,21 +59,6 @@ def test_a_hop_comes_right_after_the_last_that_it_waits_for(
 
 
 @pytest.mark.parametrize(("topology", "collective", "planner"), PLANS)
-def test_the_depth_of_a_tree_in_the_table_is_its_height(
-    topology: collopt.Topology, collective: str, planner: str
-) -> None:
-    """Both count from rank to rank, also where trees branch at switches."""
-    plan = made(topology, collective, planner)
-    table = tree_table(plan)
-    for forest in plan.trees.forests:
-        phase = "reduce" if forest.direction == "reduce" else "broadcast"
-        found = table[table["phase"] == phase].groupby(["root", "tree"])["depth"].max()
-        assert sorted(found) == sorted(forest.heights)
-    if len(plan.trees.forests) == 1:
-        assert table["hop"].max() == plan.heights.highest
-
-
-@pytest.mark.parametrize(("topology", "collective", "planner"), PLANS)
 def test_tables_pages_and_time_lines_agree(topology: collopt.Topology, collective: str, planner: str) -> None:
     """A link carries the same hops in the panel of trees as in the time line, and in the tables behind them."""
     plan = made(topology, collective, planner)

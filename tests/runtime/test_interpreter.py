@@ -45,6 +45,7 @@ from collopt.schedules import Forest
 def test_runs_lowered_forests(forest: Forest) -> None:
     """And reports how much it did."""
     program = lower(forest, "allgather")
+    run_program(replace(program, in_place=True), interleavings=1)
     report = run_program(program)
     assert report.interleavings == 8
     assert report.steps == program.num_instructions

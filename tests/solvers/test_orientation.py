@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given, settings
 
 from collopt.solvers.trees.strength import Orientation, orient, strength
-from collopt.solvers.trees.tree_packing import pack_trees
 from collopt.topologies import Topology
 from oracles.brute_force_cuts import supplies_fit
 from sample_sizes import examples
@@ -46,24 +45,6 @@ def test_every_rank_can_receive_as_many_trees_as_the_strength_allows(topology: T
     assert not surplus[network.num_ranks :].any()
     assert fits(network, room)
     assert gcd(*room.supplies.tolist(), *room.forward.tolist(), *room.backward.tolist()) == 1
-
-
-@given(two_way_topologies(max_ranks=6, max_switches=0))
-@settings(max_examples=examples(60))
-def test_trees_can_be_packed_into_the_room(topology: Topology) -> None:
-    """As many as start at each rank, each spanning, none beyond the room of a link."""
-    network = two_way(topology)
-    room = oriented(network)
-    tails = np.concatenate([network.tails, network.heads])
-    heads = np.concatenate([network.heads, network.tails])
-    capacities = np.concatenate([room.forward, room.backward])
-    used = capacities > 0
-    packing = pack_trees(network.num_ranks, tails[used], heads[used], capacities[used], room.supplies)
-    loads = np.zeros(int(used.sum()), dtype=np.int64)
-    for weight, links in zip(packing.weights, packing.links, strict=True):
-        loads[links[links >= 0]] += weight
-    assert (loads <= capacities[used]).all()
-    assert packing.weights.sum() == room.supplies.sum()
 
 
 @given(two_way_topologies(max_ranks=5, max_switches=2))

@@ -77,6 +77,7 @@ def _kinds(graph: nx.Graph, names: Mapping[Hashable, str], attribute: str) -> di
         if node not in kinds or not isinstance(kinds[node], str) or kinds[node] not in ("compute", "switch"):
             value = shown(kinds[node]) if node in kinds else "missing, while others have it"
             raise TopologyError(
-                f"attribute {attribute!r} of node {shown(names[node])} is {value}; expected 'compute' or 'switch'"
+                f"attribute {attribute!r} of node {shown(names[node])} is {value}; expected 'compute' or 'switch', or "
+                "no such attribute of any node if all are compute nodes"
             )
     return kinds or dict.fromkeys(graph.nodes, "compute")
