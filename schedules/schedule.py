@@ -370,9 +370,8 @@ class PairSchedule(Schedule):
 def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:
     """Verify a schedule and sum its load on every link.
 
-    The method of this name of the schedule's kind does it, and shares no code with planners.  It is that of the
-    class that states the kind: a subclass cannot override it.
-    Raises `CertificateError` naming the first thing that is wrong.
+    The method of this name of the class that states the kind does it, which a subclass cannot override; it shares no
+    code with planners.  Raises `CertificateError` naming the first thing that is wrong.
 
     Parameters
     ----------
@@ -440,10 +439,8 @@ def schedule_time(
 
     Parameters
     ----------
-    schedule : Schedule
-        Trees, steps or a flow.
-    topology : Topology
-        The network that it runs on.
+    schedule, topology : Schedule, Topology
+        Trees, steps or a flow, and the network that it runs on.
     num_bytes : int or str
         In all, as nccl-tests counts them, such as ``"1M"``.
     slices : int, optional

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from mscclpp_executor import __main__ as program
-from mscclpp_executor import build, cases, ranks, reference
-from mscclpp_executor.rank import ExecutorError
+from mscclpp_executor import cases, ranks, reference
 
 from collopt.errors import ColloptError
 from collopt.runtime.mscclpp.code import layout_of
@@ -97,106 +94,3 @@ def test_a_case_is_right_where_no_rank_has_a_problem(tmp_path: Path) -> None:
     """And only then."""
     right, wrong = ("result", []), ("result", ["rank 1 call 0: bad"])
     assert judged(tmp_path, [right, right], [right, wrong]) == [("right", ""), ("wrong", "rank 1 call 0: bad")]
-
-
-def test_a_rank_that_ends_early_or_fails_is_an_error(tmp_path: Path) -> None:
-    """The cases before are judged, those after are not."""
-    right, stage = ("result", []), ("stage", "setting up")
-    lost = judged(tmp_path, [stage, right, right], [stage, right])
-    assert lost == [("right", ""), ("error", "rank 1: the process ended while setting up")]
-    assert judged(tmp_path, [("error", "open: no")], [stage]) == [("error", "rank 0: open: no")]
-
-
-def test_silence_is_a_timeout() -> None:
-    """With what each rank was doing."""
-    case = reference.Case("a", "a.json", "allgather", 2, "in-place", 0, 16, 32, "int32", 5, 0, "right")
-    pipes = [multiprocessing.Pipe(duplex=False) for _ in range(2)]
-    for _, end in pipes:
-        end.send(("stage", "in the first call"))
-    [(_, outcome, detail)] = ranks.collect([case], [pipe for pipe, _ in pipes], 0.01)
-    assert (outcome, detail) == ("timeout", "ranks are in the first call, in the first call")
-
-
-def test_a_timeout_is_tried_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By itself and with more time, unless it was expected."""
-    hangs = reference.Case("a", "a.json", "allgather", 2, "in-place", 0, 16, 32, "int32", 5, 0, "timeout")
-    calls = []
-
-    def run_batch(library: str, some: list[reference.Case], seconds: float) -> list[ranks.Outcome]:
-        calls.append((library, len(some), seconds))
-        return [ranks.Outcome(some[0], "timeout" if seconds == 1 else "right", "")]
-
-    monkeypatch.setattr(program, "run_batch", run_batch)
-    works = replace(hangs, expected="right")
-    found = program.run_cases(Path("x"), [works, works, hangs], 1)
-    assert [outcome for _, outcome, _ in found] == ["right", "right", "timeout"]
-    assert calls == [("x", 2, 1), ("x", 1, 3), ("x", 1, 1), ("x", 1, 3), ("x", 1, 1)]
-
-
-def checkout(folder: Path, version: str) -> Path:
-    """What is looked at before anything is compiled."""
-    (folder / "src" / "core" / "executor").mkdir(parents=True)
-    (folder / "VERSION").write_text(f"{version}\n")
-    return folder
-
-
-def test_what_the_build_needs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkout, its version, nlohmann's header, and a compiler."""
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    json = tmp_path / "json"
-    with pytest.raises(build.BuildError, match=r"is not a checkout of MSCCL\+\+"):
-        build.build(tmp_path, None, tmp_path)
-    with pytest.raises(build.BuildError, match=r"has version 0\.8\.0; expected 0\.9\.0: git checkout v0\.9\.0"):
-        build.build(checkout(tmp_path / "old", "0.8.0"), None, tmp_path)
-    new = checkout(tmp_path / "new", "0.9.0")
-    with pytest.raises(build.BuildError, match=r"no nlohmann/json\.hpp in .*/json: name its folder with --json"):
-        build.build(new, json, tmp_path)
-    (json / "nlohmann").mkdir(parents=True)
-    (json / "nlohmann" / "json.hpp").touch()
-    with pytest.raises(build.BuildError, match="there is no nvcc: install the CUDA toolkit, or set CUDA_HOME"):
-        build.build(new, json, tmp_path)
-
-
-def test_the_build_compiles_what_is_newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the GPU's compiler and the host's, and not the sources that need other libraries."""
-    compiler = tmp_path / "bin" / "nvcc"
-    compiler.parent.mkdir()
-    compiler.write_text('#!/bin/sh\necho "$@" >> "$LOG"\nwhile [ "$1" != -o ]; do shift; done\necho > "$2"\n')
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    monkeypatch.setenv("CXX", str(compiler))
-    monkeypatch.setenv("LOG", str(log := tmp_path / "log"))
-    mscclpp = checkout(tmp_path / "mscclpp", "0.9.0")
-    for name in ("env.cpp", "numa.cc", "executor/kernel.cu", "CMakeLists.txt"):
-        (mscclpp / "src" / "core" / name).touch()
-    for name, text in (("nlohmann/json.hpp", ""), ("mscclpp/version.hpp.in", "@MSCCLPP_MINOR@ @GIT_HASH@")):
-        (mscclpp / "include" / name).parent.mkdir(parents=True, exist_ok=True)
-        (mscclpp / "include" / name).write_text(text)
-    out = tmp_path / "out"
-    library = build.build(mscclpp, mscclpp / "include", out)
-    assert library.exists()
-    assert (out / "include" / "mscclpp" / "version.hpp").read_text() == "9 v0.9.0"
-    assert {path.name for path in out.glob("*.o")} == {"shim.cc.o", "env.cpp.o", "kernel.cu.o"}
-    assert len(log.read_text().splitlines()) == 4
-    assert [("-arch" in call, "kernel.cu " in call) for call in log.read_text().splitlines()].count((True, True)) == 1
-    assert build.build(mscclpp, mscclpp / "include", out) == library
-    assert len(log.read_text().splitlines()) == 4
-    compiler.write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
-    library.unlink()
-    with pytest.raises(build.BuildError, match=r"(?s)this command failed:.*no such thing"):
-        build.build(mscclpp, mscclpp / "include", out)
-
-
-@pytest.mark.parametrize("driver", [True, False])
-def test_the_program_says_what_is_missing(driver: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line."""
-
-    def load_driver() -> None:
-        if not driver:
-            raise ExecutorError("there is no CUDA driver: libcuda.so.1")
-
-    monkeypatch.setattr(program, "load_driver", load_driver)
-    monkeypatch.setattr(sys, "argv", ["mscclpp_executor", "--mscclpp", str(tmp_path)])
-    with pytest.raises(SystemExit, match="is not a checkout" if driver else "there is no CUDA driver"):
-        program.main()

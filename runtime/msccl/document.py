@@ -1,8 +1,7 @@
 """MSCCL XML as the runtimes' parsers read it: algorithm, gpus, thread blocks and steps.
 
-All three parsers descend from NCCL's: no prolog, no document type, double quotes only, attributes set off by single
-spaces, no text between elements.  Nothing is expanded and nothing recurses, so time and memory are linear in the file.
-The rules, with the lines of the sources, are in docs/reference/msccl-xml.md.
+Nothing is expanded and nothing recurses, so time and memory are linear in the file.  The rules, with the lines of the
+sources, are in docs/reference/msccl-xml.md.
 """
 
 import re

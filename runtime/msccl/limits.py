@@ -1,8 +1,6 @@
-"""Limits of the MSCCL runtimes, and what each version of them loads and selects.
+"""Limits of the MSCCL runtimes, beyond which memory is corrupted or calls hang, and what each version loads.
 
-Read from the sources of microsoft/msccl (2.12.12, 2023-09), Azure/msccl-executor-nccl (2.23.4) and ROCm/rccl (ROCm 5.5
-to 6.3, RCCL 2.21.5; the changelogs after).  Their parsers check only some limits; exceeding the others corrupts memory
-or hangs.
+Read from microsoft/msccl (2.12.12, 2023-09), Azure/msccl-executor-nccl (2.23.4) and ROCm/rccl (ROCm 5.5 to 6.3).
 """
 
 import re

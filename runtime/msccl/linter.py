@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from ...errors import ProgramError, UnsupportedError
 from ...schedules import Collective
@@ -329,8 +329,7 @@ def _split_fused(step: Step, depends: tuple[Dependency, ...], scratch: int) -> l
     return [first, Instruction("send", target, None, step.chunks)] if forwards else [first]
 
 
-@dataclass
-class _Waits:
+class _Waits(NamedTuple):
     """Resolves the waits of one thread block, given the instructions of all steps of the rank."""
 
     gpu: Gpu
@@ -338,7 +337,6 @@ class _Waits:
     steps: Mapping[int, Sequence[Step]]
     numbers: Mapping[Place, int]
     findings: Findings
-    chain: bool = False  # Whether the step before is a nop that waits
 
     def answer(self, position: int, step: Step) -> Dependency | None:
         """Return the step that a step waits for; an invalid wait becomes a finding."""
@@ -351,14 +349,11 @@ class _Waits:
             self.findings.add("note", f"depid is {wait[0]} but deps {wait[1]}, so the step waits for nothing", where)
         elif min(wait) < -1:
             self.findings.add("note", f"depid and deps are {wait[0]} and {wait[1]}, read as -1 for none", where)
-        if self.chain and wait[0] < 0 and step.kind != "nop":
-            self.findings.add("rejected", "the step waits for nothing, but comes after a nop that waits", where)
         if step.kind == "nop" and not waits:
             message = "a nop that waits for nothing shifts the numbers of the steps after it"
             self.findings.add("wrong data", message, where)
         if step.kind == "nop" and position == len(self.block.steps) - 1:
             self.findings.add("note", "the thread block ends with a nop, which delays nothing", where)
-        self.chain = step.kind == "nop" and (self.chain or wait[0] >= 0)
         return self._answer(position, *wait, where) if waits else None
 
     def _answer(self, position: int, number: int, awaited: int, where: str) -> Dependency | None:

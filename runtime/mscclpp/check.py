@@ -1,13 +1,11 @@
 """Consistency checks of an MSCCL++ execution plan: limits, sizes, matching signals and semaphores, switch channels.
 
-The executor checks the number of operations of a thread block and the alignment of buffers.  Exceeding its other limits
-overwrites memory, and signals without waits hang this call or the next.  Of switch channels the loader checks nothing:
-it binds the buffer of every GPU to the group's multicast object (``executor.cc`` of 0.9.0, line 383) and adds the same
-offset to it wherever it is (``execution_plan.cc``, line 531).
+The executor checks operations of a thread block and alignment alone; beyond its other limits it overwrites memory or
+hangs.  It binds a switch channel's buffers of all GPUs at one offset (0.9.0: executor.cc, 383, execution_plan.cc, 531).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import NoReturn
 
@@ -26,58 +24,8 @@ class PlanError(FileFormatError):
         self.severity = severity
 
 
-Fail = Callable[[str], NoReturn]
-
-
-def check_switch_groups(plan: ExecutionPlan, fail: Fail) -> None:
-    """Refuse groups on buffers that cannot be one memory at one offset, and groups that would wait for each other."""
-    for rank, gpu in enumerate(plan.gpus):
-        bound: dict[str, SwitchGroup] = {}
-        for group in gpu.switches:
-            if plan.in_place and plan.collective.is_sharded and group.buffer == _smaller(plan):
-                fail(f"gpu {rank} has a switch channel on its {group.buffer}, which in place begins elsewhere on each")
-            memory = "shared" if plan.in_place and group.buffer != "scratch" else group.buffer
-            other = bound.setdefault(memory, group)
-            if set(other.ranks) != set(group.ranks):
-                groups = f"{list(other.ranks)} and {list(group.ranks)}"
-                fail(f"gpu {rank} has its {group.buffer} in switch groups of ranks {groups}; a buffer is for one group")
-    _check_order(plan, fail)
-
-
 def _smaller(plan: ExecutionPlan) -> str:
     return "output" if plan.collective is REDUCE_SCATTER else "input"
-
-
-def _check_order(plan: ExecutionPlan, fail: Fail) -> None:
-    """Set up all groups as the executor does: each when it is next on all of its GPUs."""
-    listed = [[(group.buffer, frozenset(group.ranks)) for group in gpu.switches] for gpu in plan.gpus]
-    at = [0] * plan.num_ranks
-    waiting = list(range(plan.num_ranks))
-    while waiting:
-        rank = waiting.pop()
-        if at[rank] == len(listed[rank]):
-            continue
-        following = listed[rank][at[rank]]
-        if all(listed[member][at[member] :][:1] == [following] for member in following[1]):
-            for member in following[1]:
-                at[member] += 1
-            waiting.extend(following[1])
-    for rank, groups in enumerate(listed):
-        if at[rank] < len(groups):
-            buffer, members = groups[at[rank]]
-            fail(
-                f"gpu {rank} has switch channel {at[rank]} on the {buffer} of ranks {sorted(members)}, which not all of"
-                " them list in this order; they would wait for each other for ever"
-            )
-
-
-def check_switch_operation(plan: ExecutionPlan, where: str, rank: int, operation: Operation, fail: Fail) -> None:
-    """Refuse an operation that stores at an offset onto what it reads: other threads may not have read it yet."""
-    read, targets = operation.copies(plan.gpus[rank])
-    for source, target in product(read, targets):
-        (one, first), (other, start) = _located(plan, source), _located(plan, target)
-        if (source.rank, one) == (target.rank, other) and 0 < abs(first - start) < source.count:
-            fail(f"{where} stores chunks at an offset onto what it reads")
 
 
 def same_memory(plan: ExecutionPlan, one: Place, other: Place) -> bool:
@@ -121,13 +69,51 @@ class _Checker:
                 if (length := len([*flat(block)])) > executor.MAX_OPERATIONS:
                     message = f"gpu {rank} threadblock {number} has {length} operations"
                     self._fail(f"{message}; the limit is {executor.MAX_OPERATIONS}", "rejected")
-        check_switch_groups(self.plan, self._fail)
+        self._check_switch_groups()
+        self._check_setup_order()
         self.steps = list(self._steps())
         for step in self.steps:
             self._check_operation(*step)
         self._check_pipelines()
         self._check_signals()
         self._check_semaphores()
+
+    def _check_switch_groups(self) -> None:
+        """Refuse groups on buffers that cannot be one memory at one offset."""
+        plan = self.plan
+        for rank, gpu in enumerate(plan.gpus):
+            bound: dict[str, SwitchGroup] = {}
+            for group in gpu.switches:
+                if plan.in_place and plan.collective.is_sharded and group.buffer == _smaller(plan):
+                    problem = f"a switch channel on its {group.buffer}, which in place begins elsewhere on each"
+                    self._fail(f"gpu {rank} has {problem}")
+                memory = "shared" if plan.in_place and group.buffer != "scratch" else group.buffer
+                other = bound.setdefault(memory, group)
+                if set(other.ranks) != set(group.ranks):
+                    groups = f"{list(other.ranks)} and {list(group.ranks)}; a buffer is for one group"
+                    self._fail(f"gpu {rank} has its {group.buffer} in switch groups of ranks {groups}")
+
+    def _check_setup_order(self) -> None:
+        """Set up all switch groups as the executor does: each when it is next on all of its GPUs."""
+        listed = [[(group.buffer, frozenset(group.ranks)) for group in gpu.switches] for gpu in self.plan.gpus]
+        at = [0] * len(listed)
+        waiting = list(range(len(listed)))
+        while waiting:
+            rank = waiting.pop()
+            if at[rank] == len(listed[rank]):
+                continue
+            following = listed[rank][at[rank]]
+            if all(listed[member][at[member] :][:1] == [following] for member in following[1]):
+                for member in following[1]:
+                    at[member] += 1
+                waiting.extend(following[1])
+        for rank, groups in enumerate(listed):
+            if at[rank] < len(groups):
+                buffer, members = groups[at[rank]]
+                self._fail(
+                    f"gpu {rank} has switch channel {at[rank]} on the {buffer} of ranks {sorted(members)}, which not "
+                    "all of them list in this order; they would wait for each other for ever"
+                )
 
     def _steps(self) -> Iterator[Step]:
         for rank, gpu in enumerate(self.plan.gpus):
@@ -220,7 +206,7 @@ class _Checker:
         for place in (*sources, *targets):
             self._check_place(where, place, pipeline, writes=place in targets)
         if operation.channel_type == "switch":
-            check_switch_operation(self.plan, where, rank, operation, self._fail)
+            self._check_store(where, sources, targets)
         elif operation.channel_type is not None:
             self._check_put(where, gpu, operation)
 
@@ -257,6 +243,13 @@ class _Checker:
         if pipeline is not None and place.count != pipeline[1]:
             # The executor subtracts the offset of the slice from the size without looking.
             self._fail(f"{where} moves {place.count} chunks in a pipeline of {pipeline[1]}; the numbers must be equal")
+
+    def _check_store(self, where: str, sources: Iterable[Place], targets: Iterable[Place]) -> None:
+        """Refuse a store at an offset onto what is read: other threads may not have read it yet."""
+        for source, target in product(sources, targets):
+            (one, first), (other, start) = _located(self.plan, source), _located(self.plan, target)
+            if (source.rank, one) == (target.rank, other) and 0 < abs(first - start) < source.count:
+                self._fail(f"{where} stores chunks at an offset onto what it reads")
 
     def _check_put(self, where: str, gpu: Gpu, operation: Operation) -> None:
         assert operation.channel_type is not None

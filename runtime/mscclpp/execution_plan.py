@@ -1,14 +1,9 @@
-"""`ExecutionPlan`: an MSCCL++ plan with every index resolved, and its JSON; `executor` has the limits of what runs it.
+"""`ExecutionPlan`: an MSCCL++ plan with every index resolved, and its JSON; docs/reference/mscclpp.md has the sources.
 
-Read from microsoft/mscclpp 0.9.0 (``execution_plan.cc``, ``execution_kernel.hpp``, ``execution_common.hpp``,
-``executor.cc``), and for switch channels also from its main branch at 1f5f065 (August 2026).  Data moves by one-sided
-*puts* into the memory of another GPU; a *signal* on a channel notifies the other end, which *waits*.  The k-th channel
-of GPU a to b and the k-th of b to a are the two ends of one channel.  A *switch channel* is one buffer of all GPUs of a
-group (NVLS): ``glres`` adds up their chunks and stores the sum to all of them, ``gstore`` stores chunks of its GPU.
-
-Whole allocations are registered.  The loader adds the offset of this GPU's own buffer in its allocation to what has a
-``buffer_id`` (``execution_plan.cc`` of 0.9.0, lines 526 and 556), and a port channel reads the registered memory
-(``execution_kernel.hpp``, line 172): a source without ``buffer_id`` is read from where its allocation starts.
+Data moves by one-sided *puts*; a *signal* on a channel notifies the other end, which *waits*.  The k-th channel of GPU
+a to b and the k-th of b to a are the two ends of one.  A *switch channel* is one buffer of all GPUs of a group (NVLS):
+``glres`` adds up their chunks and stores the sum to all, ``gstore`` stores those of its GPU.  The loader adds the
+offset of a GPU's own buffer only to what has a ``buffer_id``; other sources are read from the allocation's start.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class PlanOptions(NamedTuple):
     max_bytes: int | None = None
     max_thread_blocks: int = DEFAULT_THREAD_BLOCKS
     threads_per_block: int = executor.MAX_THREADS
-    switch_groups: Sequence[Sequence[int]] = ()
+    switch_groups: Sequence[tuple[int, ...]] = ()
 
     @property
     def in_place(self) -> bool:
@@ -70,8 +70,7 @@ def converted(program: Program, options: PlanOptions) -> ExecutionPlan:
         count = common_count(program)
         program = _with_equal_counts(program, count)
     on_ports = port_pairs(program, options.boxes)
-    groups = _groups(options.switch_groups, on_ports)
-    gpus = _gpus(program, on_ports, groups, options, count)
+    gpus = _gpus(program, on_ports, options, count)
     return _sized(program.name, program.collective, gpus, options, count)
 
 
@@ -177,27 +176,9 @@ def _with_equal_counts(program: Program, count: int) -> Program:
     return replace(program, ranks=ranks)
 
 
-def _groups(switch_groups: Sequence[Sequence[int]], on_ports: set[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    groups = tuple(tuple(group) for group in switch_groups)
-    ranks = [rank for group in groups for rank in group]
-    if len(set(ranks)) < len(ranks) or any(
-        (one, other) in on_ports for group in groups for one in group for other in group
-    ):
-        raise UnsupportedError(
-            f"switch_groups is {shown([*map(list, groups)])}; expected ranks of one box in each, and no rank twice"
-        )
-    return groups
-
-
-def _gpus(
-    program: Program,
-    on_ports: set[tuple[int, int]],
-    groups: tuple[tuple[int, ...], ...],
-    options: PlanOptions,
-    count: int,
-) -> tuple[Gpu, ...]:
+def _gpus(program: Program, on_ports: set[tuple[int, int]], options: PlanOptions, count: int) -> tuple[Gpu, ...]:
     ends = Connections.of(program, on_ports)
-    multicasts = plan_multicasts(program, global_order(program), groups)
+    multicasts = plan_multicasts(program, global_order(program), options.switch_groups)
     order = multicasts.order
     steps: dict[int, list[int]] = defaultdict(list)
     for number in order.sequence:

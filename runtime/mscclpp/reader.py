@@ -257,8 +257,13 @@ class _Parser(_Fields):
         if sum(semaphores) > MAX_TOKENS:
             self.fail(f"semaphores of {where} begin with {sum(semaphores)} in all; the limit is {MAX_TOKENS}")
         blocks = self.entries(gpu["threadblocks"], f"threadblocks of {where}", 1, MAX_BLOCKS)
+        inputs, outputs, scratch = (
+            self.integer(gpu[key], f"{key} of {where}", int(key != "scratch_chunks"), MAX_CHUNKS) for key in CHUNKS
+        )
         return Gpu(
-            *(self.integer(gpu[key], f"{key} of {where}", key != "scratch_chunks", MAX_CHUNKS) for key in CHUNKS),
+            inputs,
+            outputs,
+            scratch,
             lists.peers,
             tuple(semaphores),
             tuple(self._block(block, lists, rank, number) for number, block in enumerate(blocks)),

@@ -1,8 +1,6 @@
-"""Configuration of NCCL's example tuner plugin: the algorithm for each size.
+"""Configuration of NCCL's example tuner plugin (plugins/tuner/example): the algorithm for each size.
 
-A line has ``collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks``, with -1 for any; see
-plugins/tuner/example of NCCL, ``NCCL_TUNER_PLUGIN`` and ``NCCL_TUNER_CONFIG_FILE``.  NCCL has rings for all
-collectives, double binary trees for allreduce, and algorithms for switches that add up and copy.
+A line has ``collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks``, with -1 for any.
 """
 
 import os

@@ -1,11 +1,7 @@
-"""Plans as Chakra execution traces, from which ASTRA-sim runs custom collectives.
+"""Plans as Chakra execution traces, from which ASTRA-sim runs custom collectives; see docs/reference/chakra-et.md.
 
 A send depends on the receives, or additions, that bring what it sends; control dependencies keep the sends of each link
-in order.  They go through computations of 1 ns, one after the other: a send may start as soon as those before it have
-started, and need not wait for their messages to arrive.
-
-Older versions of ASTRA-sim take the bytes of a message from the node, newer ones from the size of the collective and
-the chunk counts in the node, unless these are -1; files have both where the chunks divide the bytes.
+in order, through computations of 1 ns: a send need not wait for the messages of those before it to arrive.
 """
 
 import os

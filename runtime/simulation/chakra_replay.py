@@ -1,13 +1,9 @@
 """Replay of Chakra execution traces by the rules of ASTRA-sim's custom collectives, in whole ns (its cycles).
 
-The rules are those of its congestion-aware analytical network (astra-network-analytical 599a047): a message of B bytes
-takes a path of the fewest links, crosses each in ``floor(l + B / b)`` and keeps it busy for ``floor(B / b)``
-(congestion_aware/network/Link.cpp, lines 98 and 108); every device, switch or rank, stores it as a whole before it
-forwards it (Chunk.cpp, line 29), and links serve messages as they come (Link.cpp, line 57).  And of its custom
-collectives (astra-sim 518bd51, astra-sim/system/astraccl/custom_collectives/CustomAlgorithm.cc, lines 48-120): a send
-ends when its message has come, a receive when it has started and its message has come, a computation after its
-duration or 1 ns.  The k-th send and receive of the same tag, ends and size match.  Nodes that are free at the same time
-start in the order of their ids, as in versions of ASTRA-sim before August 2025; later ones start them in no order.
+Of its congestion-aware network (astra-network-analytical 599a047, Link.cpp 57-108, Chunk.cpp 29): a message of B bytes
+crosses each link of a shortest path in ``floor(l + B / b)``, keeps it busy for ``floor(B / b)``, and is stored as a
+whole by every device.  Of its collectives (astra-sim 518bd51, CustomAlgorithm.cc 48-120): a send ends when its message
+has come, a receive when it has started and its message has come, a computation after its duration or 1 ns.
 """
 
 from __future__ import annotations

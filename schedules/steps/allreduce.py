@@ -66,13 +66,12 @@ class StepAllreduce(InSteps, AllreduceSchedule, of="steps"):
 
     def verified_loads(self, topology: Topology) -> IntArray:
         """Verify both parts, and that they match; rows of loads are those of one after the other."""
-        halves = (self.reduce, self.broadcast)
-        check_halves(*halves, StepSchedule)
-        return np.concatenate([StepSchedule.verified_loads(part, topology) for part in halves])
+        check_halves(self.reduce, self.broadcast, StepSchedule)
+        return np.concatenate([StepSchedule.verified_loads(part, topology) for part in (self.reduce, self.broadcast)])
 
     def check(self) -> None:
         """Check all that `verified_loads` does without a topology, but for steps in which nothing happens."""
-        check_halves(*self.schedules, StepSchedule)
+        check_halves(self.reduce, self.broadcast, StepSchedule)
         super().check()
 
     def transfers(self, topology: Topology) -> Transfers:
@@ -88,7 +87,7 @@ class StepAllreduce(InSteps, AllreduceSchedule, of="steps"):
         """Raise `UnsupportedError` unless both are for as many ranks, one reduces and the other broadcasts."""
         for part in self.schedules:
             part.check_fit(network)
-        check_halves(*self.schedules, StepSchedule, UnsupportedError)
+        check_halves(self.reduce, self.broadcast, StepSchedule, UnsupportedError)
 
     def time(
         self, topology: Topology, num_bytes: int | str, slices: int | None = None, inverse_rate: Fraction | None = None

@@ -80,7 +80,8 @@ def summed_loads(counts: Sequence[int], loads: Sequence[IntArray]) -> IntArray:
 def check_trees(schedule: Trees) -> None:
     """Check all that `verified_loads` does without a topology, for trees that any switches may branch."""
     if len(schedule.forests) > 1:
-        _check_shards(*schedule.forests, TreeArrays)
+        reduction, broadcast = schedule.forests
+        _check_shards(reduction, broadcast, TreeArrays)
     for forest in schedule.forests:
         _check_shapes(forest, forest.num_ranks)
         _check_weights(forest)

@@ -14,7 +14,6 @@ from runtime_forests import (
     COLLECTIVES,
     random_forest,
     random_schedule,
-    ring_allreduce_at_one_rank,
     ring_forest,
     weighted_forest,
 )
@@ -79,17 +78,6 @@ def test_writes_every_collective_for_every_runtime(tmp_path: Path, runtime: str,
     interpret_file(path, interleavings=2)
     root = "-root3" if collective in ("broadcast", "reduce") else ""
     assert read_xml(path).name.startswith(f"{collective}{root}-two-boxes")
-
-
-@pytest.mark.parametrize("runtime", ["msccl", "msccl-executor-nccl", "rccl"])
-def test_writes_an_allreduce_with_all_sums_at_one_rank(tmp_path: Path, runtime: str) -> None:
-    """Every rank may call it, whoever adds up, so no rank is in the name."""
-    from collopt.runtime.msccl.export import export_msccl_xml
-
-    path = tmp_path / "file.xml"
-    export_msccl_xml(plan(collective="allreduce", schedule=ring_allreduce_at_one_rank()), path, runtime=runtime)
-    interpret_file(path, interleavings=3)
-    assert read_xml(path).name.startswith("allreduce-two-boxes")
 
 
 def test_hands_options_on(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import TopologyError, UnsupportedError
 from collopt.planners import Plan
-from collopt.runtime import interpret_mscclpp, lint_family, read_mscclpp, write_family
+from collopt.runtime import lint_family, write_family
 from collopt.runtime.mscclpp.export import as_executed
-from collopt.runtime.nccl.families import fastest_windows, format_of, loading_notes
+from collopt.runtime.nccl.families import fastest_windows, format_of
 from collopt.topologies import dgx1_v100, dgx_h100, ring, torus
 from sample_sizes import examples
 
@@ -91,13 +91,6 @@ def test_of_equally_fast_plans_the_first_is_taken(plans: list[Plan]) -> None:
         assert window.plan is given_plans[0]
 
 
-def test_a_size_of_zero_is_among_them(plans: list[Plan], tmp_path: Path) -> None:
-    """For runtimes that compare sizes before they look whether there is anything to do."""
-    frame = write_family(plans, tmp_path, sizes=(0, "4K"), runtime="msccl-executor-nccl")
-    assert frame["min_bytes"][0] == 0
-    assert lint_family([tmp_path], "msccl-executor-nccl").path_for("allgather", 8, 0) == frame["file"][0]
-
-
 @pytest.mark.parametrize(
     ("collective", "planners"), [("reduce_scatter", ("auto", "bfb")), ("all_to_all", ("auto", "shortest-paths"))]
 )
@@ -123,24 +116,6 @@ def test_estimates_are_of_what_ranks_add_up_in_place_of_switches(tmp_path: Path)
     assert alone["algbw"].tolist() == [float(run.algbw)]
     assert alone["us_at_max"].tolist() == [run.estimate("64M")]
     assert as_executed(by_switches, version="0.9.0").schedule.forests[1].switches.size == 0  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("version", ["main", "0.9.0"])
-def test_estimates_of_one_box_are_of_its_switch(version: str) -> None:
-    """For sums both versions have an operation; copies alone are stored by the later one only."""
-    summed, copied = (collopt.plan(dgx_h100(), name, planner="nvls") for name in ("allreduce", "allgather"))
-    assert as_executed(summed, version=version) is summed
-    assert (as_executed(copied, version=version) is copied) == (version == "main")
-    plain = collopt.plan(BOX, "allgather")
-    assert as_executed(plain, version=version) is plain
-
-
-def test_mscclpp_plans_of_a_family_have_names_of_their_own(plans: list[Plan], tmp_path: Path) -> None:
-    """The executor keeps what it has set up by name."""
-    frame = write_family(plans, tmp_path, sizes=("8K", "1M"), format="mscclpp-json")
-    assert len({read_mscclpp(path).name for path in frame["file"]}) == len(frame) == 2
-    for path in frame["file"]:
-        interpret_mscclpp(path, interleavings=1)
 
 
 @pytest.mark.parametrize(
@@ -200,25 +175,6 @@ def test_a_folder_with_something_in_it_is_left_alone(plans: list[Plan], tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["family"]
 
 
-def test_an_empty_folder_stays_the_one_that_it_was(
-    plans: list[Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With its mode, for a shell that is in it, and by any of its names."""
-    folder = tmp_path / "family"
-    folder.mkdir(mode=0o700)
-    before = folder.stat()
-    monkeypatch.chdir(folder)
-    frame = write_family(plans, ".", sizes=("8K", "1M"))
-    after = folder.stat()
-    assert (before.st_ino, before.st_mode, before.st_uid) == (after.st_ino, after.st_mode, after.st_uid)
-    assert (
-        sorted(map(str, Path().iterdir()))
-        == list(frame["file"])
-        == ["00-allgather-bfb.xml", "01-allgather-forestcoll.xml"]
-    )
-    assert list(tmp_path.iterdir()) == [folder]
-
-
 def test_nothing_stays_of_files_that_cannot_be_written(
     plans: list[Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,11 +229,3 @@ def test_a_family_that_the_runtime_would_not_load_is_not_written(tmp_path: Path,
         write_family([odd, even], tmp_path / "family", sizes=(16, 511), runtime="msccl")
     assert not list(tmp_path.iterdir())
     assert len(write_family([odd, even], tmp_path / "family", sizes=(16, 511))) == 5
-
-
-def test_the_variables_name_the_files() -> None:
-    """Of the folder, or of the list."""
-    files = ["/a/00.xml", "/a/01.xml"]
-    assert loading_notes("rccl", files)[0]["MSCCL_ALGO_DIR"] == "/a"
-    assert loading_notes("msccl", files)[0]["MSCCL_XML_FILES"] == ":".join(files)
-    assert loading_notes("mscclpp", files)[0] == {}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_flows import flows, ring_flow
-from runtime_forests import block, ring_forest, schedules, send
+from runtime_forests import ring_forest, schedules
 from runtime_rounds import run_in_rounds
 from runtime_steps import reversed_steps, step_schedules
 
@@ -19,7 +19,6 @@ import collopt
 from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import (
     ChunkRange,
-    Dependency,
     Program,
     interpret_file,
     interpret_mscclpp,
@@ -34,7 +33,6 @@ from collopt.runtime.lowering import lower as lowering
 from collopt.runtime.mscclpp.execution_plan import flat
 from collopt.runtime.mscclpp.export import least_operations
 from collopt.runtime.mscclpp.lower import PlanOptions, common_count
-from collopt.runtime.programs import transformations as replication
 from collopt.runtime.programs.transformations import packed, replicated
 from collopt.schedules import AnyStepSchedule, FlowSchedule, Send, StepSchedule, TreeSchedule
 from collopt.topologies import Topology, dgx1_v100, dgx_a100, hypercube, ring, torus
@@ -140,32 +138,6 @@ def test_a_transfer_of_several_shards_is_cut_between_them() -> None:
     assert sizes == [Counter({1: 4, 3: 1}), Counter({1: 7})]
 
 
-def test_each_instance_has_its_part_of_every_shard() -> None:
-    """Of two chunks per shard of a ring, three instances have two parts each."""
-    program = lower(collopt.plan(ring(4, bandwidth=25), "allgather").schedule, "allgather", instances=3)
-    steps = [(each.channel, step) for each in program.ranks[1].thread_blocks for step in each.instructions]
-    sent = {(channel, step.source.start) for channel, step in steps if step.source and step.source.buffer == "input"}
-    # A copy moves both parts of its instance, a transfer one.
-    assert sorted(sent) == [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)]
-    kept = [step.target for _, step in steps if step.kind == "copy"]
-    assert kept == [ChunkRange("output", 6), ChunkRange("output", 8), ChunkRange("output", 10)]
-
-
-def test_instances_wait_for_themselves_alone() -> None:
-    """Each for the blocks of its own number."""
-    program = lower(collopt.plan(hypercube(3), "allreduce").schedule, "allreduce", instances=3)
-    waits = [
-        (number % 3, wait.thread_block % 3)
-        for rank in program.ranks
-        for number, each in enumerate(rank.thread_blocks)
-        for step in each.instructions
-        for wait in step.depends
-    ]
-    assert waits
-    assert all(one == other for one, other in waits)
-    assert {each.channel for each in program.ranks[0].thread_blocks[::3]} == {0}
-
-
 @pytest.mark.parametrize(
     ("topology", "collective", "planner"),
     [
@@ -199,15 +171,6 @@ def test_files_have_instances(tmp_path: Path, topology: Topology, collective: st
     plan.to_mscclpp_json(tmp_path / "single.json")
     more, single = (read_mscclpp(each).gpus[0] for each in (path, tmp_path / "single.json"))
     assert more.output_chunks == 2 * single.output_chunks
-
-
-def test_in_place_files_have_instances(tmp_path: Path) -> None:
-    """Both kinds."""
-    plan = collopt.plan(ring(4, bandwidth=25), "allreduce")
-    plan.to_msccl_xml(tmp_path / "a.xml", instances=4, placement="in-place")
-    plan.to_mscclpp_json(tmp_path / "a.json", instances=4, channels=2, placement="in-place")
-    assert interpret_file(tmp_path / "a.xml").interleavings
-    assert interpret_mscclpp(tmp_path / "a.json", interleavings=1).puts
 
 
 def test_blocks_are_joined_where_instances_make_too_many(tmp_path: Path) -> None:
@@ -273,16 +236,6 @@ def test_refuses_what_cannot_be_replicated() -> None:
         lower(ring_flow(3), "all_to_all", instances=True)
 
 
-def test_as_many_instances_as_the_message_says_are_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more is refused before a step of it is made."""
-    steps = lower(ring_forest(3), "allgather").num_instructions
-    monkeypatch.setattr(replication, "MAX_INSTRUCTIONS", 5 * steps + 1)
-    assert lower(ring_forest(3), "allgather", instances=5).num_instructions == 5 * steps
-    monkeypatch.setattr(replication, "_replicated_rank", None)
-    with pytest.raises(UnsupportedError, match=f"expected at most {5 * steps + 1} steps, so at most 5 instances$"):
-        lower(ring_forest(3), "allgather", instances=6)
-
-
 @pytest.mark.parametrize("instances", [1000, 10**30])
 def test_instances_that_no_thread_block_of_mscclpp_has_room_for_are_never_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instances: int
@@ -318,17 +271,6 @@ def test_what_mscclpp_has_room_for_is_never_refused_unseen(tmp_path: Path, colle
         unit = None if slice_bytes is None else common_count(single)
         for operations, least in zip(written, least_operations(single, PlanOptions(numbers), unit), strict=True):
             assert 0 < instances * sum(least) <= operations
-
-
-def test_waits_keep_their_steps() -> None:
-    """Blocks are renumbered, steps are not."""
-    waiting = block(send("input", 0, (1, 0)), to=1)
-    program = lower(ring_forest(2), "allgather")
-    ranks = (replace(program.ranks[0], thread_blocks=(waiting, *program.ranks[0].thread_blocks[1:])), program.ranks[1])
-    steps = [
-        each.instructions[0].depends for each in replicated(replace(program, ranks=ranks), 2).ranks[0].thread_blocks
-    ]
-    assert steps[:2] == [(Dependency(2, 0),), (Dependency(3, 0),)]
 
 
 def test_the_instances_that_a_refusal_names_fit(tmp_path: Path) -> None:

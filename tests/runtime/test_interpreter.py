@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,21 +18,17 @@ from runtime_forests import (
     ring_forest,
     send,
     star_forest,
-    star_sum,
     summing,
     with_block,
-    with_blocks,
     with_step,
     write_xml,
 )
 
-from collopt.errors import ProgramError, UnsupportedError
+from collopt.errors import ProgramError
 from collopt.runtime import (
     ChunkRange,
-    Dependency,
     Instruction,
     Program,
-    check_program,
     interpret_file,
     lower,
     run_program,
@@ -50,6 +45,7 @@ from collopt.schedules import Forest
 def test_runs_lowered_forests(forest: Forest) -> None:
     """And reports how much it did."""
     program = lower(forest, "allgather")
+    run_program(replace(program, in_place=True), interleavings=1)
     report = run_program(program)
     assert report.interleavings == 8
     assert report.steps == program.num_instructions
@@ -63,16 +59,6 @@ def test_refuses_swapped_chunks() -> None:
     swapped = with_step(program, 1, 0, 0, lambda step: replace(step, target=ChunkRange("output", 2)))
     swapped = with_step(swapped, 1, 1, 0, lambda step: replace(step, target=ChunkRange("output", 0)))
     with pytest.raises(ProgramError, match="rank 1 ends with chunk 0 of rank 2 in output chunk 0; expected chunk 0 of"):
-        run_program(swapped)
-
-
-def test_refuses_swapped_peers() -> None:
-    """Rank 0 takes rank 1's data for rank 2's."""
-    program = lower(star_forest(3), "allgather")
-    # Rank 2 sends to rank 0 first.
-    swapped = with_block(program, 0, 0, lambda old: replace(old, recv_peer=1))
-    swapped = with_block(swapped, 0, 1, lambda old: replace(old, recv_peer=2))
-    with pytest.raises(ProgramError, match="rank 0 ends with chunk 0 of rank 2 in output chunk 1"):
         run_program(swapped)
 
 
@@ -100,17 +86,6 @@ def test_a_deadlock_is_told_as_who_waits_for_whom() -> None:
     )
     with pytest.raises(ProgramError, match=expected):
         run_interleaving(program, seed=0)
-
-
-@pytest.mark.parametrize("ranks", [12, 13])
-def test_a_long_deadlock_is_cut_short_in_the_message(ranks: int) -> None:
-    """Twelve members are named, in a ring in which everyone receives before they send."""
-    ring = [block(recv(0), send("input", 0), to=(rank + 1) % ranks, of=(rank - 1) % ranks) for rank in range(ranks)]
-    program = allgather(1, *([each] for each in ring))
-    with pytest.raises(ProgramError, match="the program deadlocks") as caught:
-        run_interleaving(program, seed=0)
-    assert len(set(re.findall(r"rank \d+ thread block", str(caught.value)))) == 12
-    assert ("in all" in str(caught.value)) == (ranks > 12)
 
 
 def test_a_full_connection_blocks_its_sender() -> None:
@@ -149,28 +124,6 @@ def test_counts_that_disagree_are_found_at_the_latest_when_run() -> None:
         run_interleaving(program, seed=0)
 
 
-def test_checks_come_before_the_run() -> None:
-    """A program with a race is refused even if the runs would be lucky."""
-    program = lower(ring_forest(3), "allgather")
-    broken = with_step(program, 0, 2, 1, lambda step: replace(step, depends=()))
-    with pytest.raises(ProgramError, match=r"race"):
-        run_program(broken, interleavings=1)
-
-
-def test_unwritten_output_is_told() -> None:
-    """Poison shows where nothing was written."""
-    program = with_block(exchange(), 0, 1, lambda old: replace(old, instructions=()))
-    with pytest.raises(ProgramError, match="rank 0 ends with nothing in output chunk 0"):
-        run_interleaving(program, seed=0)
-
-
-@pytest.mark.parametrize("option", ["interleavings", "fifo_depth"])
-def test_refuses_senseless_options(option: str) -> None:
-    """Options are positive."""
-    with pytest.raises(UnsupportedError, match=option):
-        run_program(exchange(), **{option: 0})
-
-
 @pytest.mark.parametrize("collective", ["reduce_scatter", "reduce", "allreduce"])
 def test_a_missing_contribution_is_told(collective: str) -> None:
     """A rank that receives a sum and forgets its own part of it, or passes on only its own."""
@@ -179,21 +132,6 @@ def test_a_missing_contribution_is_told(collective: str) -> None:
     broken = with_step(program, rank, number, step, lambda old: replace(old, kind="recv", source=None))
     with pytest.raises(ProgramError, match=rf"ends with chunk \d+ of ranks .* without {rank} in output chunk"):
         run_program(broken)
-
-
-@pytest.mark.parametrize("collective", ["reduce_scatter", "reduce", "allreduce"])
-def test_a_contribution_that_is_there_twice_is_told(collective: str) -> None:
-    """A rank that adds its own input once more when all is done: no race, but the wrong sum."""
-    program = lower(random_schedule(collective, 4, 3, 5), collective)
-    blocks = list(program.ranks[0].thread_blocks)
-    all_done = tuple(Dependency(number, len(old.instructions) - 1) for number, old in enumerate(blocks))
-    again = Instruction("reduce", ChunkRange("input", 0), ChunkRange("output", 0), 1, all_done)
-    program = with_blocks(program, 0, [*blocks, block(again)])
-    check_program(program)
-    with pytest.raises(
-        ProgramError, match=r"rank 0 ends with chunk 0 of ranks 0 \(2 times\), 1, 2, 3 in output chunk 0"
-    ):
-        run_program(program)
 
 
 def _first(program: Program, kind: str) -> tuple[int, int, int]:
@@ -231,16 +169,6 @@ def _outcome(program: Program, seed: int) -> str:
     except ProgramError as error:
         return str(error)
     return "right"
-
-
-def test_swapped_order_of_children_is_a_race_or_nothing() -> None:
-    """The first contribution begins the sum; one that is added before it adds to nothing."""
-    swapped = with_step(star_sum((0, 0)), 0, 1, 0, lambda step: replace(step, depends=()))
-    swapped = with_step(swapped, 0, 0, 0, lambda step: replace(step, depends=(Dependency(1, 0),)))
-    with pytest.raises(ProgramError, match=r"reads output chunk 0, which nothing has written"):
-        run_program(swapped)
-    with pytest.raises(ProgramError, match=r"rank 0 ends with chunk 0 of ranks 0, 1 without 2 in output chunk 0"):
-        run_interleaving(swapped, seed=0)
 
 
 def test_in_place_memory_is_one() -> None:

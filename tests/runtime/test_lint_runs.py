@@ -18,45 +18,6 @@ from collopt.runtime.msccl.lint_runs import Queue
 from collopt.runtime.programs.findings import Findings
 from collopt.topologies import ring
 
-UNREAD = {
-    MSCCL: (
-        "a file that is rejected is skipped with a warning; NCCL_DEBUG=INFO says which are connected",
-        "MSCCL_XML_FILES holds 4 files at most, with colons between them, so that no path may hold one",
-    ),
-    AZURE: (
-        (
-            "files are read from MSCCL_ALGO_DIR, or else from the folder of the library + /msccl-algorithms or "
-            "/../share/nccl/msccl-algorithms, or /usr/share/nccl/msccl-algorithms; keep no other files there: all "
-            "files for this number of ranks are loaded, and one that is rejected stops the communicator"
-        ),
-        "the library must be the executor's own libnccl.so, and each process have one GPU",
-    ),
-    RCCL: (
-        (
-            "files are read from MSCCL_ALGO_DIR, or else from the folder of the library + /msccl-algorithms or "
-            "/../share/rccl/msccl-algorithms; keep no other files there: all files for this number of ranks are "
-            "loaded, and one that is rejected stops the communicator"
-        ),
-        "RCCL has no MSCCL from ROCm 7.13 on, and before it must have been built with its kernels",
-        "RCCL needs RCCL_MSCCL_FORCE_ENABLE except on machines that it knows, such as 8x MI300X",
-        "if ncclCommSplit crashes, set RCCL_MSCCL_ENABLE=0 to run without MSCCL (ROCm/TheRock#7874)",
-    ),
-}
-CHANNELS = "the communicator must have 2 channels; NCCL_MAX_NCHANNELS must not be below"
-CHUNKS = "only calls whose total number of elements is a multiple of 2 pick the file"
-
-
-@pytest.mark.parametrize(("runtime", "always"), UNREAD.items())
-def test_all_that_loading_takes_is_told(runtime: str, always: tuple[str, ...]) -> None:
-    """Of a file that cannot be read, what holds for all."""
-    dialect = dialect_of(runtime)
-    assert lint.loading_hints(dialect, None) == always
-    assert lint.loading_hints(dialect, document()) == always
-    assert lint.loading_hints(dialect, document(nchannels=2)) == (*always, CHANNELS)
-    assert lint.loading_hints(dialect, document(nchunksperloop=2)) == (*always, CHUNKS)
-    assert lint.loading_hints(dialect, document(nchannels=2, nchunksperloop=2)) == (*always, CHANNELS, CHUNKS)
-    assert lint.loading_hints(dialect_of(RCCL, "7.13"), document(nchannels=2)) == ()
-
 
 def test_environments_name_the_files() -> None:
     """Of a folder, that of the first."""
@@ -288,11 +249,3 @@ def test_only_files_that_are_loaded_have_windows(tmp_path: Path) -> None:
     ):
         path.write_text(content)
         assert len(lint.lint_file(path, RCCL, version).windows) == windows
-
-
-def test_a_json_file_is_told_for_what_it_is(tmp_path: Path) -> None:
-    """It may begin with spaces."""
-    path = tmp_path / "plan.json"
-    path.write_text(' {"name": "x"}')
-    for runtime in (MSCCL, AZURE):
-        assert agree(lint.lint_file(path, runtime).findings, ["rejected: the file is JSON, and no MSCCL XML"])

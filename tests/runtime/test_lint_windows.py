@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime_forests import random_schedule, ring_forest
+from runtime_forests import ring_forest
 
 import collopt
 from collopt.errors import UnsupportedError
@@ -131,19 +131,6 @@ def test_too_many_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UnsupportedError, match=r"there is no file in .*empty"):
         lint_family([tmp_path / "empty"], AZURE)
-
-
-def test_calls_are_kept_apart(tmp_path: Path) -> None:
-    """In place and out of place, and by collective; a file that is refused is for none."""
-    (tmp_path / "0.xml").write_text(to_xml_text(lower(random_schedule("allreduce", 3, 1, 0), "allreduce")))
-    (tmp_path / "1.xml").write_text(to_xml_text(lower(ring_forest(3), "allgather"), max_bytes=9))
-    (tmp_path / "2.xml").write_text(to_xml_text(lower(ring_forest(4), "allgather")).replace('nchannels="1"', ""))
-    report = lint_family([tmp_path], AZURE)
-    assert [(span[:3], Path(span.path).name) for span in report.spans if span.path] == [
-        (("allgather", 3, False), "1.xml"),
-        (("allreduce", 3, False), "0.xml"),
-        (("allreduce", 3, True), "0.xml"),
-    ]
 
 
 @settings(max_examples=examples(60))

@@ -14,7 +14,6 @@ from runtime_forests import (
     exchange,
     random_schedule,
     recv,
-    ring_forest,
     send,
     star_forest,
     weighted_forest,
@@ -24,7 +23,7 @@ from runtime_forests import (
 from collopt.errors import TooLargeError, UnsupportedError
 from collopt.runtime import Program, lower, to_xml_text, without_receive_reduce
 from collopt.runtime.msccl.limits import RUNTIMES
-from collopt.schedules import ALLGATHER, REDUCE_SCATTER, Forest
+from collopt.schedules import Forest
 
 
 def pair(*weights: int, **options: int) -> Program:
@@ -135,13 +134,6 @@ def test_other_refusals(program: Program, options: dict[str, Any], words: str) -
         to_xml_text(program, **options)
 
 
-def test_collectives_are_spelt_as_each_runtime_wants_them() -> None:
-    """microsoft/msccl and its descendants differ."""
-    assert RUNTIMES["msccl"].collectives[REDUCE_SCATTER] == "reduce_scatter"
-    assert RUNTIMES["rccl"].collectives[REDUCE_SCATTER] == "reducescatter"
-    assert {limits.collectives[ALLGATHER] for limits in RUNTIMES.values()} == {"allgather"}
-
-
 def test_rccl_takes_no_step_that_receives_and_adds() -> None:
     """It would refuse to launch; the other runtimes take it."""
     program = lower(random_schedule("reduce_scatter", 3, 1, 0), "reduce_scatter")
@@ -149,8 +141,3 @@ def test_rccl_takes_no_step_that_receives_and_adds() -> None:
     with pytest.raises(UnsupportedError, match=r"receive and add, which rccl .* without_receive_reduce first"):
         to_xml_text(program, runtime="rccl")
     to_xml_text(without_receive_reduce(program), runtime="rccl")
-
-
-def test_a_ring_of_many_ranks_fits() -> None:
-    """Each rank has three thread blocks and about 3 (N - 1) steps."""
-    to_xml_text(lower(ring_forest(64), "allgather"), runtime="rccl")

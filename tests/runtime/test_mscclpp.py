@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from contextlib import nullcontext
-from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,13 +126,6 @@ def test_all_to_all_is_never_in_place() -> None:
         to_execution_plan(program, placement="in-place")
 
 
-@pytest.mark.parametrize("name", ["interleavings", "slices"])
-def test_the_machine_runs_at_least_once(name: str) -> None:
-    """Nothing is found out by no run."""
-    with pytest.raises(UnsupportedError, match=f"{name} is 0; expected a whole number of at least 1"):
-        run_execution_plan(small_plan("allgather"), **{name: 0})
-
-
 def test_the_machine_runs_no_more_than_memory_holds() -> None:
     """Slices are numbers in memory."""
     with pytest.raises(UnsupportedError, match="chunks in 1000000000 slices are more than 67108864 numbers"):
@@ -216,13 +207,6 @@ def test_each_connection_has_channels_of_its_own() -> None:
         assert sorted(used) == list(range(len(gpu.peers["memory"])))
 
 
-def test_memory_channels_get_no_put_with_signal() -> None:
-    """On them the executor copies and does not signal; and it reads the source of a flushing put elsewhere."""
-    plan = small_plan("allreduce", boxes=TWO_BOXES)
-    assert {operation.channel_type for operation in flat(plan) if operation.name == "pws"} == {"port"}
-    assert not {operation.name for operation in flat(plan)} & {"pwsf", "flush", "get"}
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -262,26 +246,6 @@ def test_what_does_not_fit_the_executor_is_refused() -> None:
         to_execution_plan(lower(weighted_forest([1, 2], 1, 0), "allgather"))
     with pytest.raises(UnsupportedError, match="expected a Plan"):
         export_mscclpp_json(object(), "plan.json")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("option", "value"), [("foo", 1), ("protocol", "LL"), ("size", "1M")])
-def test_options_that_the_exporter_does_not_have_are_refused(tmp_path: Path, option: str, value: object) -> None:
-    """By name, as those of all formats."""
-    plan = collopt.plan(ring(4, bandwidth=25), "allgather")
-    for export in (partial(plan.export, "mscclpp-json"), plan.to_mscclpp_json):
-        with pytest.raises(UnsupportedError, match=f"mscclpp-json cannot be used with these options: .*'{option}'"):
-            export(tmp_path / "o", **{option: value})
-    assert not list(tmp_path.iterdir())
-
-
-def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    """Files are written whole or not at all, and not before the plan is known to be right."""
-    path = tmp_path / "plan.json"
-    with pytest.raises(UnsupportedError):
-        collopt.plan(ring(3), "allgather").export("mscclpp-json", path, slice_bytes=1)
-    assert list(tmp_path.iterdir()) == []
-    collopt.plan(ring(3), "allgather").export("mscclpp-json", path)
-    assert json.loads(path.read_text())["collective"] == "allgather"
 
 
 def test_the_exporter_takes_steps_that_fit(tmp_path: Path) -> None:

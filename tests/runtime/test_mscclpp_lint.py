@@ -12,7 +12,6 @@ from mscclpp_plans import TWO_BOXES, Document, operations, small_document
 
 from collopt.errors import FileFormatError, UnsupportedError
 from collopt.runtime import lint_family, read_mscclpp
-from collopt.runtime.mscclpp import reader
 from collopt.runtime.mscclpp.lint import EQUAL_OFFSETS, lint_plan
 
 
@@ -118,15 +117,6 @@ def test_what_the_loader_reads_of_an_operation_decides(
     assert (report.verdict, message in report.findings[0].message) == (verdict, True)
 
 
-def test_loading_is_told_for_each_version(tmp_path: Path, good: Document) -> None:
-    """Only 0.8 searches a folder, and it takes sizes below the largest."""
-    path = written(tmp_path, good)
-    old, new = (lint_plan(path, version) for version in ("0.8.0", "0.9.0"))
-    assert "MSCCLPP_EXECUTION_PLAN_DIR" in " ".join(old.loading)
-    assert "register it" in " ".join(new.loading)
-    assert new.windows[0].end - old.windows[0].end == 1
-
-
 def test_more_thread_blocks_than_the_gpu_runs_hang(tmp_path: Path, good: Document) -> None:
     """They wait for each other."""
     path = written(tmp_path, good)
@@ -135,14 +125,6 @@ def test_more_thread_blocks_than_the_gpu_runs_hang(tmp_path: Path, good: Documen
         lint_family([path], "mscclpp", max_thread_blocks=0)
     with pytest.raises(UnsupportedError, match=r"version is .1\.0.; those known of mscclpp are 0\.8\.0, 0\.9\.0"):
         lint_family([path], "mscclpp", "1.0")
-
-
-def test_overlapping_plans_are_told(tmp_path: Path, good: Document) -> None:
-    """The executor does not choose."""
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps(good))
-    report = lint_family([written(tmp_path, good), other], "mscclpp")
-    assert "the caller chooses" in report.findings[0].message
 
 
 @pytest.mark.parametrize(
@@ -163,15 +145,6 @@ def test_more_than_an_executor_could_take_is_refused_before_it_is_looked_at(
     change(document)
     with pytest.raises(FileFormatError, match=message):
         read_mscclpp(written(tmp_path, document))
-
-
-def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
-    """No plan takes as much."""
-    path = tmp_path / "large.json"
-    with path.open("wb") as file:
-        file.truncate(reader.MAX_BYTES_OF_FILE + 1)
-    with pytest.raises(FileFormatError, match="is larger than 33554432 bytes"):
-        read_mscclpp(path)
 
 
 def test_a_key_that_stands_twice_is_named(tmp_path: Path) -> None:

@@ -100,16 +100,6 @@ def test_limits_of_operations_are_named(good: Document) -> None:
     refused(document, f"buffer_id of .* is {number}; expected a whole number from 0 to {number - 1}")
 
 
-def test_limits_of_switch_channels_are_named() -> None:
-    """As many sources as one, and as many ranks as there are."""
-    document = copy.deepcopy(BASES["switch"])
-    operation(document, "src_buff")["src_buff"] = []
-    refused(document, "src_buff of .* is ..; expected a list with entries")
-    document = copy.deepcopy(BASES["switch"])
-    document["gpus"][0]["channels"][1]["rank_groups"][0]["ranks"] = [0, 2]
-    refused(document, "an entry of ranks of .* is 2; expected a whole number from 0 to 1")
-
-
 def test_without_a_version_the_first_one_that_knows_all_operations_counts(tmp_path: Path, good: Document) -> None:
     """Not the first that stores to switches, where nothing does."""
     path = tmp_path / "plan.json"

@@ -140,14 +140,6 @@ def test_a_channel_without_another_end_is_only_refused_where_it_is_used(good: Do
     run_execution_plan(parse_document(document, "plan.json"), interleavings=1)
 
 
-def test_a_thread_block_may_have_as_many_operations_as_the_executor_takes(good: Document) -> None:
-    """64, and no more."""
-    document = copy.deepcopy(good)
-    blocks = document["gpus"][0]["threadblocks"]
-    blocks.append({"id": len(blocks), "channels": [], "ops": [{"name": "nop"}] * 64})
-    assert len(parse_document(document, "plan.json").gpus[0].thread_blocks[-1]) == 64
-
-
 UNSUPPORTED: list[tuple[Change, str]] = [
     (lambda d: d.update(protocol="LL"), "protocol is 'LL'"),
     (lambda d: d.update(reuse_resources=True), "reuse_resources is True"),

@@ -21,9 +21,7 @@ from collopt.runtime.mscclpp.export import export_mscclpp_json, mscclpp_notes
 from collopt.runtime.mscclpp.interpret import run_execution_plan
 from collopt.runtime.mscclpp.lint import lint_plan
 from collopt.runtime.mscclpp.lower import PlanOptions, is_star_schedule, star_plan
-from collopt.runtime.mscclpp.reader import parse_document
 from collopt.runtime.mscclpp.transfers import switch_groups
-from collopt.runtime.programs.channels import assign_channels
 from collopt.schedules import ALLGATHER, ALLREDUCE, BROADCAST, Allreduce, Forest
 from sample_sizes import examples
 from switched_forests import random_switched_forest, switched_forest, switched_plan, switched_schedule
@@ -144,13 +142,6 @@ def test_random_trees_run(
         run_execution_plan(plan, interleavings=2, seed=seed)
 
 
-def test_an_allgather_of_four_boxes_of_eight(tmp_path: Path) -> None:
-    """Each of 32 shards leaves GPUs 7 times instead of 31 times."""
-    plan = switched_plan("allgather", 4, 8)
-    export_mscclpp_json(plan, tmp_path / "plan.json")
-    assert traffic(read_mscclpp(tmp_path / "plan.json")) == 32 * (3 + 4)
-
-
 def test_what_no_switch_can_store_is_sent() -> None:
     """Trees that leave a rank of the box to another path, groups of two boxes or of too many, reduce-scatters."""
     partial = Forest.from_paths(
@@ -162,16 +153,6 @@ def test_what_no_switch_can_store_is_sent() -> None:
     assert switch_groups(switched_forest(1, 4), [0, 0, 1, 1]) == ()
     assert switch_groups(switched_forest(1, 18), [0] * 18) == ()
     assert switch_groups(switched_forest(2, 2, "reduce"), [0, 0, 1, 1]) == ()
-    with pytest.raises(UnsupportedError, match=r"switch_groups is .* no rank twice"):
-        to_execution_plan(lower(partial, "allgather"), switch_groups=[(0, 1), (1, 2)])
-
-
-def test_copies_are_on_one_channel() -> None:
-    """However many other transfers a connection has: one thread block stores them, and has few channels."""
-    connections = [(0, 1), (0, 1), (0, 2), (0, 1), (0, 2), (0, 1)]
-    channels = assign_channels(connections, [1] * 6, 2, 1, copies=[-1, 0, 0, 1, 1, -1])
-    assert channels[1] == channels[2] == channels[3] == channels[4]
-    assert Counter(zip(connections, channels, strict=True)).most_common(1)[0][1] == 2
 
 
 Blocks = list[list[ThreadBlock]]
@@ -254,12 +235,6 @@ def test_copies_of_more_than_is_stored_stay() -> None:
         for slices in (None, 4096)
     ]
     assert stores == [0, 3]
-
-
-def test_a_group_has_no_more_ranks_than_a_thread_block_signals_to() -> None:
-    """Larger ones are sent to."""
-    plan = to_execution_plan(lower(switched_forest(1, 18), "allgather"), switch_groups=[range(18)])
-    assert written(plan)["gstore"] == 0
 
 
 @pytest.mark.parametrize(
@@ -380,11 +355,6 @@ def test_the_order_of_thread_blocks_shows_in_data_too(documents: dict[str, Docum
         run_document(changed)
 
 
-def sum_of(document: Document, gpu: int = 0) -> Document:
-    """Return the load-reduce-store of a GPU."""
-    return next(each for each in document["gpus"][gpu]["threadblocks"][0]["ops"] if each["name"] == "glres")
-
-
 def test_a_sum_in_place_is_a_write_on_all_gpus(documents: dict[str, Document]) -> None:
     """Also on the first one, whose chunk it reads at the same place."""
     document = copy.deepcopy(documents["sum in place"])
@@ -408,11 +378,3 @@ def test_lint_knows_what_switch_plans_need(tmp_path: Path, documents: dict[str, 
     assert [lint_plan(tmp_path / name).version for name in ("sum", "boxes")] == ["0.9.0", "0.10.0"]
     assert [lint_plan(tmp_path / name, "0.9.0").runs for name in ("sum", "boxes")] == [True, False]
     assert all("need NVLS" in text for text in found.values())
-
-
-def test_places_of_switch_channels_are_those_of_all_gpus(documents: dict[str, Document]) -> None:
-    """The sum of chunk 0 reads it on all and writes it on all."""
-    gpu = parse_document(documents["sum"], "plan.json").gpus[0]
-    read, stored = gpu.thread_blocks[0][3].copies(gpu)
-    assert [(place.rank, place.buffer, place.start) for place in read] == [(rank, "input", 0) for rank in range(3)]
-    assert [place.buffer for place in stored] == ["output"] * 3

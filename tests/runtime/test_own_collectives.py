@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from collopt.runtime.programs.layout import Layout
 from collopt.schedules import COLLECTIVES, FlowSchedule
 from collopt.topologies import Topology, dgx1_v100, ring, torus
 from doc_pages import ROOT, fenced_blocks
-from own_collectives import GATHER, HALO, SCATTER, SHIFT, from_root, registered
+from own_collectives import GATHER, HALO, SCATTER, SHIFT, registered
 
 PAGE = ROOT / "docs" / "how-to" / "add-a-collective.md"
 
@@ -133,15 +132,6 @@ def test_the_page_runs_what_it_shows_as_not_run(module_of_the_page: Any, capsys:
     assert module_of_the_page.SCATTER.name == "scatter"
     exec(compile(block.text, str(PAGE), "exec"), {"__name__": "__main__"})
     assert "correct on all ranks" in capsys.readouterr().out
-
-
-def test_ranks_have_to_import_the_function_of_the_traffic() -> None:
-    """One that has no name in a module is refused before any process starts."""
-    nameless = replace(SCATTER, name="nameless", traffic=lambda ranks, root: from_root(ranks, root + 0))
-    with registered(nameless):
-        problem = r"^the local ranks cannot start: .*; define functions such as the traffic of a collective in a module"
-        with pytest.raises(UnsupportedError, match=problem):
-            run_local(planned(ring(3), "nameless", root=1), elements=4, repeats=1)
 
 
 def test_reports_count_as_those_of_traffic_that_differs() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_flows import flows, ring_flow
-from runtime_forests import random_schedule, schedules
+from runtime_forests import schedules
 
 import collopt
 from collopt.errors import UnsupportedError
@@ -63,15 +63,6 @@ def test_as_many_are_joined_as_it_takes() -> None:
     # Five receives and a copy fit into six steps, and nothing else does.
     assert most_blocks(check_packed(program, 1, 6)) == 2
     assert most_blocks(check_packed(program, 1, 5)) == 3
-
-
-def test_blocks_of_one_direction_or_of_two_channels_stay_apart() -> None:
-    """A block has one peer each way, and one channel."""
-    program = lower(random_schedule("allreduce", 4, 6, 0), "allreduce", channels=2)
-    (rank, *_) = packed(program, 1, 10**6).ranks
-    sends = [(block.channel, block.send_peer) for block in rank.thread_blocks if block.send_peer is not None]
-    assert len(set(sends)) == len(sends)
-    assert len(sends) == sum(block.send_peer is not None for block in program.ranks[0].thread_blocks)
 
 
 @pytest.mark.slow

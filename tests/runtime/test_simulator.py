@@ -19,7 +19,6 @@ from collopt.schedules import (
     Allreduce,
     FlowSchedule,
     Forest,
-    StepAllreduce,
     StepSchedule,
     TreeSchedule,
     as_bytes,
@@ -86,14 +85,6 @@ def test_switches_pass_on_what_ranks_store() -> None:
     assert simulate(through_rank, 25_000, 1).time == 3
 
 
-def test_transfers_take_turns_on_a_link() -> None:
-    """Both other ranks' shards reach c over the one link from b, one after the other."""
-    run = simulate(collopt.plan(row(0, 0), "allgather"), 75_000, 1)
-    last = run.link_busy.set_index(["tail", "head"]).loc[("b", "c")]
-    assert (last["pieces"], last["bytes"], last["busy_us"]) == (2, 50_000, 2)
-    assert run.time == 2
-
-
 def test_an_allreduce_turns_at_each_root_as_soon_as_a_slice_is_complete() -> None:
     """Three hops towards the root and three back over other links: slices pass the root without a stop."""
     spread = Forest.from_paths(4, 1, [(3, 1, [(3, 2), (2, 1), (1, 0)])], root_weights=[0, 0, 0, 1])
@@ -127,19 +118,6 @@ def test_steps_go_on_without_the_slowest() -> None:
     plan = plan_of_schedule(topology, "allgather", StepSchedule.from_sends(3, 1, sends))
     assert simulate(plan, 30_000, steps="wait").time == 10 + 1
     assert simulate(plan, 30_000).time == 10
-
-
-def test_an_allreduce_in_steps_turns_where_sums_are_complete() -> None:
-    """With other chunks in either part, the second begins with what the first has brought."""
-    pair = complete(2, bandwidth=25)
-    halves = [(step, rank, step, step + 1, (rank, 1 - rank)) for rank in (0, 1) for step in (0, 1)]
-    wholes = [(0, rank, 0, 1, (rank, 1 - rank)) for rank in (0, 1)]
-    added, spread = StepSchedule.from_sends(2, 2, halves, "reduce"), StepSchedule.from_sends(2, 1, wholes)
-    plan = plan_of_schedule(pair, "allreduce", StepAllreduce(added, spread))
-    assert simulate(plan, 100_000).time == 2 + 2
-    finer = replace(added, direction="broadcast")
-    turned = plan_of_schedule(pair, "allreduce", StepAllreduce(replace(spread, direction="reduce"), finer))
-    assert simulate(turned, 100_000).time == 2 + 2
 
 
 def test_flows_follow_their_steps() -> None:
@@ -240,13 +218,6 @@ def test_real_boxes_come_close_to_the_estimate(topology: Topology, collective: s
     assert run.microseconds <= plan.estimate("256M") * 1.03
 
 
-def test_runs_are_equal_for_equal_arguments() -> None:
-    """Every event comes at the same time again."""
-    plan = collopt.plan(dgx_a100(boxes=2), "allreduce")
-    first, second = (simulate(plan, "1M", 3).to_frame() for _ in range(2))
-    assert first.equals(second)
-
-
 def test_tables_add_up() -> None:
     """Bytes and busy times by link are those of the events, and of the schedule's loads."""
     plan = collopt.plan(mi250(boxes=1), "allgather")
@@ -261,13 +232,6 @@ def test_tables_add_up() -> None:
     scale = 2**20 / (plan.trees.trees_per_root * plan.trees.total_weight)
     assert np.allclose(links["bytes"], plan.link_loads * scale)
     assert links["share"].max() <= 1
-
-
-def test_figures_are_those_of_nccl_tests() -> None:
-    """Bytes over time, and for an allreduce of four ranks one and a half times as much on the busiest link."""
-    run = simulate(collopt.plan(ring(4, bandwidth=25, latency=1), "allreduce"), "1M")
-    assert run.busbw == pytest.approx(run.algbw * 1.5)
-    assert run.algbw == pytest.approx(2**20 / run.microseconds / 1000)
 
 
 def test_times_that_no_tick_fits_are_rounded_up() -> None:
@@ -320,65 +284,6 @@ def test_refuses_schedules_that_do_not_belong_to_the_network() -> None:
         simulate(replace(plan, schedule=forest), "1M")
 
 
-@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
-def test_steps_put_on_links_what_the_schedule_says(collective: str) -> None:
-    """Chunk by chunk, of both parts of an allreduce."""
-    plan = collopt.plan(kautz(2, 2), collective, planner="bfb")
-    expected = sum(
-        part.link_loads(plan.topology).sum(axis=0) / (part.num_ranks * part.chunks_per_shard)
-        for part in plan.schedule.schedules
-    )
-    assert np.allclose(simulate(plan, "1M").link_busy["bytes"], expected * 2**20)
-
-
-def test_flows_put_on_links_what_the_schedule_says() -> None:
-    """Path by path, with parts of different sizes; what a rank has for itself crosses no link."""
-    traffic = np.array([[5, 1, 2, 0], [3, 0, 1, 1], [0, 2, 1, 4], [1, 1, 1, 0]])
-    plan = collopt.plan(ring(4), "all_to_allv", traffic=traffic)
-    run = simulate(plan, 23_000, 3)
-    unit = 23_000 / float(plan.schedule.total_weight) / plan.schedule.chunks_per_unit
-    assert np.allclose(run.link_busy["bytes"], plan.link_loads * unit)
-    assert run.time >= shortest_time(plan, 23_000)
-
-
-def test_steps_wait_for_what_earlier_steps_bring_only() -> None:
-    """Rank 1 gets a chunk in step 0, sends it on in step 1, and gets it once more in step 2."""
-    sends = [(0, 0, 0, 1, (0, 1)), (1, 0, 0, 1, (1, 2)), (2, 0, 0, 1, (0, 1))]
-    for direction, pairs in (("broadcast", [(0, 1)]), ("reduce", [(1, 0)])):
-        transfers = StepSchedule.from_sends(3, 1, sends, direction).transfers(complete(3))
-        assert list(zip(transfers.before.tolist(), transfers.after.tolist(), strict=True)) == pairs
-
-
-def test_flows_are_passed_on_when_they_have_come() -> None:
-    """From a through b to c: the last slice is one slice later at the second hop."""
-    traffic = np.array([[0, 0, 1], [0, 0, 0], [0, 0, 0]])
-    schedule = FlowSchedule.from_paths(traffic, 1, [(1, (0, 1, 2), (0, 1))])
-    plan = plan_of_schedule(row(0, 0), "all_to_allv", schedule)
-    size = int(25_000 * schedule.total_weight * 3)
-    assert simulate(plan, size, 4).time == 3 + Fraction(3, 4)
-
-
-def test_events_of_steps_that_are_waited_for_come_one_step_after_the_other() -> None:
-    """No event of a step begins before all of the step before it have ended."""
-    run = simulate(collopt.plan(torus(3, 4, latency=1), "allreduce", planner="bfb"), "1M", steps="wait")
-    events = run.to_frame()
-    events["level"] = run.transfers.levels[events["transfer"]]
-    spans = events.groupby("level").agg(first=("start_us", "min"), last=("end_us", "max"))
-    assert len(spans) == 6
-    assert (spans["first"].to_numpy()[1:] > spans["last"].to_numpy()[:-1]).all()
-
-
-@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce", "reduce", "all_to_all"])
-def test_transfers_cross_their_links_in_order(collective: str) -> None:
-    """From the sender through switches to the receiver."""
-    topology = dgx_a100(boxes=2)
-    plan = collopt.plan(topology, collective, **({"root": 1} if collective == "reduce" else {}))
-    transfers, arrays = plan.schedule.transfers(topology), topology.arrays
-    for number, (sender, receiver) in enumerate(zip(transfers.senders, transfers.receivers, strict=True)):
-        links = transfers.hop_links[transfers.hop_starts[number] : transfers.hop_starts[number + 1]]
-        assert [sender, *arrays.heads[links]] == [*arrays.tails[links], receiver]
-
-
 def test_a_plan_simulates_itself() -> None:
     """In µs, with the options of `simulate`."""
     plan = collopt.plan(row("0.5", "0.5"), "broadcast", root="a")
@@ -387,14 +292,6 @@ def test_a_plan_simulates_itself() -> None:
         plan.simulate("1K", chunks=3)
     with pytest.raises(UnsupportedError, match="there is no simulator 'ns-3'; expected one of event-driven"):
         plan.simulate("1K", simulator="ns-3")
-
-
-def test_numbers_of_numpy_are_numbers() -> None:
-    """Of slices and of bytes."""
-    plan = collopt.plan(row("0.5", "0.5"), "broadcast", root="a")
-    assert simulate(plan, np.int64(25_000), np.int64(4)).time == simulate(plan, 25_000, 4).time
-    with pytest.raises(UnsupportedError, match="slices is"):
-        simulate(plan, 25_000, np.float64(4))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("loopback", [False, True])

@@ -11,18 +11,15 @@ import numpy as np
 import pytest
 from runtime_forests import exchange, random_forest, ring_forest, with_block, with_step
 
-from collopt.errors import ColloptError, ProgramError, UnsupportedError
+from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime import (
     check_program,
-    interpret_file,
     lower,
-    read_xml,
     run_local,
     run_program,
     to_xml_text,
     without_receive_reduce,
 )
-from collopt.runtime.execution.execute import program_of
 from collopt.runtime.msccl.export import export_msccl_xml
 
 THINGS = [None, True, 2.5, "x", b"x", [], {}, object(), np.array([1, 2])]
@@ -114,24 +111,9 @@ def test_options_of_other_types_are_refused(call: Callable[[Any], object], optio
                 call(thing)
 
 
-@pytest.mark.parametrize("call", [read_xml, interpret_file])
-@pytest.mark.parametrize("path", [None, 3, 2.5, [], "a\0b"])
-def test_what_is_no_path_is_refused(call: Callable[[Any], object], path: Any) -> None:
-    """For reading and for writing."""
-    with pytest.raises(ColloptError, match="path"):
-        call(path)
-
-
 def test_what_is_no_plan_is_not_exported(tmp_path: Path) -> None:
     """And nothing is written."""
     for thing in THINGS:
         with pytest.raises(UnsupportedError, match=f"the plan is a {type(thing).__name__}; expected a Plan"):
             export_msccl_xml(thing, tmp_path / "file.xml")
     assert not list(tmp_path.iterdir())
-
-
-def test_what_is_no_plan_is_not_run() -> None:
-    """What `execute` is given, too."""
-    for thing in THINGS:
-        with pytest.raises(UnsupportedError, match=f"is a {type(thing).__name__}; expected a Plan or a Program"):
-            program_of(thing)
