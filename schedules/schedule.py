@@ -368,10 +368,17 @@ class PairSchedule(Schedule):
 
 
 def verified_loads(schedule: Schedule, topology: Topology) -> IntArray:
-    """Verify a schedule, trusted in nothing, on a topology, and sum its load on every link.
+    """Verify a schedule and sum its load on every link.
 
     The method of this name of the class that states the kind does it, which a subclass cannot override; it shares no
     code with planners.  Raises `CertificateError` naming the first thing that is wrong.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Trusted in nothing.
+    topology : Topology
+        Trusted: it was checked when it was made.
 
     Returns
     -------

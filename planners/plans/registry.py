@@ -213,11 +213,13 @@ def plan(
 
     Parameters
     ----------
-    topology, collective, root, weights, traffic, costs
-        As for `collopt.bound`; the plan's topology has the costs.
+    topology, collective, root, weights, traffic
+        As for `collopt.bound`.
     size : int or str, optional
         Bytes in all to plan for, such as ``"64K"``; by default endless data.  Planners whose schedules do not depend on
         the size ignore it.
+    costs : RuntimeCosts or {"links", "generic", "fused"}, optional
+        As for `collopt.bound`; the plan's topology has them.
     planner : str or Planner
         A key of `PLANNERS`, or a planner of your own.
     **options

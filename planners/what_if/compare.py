@@ -204,7 +204,7 @@ def compare(
 
     Parameters
     ----------
-    topology, collective, root, weights, traffic, costs
+    topology, collective
         As for `collopt.bound`.
     planners : sequence of str, optional
         Keys of `PLANNERS`; by default all that are about such collectives, ``"auto"`` only with `sizes`.
@@ -213,6 +213,8 @@ def compare(
     sizes : sequence of int or str, optional
         Bytes in all, such as ``"1M"``, to predict times for.  Planners that plan for a size do so for each; their rows
         show the plan for a single size, or else the one for large data.
+    costs, root, weights, traffic
+        As for `collopt.bound`.
     **unknown
         Refused; options of a network belong to `collopt.topology`.
 
@@ -321,11 +323,13 @@ def scan_trees_per_root(
 
     Parameters
     ----------
-    topology, collective, planner
-        As for `collopt.plan`; a planner that takes ``trees_per_root``.
+    topology, collective
+        As for `collopt.plan`.
     counts : iterable of int, optional
         Numbers of trees per root; by default 1 up to 8, but fewer than ForestColl's optimum takes.  The planner's best
         for any number is always added, as the last row.
+    planner : str
+        One that takes ``trees_per_root``.
     size : int or str
         For the estimated time, as for `Plan.estimate`.
     **options : object
