@@ -138,10 +138,12 @@ def plan_bfb(
 
     Parameters
     ----------
-    topology, chunks
+    topology : Topology
         As for `bfb_schedule`.
     collective : str or Collective
         ``"allgather"``, ``"reduce_scatter"`` or ``"allreduce"``.
+    chunks : int, optional
+        As for `bfb_schedule`.
     size : int or str, optional
         Bytes in all, such as ``"1M"``, to plan for where links differ in latency.  Where more than ten links lead into
         a rank, the schedule is that for large sizes, as ``provenance["planned_for"]`` says.

@@ -175,12 +175,14 @@ def synthesis_frontier(
 
     Parameters
     ----------
-    topology, time_limit
-        As for `synthesise`, the time for each schedule.
+    topology : Topology
+        As for `synthesise`.
     steps : iterable of int, optional
         Most steps that a schedule may take; from the diameter to three more by default, until the bound is met.
     chunks : iterable of int
         Numbers of chunks per shard to try with each.
+    time_limit : float, optional
+        As for `synthesise`, for each schedule.
 
     Returns
     -------

@@ -211,21 +211,23 @@ class _Lowering(NamedTuple):
         """Convert the first program that the executor accepts; if replicas must be merged, few ways are tried."""
         refusals: list[UnsupportedError] = []
 
-        def conversion(program: Program) -> ExecutionPlan | None:
+        def conversion(program: Program, options: PlanOptions = self.options) -> ExecutionPlan | None:
             try:
                 self._check_room(program)
-                return converted(program, self.options)
+                return converted(program, options)
             except UnsupportedError as error:
                 refusals.append(error)
                 return None
 
+        # Sizes that are right for replicas may not be right for a single one.
+        single_options = self.options if instances == 1 else self.options._replace(min_bytes=None, max_bytes=None)
         merged: list[tuple[int, int]] = []
         for max_steps, single in self._single_programs(instances):
             longest = self._longest_merged(single, instances) if instances > 1 else 0
             if longest:
                 merged.append((longest, -max_steps))
             # Replicas with thread blocks of their own are as long as a single one, which is refused sooner.
-            elif (execution_plan := conversion(single)) is not None:
+            elif (execution_plan := conversion(single, single_options)) is not None:
                 execution_plan = execution_plan if instances == 1 else conversion(self._program(max_steps, instances))
                 if execution_plan is not None:
                     return execution_plan

@@ -297,3 +297,12 @@ def test_few_ways_to_merge_replicas_are_tried(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(UnsupportedError, match=r"instances is 24: .* such as"):
         plan.to_mscclpp_json(tmp_path / "a.json", instances=24, max_thread_blocks=3)
     assert made.count(24) <= 2
+
+
+def test_sizes_of_replicas_need_not_be_right_for_one(tmp_path: Path) -> None:
+    """Four replicas have four times the slices, of which a pipeline counts 65535."""
+    plan, path = collopt.plan(ring(4, bandwidth=25), "allgather"), tmp_path / "a.json"
+    plan.to_mscclpp_json(path, slice_bytes=16)
+    largest = 4 * read_mscclpp(path).max_bytes - 4 * 2**10
+    plan.to_mscclpp_json(path, slice_bytes=16, instances=4, max_bytes=largest)
+    assert read_mscclpp(path).max_bytes == largest
