@@ -98,6 +98,7 @@ Exact = int | float | str | Fraction | Decimal
 
 MAX_BANDWIDTH = Fraction(10**9)  # GB/s; larger values are typing errors
 MAX_LATENCY = Fraction(10**12)  # microseconds
+MAX_FACTOR = Fraction(10**12)
 MAX_DENOMINATOR = 10**12  # finer fractions cannot be scaled to int64 next to ordinary bandwidths
 MAX_EXPONENT = 400  # larger powers of ten take long to expand; floats end at 308
 
@@ -129,7 +130,8 @@ def as_amount(value: object) -> Fraction:
 
 def as_factor(value: object, what: str) -> Fraction:
     """Read a positive multiplier exactly; errors as in `as_bandwidth`."""
-    return _within(value, what, "a positive number", lambda factor: factor > 0)
+    expected = f"a positive number, at most {float(MAX_FACTOR):g}"
+    return _within(value, what, expected, lambda factor: 0 < factor <= MAX_FACTOR)
 
 
 def _within(value: object, what: str, expected: str, fits: Callable[[Fraction], bool]) -> Fraction:

@@ -16,6 +16,7 @@ import pytest
 from cli_calls import Cli, process, refusal
 from collopt.cli.app import COMMANDS, GROUPS
 from collopt.cli.terminal import parameters
+from collopt.cli.terminal.output import emit_csv
 from collopt.cli.terminal.parameters import complete_collective, complete_planner, complete_topology
 from collopt.planners import PLANNERS
 from collopt.planners.plans.stages import Trace
@@ -64,6 +65,14 @@ def test_the_seed_reaches_the_heuristics(cli: Cli, tmp_path: Path) -> None:
         assert cli("verify", files[-1]).status == 0
     contents = [file.read_bytes() for file in files]
     assert contents[0] == contents[1] != contents[2] == contents[3]
+
+
+def test_text_in_csv_is_no_formula(capsys: pytest.CaptureFixture[str]) -> None:
+    """It follows an apostrophe where a spreadsheet would run it; numbers stay numbers."""
+    formulas, numbers = ("=1", "@SUM(A1)", "+cmd|1", "-2+3", "\t=1"), (-0.5, "-1/3", "-1.5e-3", "+2")
+    emit_csv([{"name": name, **dict(enumerate(numbers))} for name in formulas])
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))[1:]
+    assert rows == [[f"'{name}", *map(str, numbers)] for name in formulas]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,16 @@ def test_json_has_every_file(cli: Cli, tmp_path: Path) -> None:
     assert answer.data["environment"] == {}
 
 
+def test_says_how_mscclpp_loads_the_folder(cli: Cli, tmp_path: Path) -> None:
+    """Every line of loading has a text, the same as the lint of a file gives."""
+    folder = tmp_path / "family"
+    answer = cli(*WORDS, "--planners", "ring", "--runtime", "mscclpp", "-o", folder)
+    lines = [line for line in answer.out.splitlines() if line.startswith("  loading")]
+    linted = cli("lint", next(folder.iterdir()), "--runtime", "mscclpp").out
+    assert len(lines) == 3
+    assert all(line in linted.splitlines() for line in lines)
+
+
 def test_a_planner_that_plans_for_a_size_is_asked_for_several(cli: Cli, tmp_path: Path) -> None:
     """Where links differ in latency, few steps and much bandwidth are two plans of one planner."""
     links = [("a", "b", 10, 1), ("a", "c", 5, 0), ("b", "d", 10, 1), ("c", "d", 5, 0), ("b", "c", 10, 1)]

@@ -61,6 +61,8 @@ lint a.xml --runtime msccl --max-thread-blocks 0         -> --max-thread-blocks 
 survive net.json allgather --jobs 0                      -> --jobs '0'
 find 1 --degree 4                                        -> nodes 1 8192
 find 16 --degree 0                                       -> degree 0
+find 16 --bandwidth 1e400                                -> --bandwidth '1e400' 1e+12
+find 16 --host 1e400                                     -> --host '1e400' 1e+12
 sensitivity ring --nodes 4 allgather --step 0            -> --step '0'
 compare ring --nodes 4 allgather --size 1X               -> size '1X'
 """
@@ -167,6 +169,8 @@ find 16 --call allreduce                                 -> COLLECTIVE:SIZE[:COU
 find 16 --candidate 1                                    -> --candidate --save --plan --xml
 find 16 --save missing/file.json                         -> --save missing/file.json
 find 16 --save x --candidate 9                           -> --candidate 9
+find 16 --save loop --plan x                             -> --save loop regular
+find 16 --save x --plan loop                             -> --plan loop regular
 """
 
 FILES = """
@@ -260,6 +264,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     collopt.plan(ring(2, bandwidth=25), "allreduce", planner="ring").save(folder / "pair.json")
     collopt.write_topology(plan.topology, folder / "net.json")
     (folder / "link.json").hardlink_to(folder / "plan.json")
+    (folder / "loop").symlink_to("loop")
     (folder / "folder").mkdir()
     (folder / "folder" / "mine").write_text("text")
     ranks = "".join(f"#  Rank {rank:2} Group  0 Pid 1 on host device {rank} [0000:0f:00] GPU\n" for rank in (0, 1))

@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 CHECK_FAILED = 1  # A check failed: a plan, file or run is not what it claims to be
 UNUSABLE = 2  # The request or the input cannot be used
 INTERRUPTED = 130  # Interrupted, as shells have it
+
+_FORMULA = re.compile(r"\s*(?:[=@]|[+-](?!\d+(?:[./]\d+)?(?:e[+-]?\d+)?\Z))", re.IGNORECASE)
+"""Beginnings of text that spreadsheets take for a formula; exact numbers are none."""
 
 _log = logging.getLogger("collopt.cli")
 
@@ -63,7 +67,7 @@ def emit_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def emit_csv(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as CSV: a header, numbers in full, nothing for what is missing, JSON for lists."""
+    """Print rows as CSV: a header, numbers in full, nothing for what is missing, JSON for lists, no formulas."""
     text = io.StringIO()
     names = dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(text, list(names), lineterminator="\n")
@@ -170,7 +174,9 @@ def advise(message: str) -> None:
 
 
 def _cell(value: object) -> object:
-    """Format booleans and lists as JSON."""
+    """Format booleans and lists as JSON; an apostrophe keeps spreadsheets from running text as a formula."""
+    if isinstance(value, str) and _FORMULA.match(value):
+        return f"'{value}"
     return json.dumps(value) if isinstance(value, (bool, list, tuple, Mapping)) else value
 
 

@@ -71,14 +71,14 @@ def _problem(path: Path, paths: list[Path]) -> str:
         return f"cannot be written: {reason}"
     if path.is_dir():
         return "is a folder; expected the name of a file"
-    if path.exists() and not path.is_file():
-        # Files are replaced, and a device or pipe must not be.
+    if (path.exists() and not path.is_file()) or Path(os.path.realpath(path)).is_symlink():
+        # Files are replaced, and a device or pipe must not be; links that lead back to themselves name none.
         return "is not a regular file; expected a regular file or a new name"
     with suppress(OSError, ValueError, AttributeError):  # where standard output is closed, or no file
         if os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno())):
             return "is the file that standard output is redirected to; expected another file"
     # Hard links are of one file too.
-    if any(path.resolve() == other.resolve() for other in paths) or any(
+    if any(os.path.realpath(path) == os.path.realpath(other) for other in paths) or any(
         path.samefile(other) for other in paths if path.exists() and other.exists()
     ):
         return "is also read or written by this command; expected another file"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BASELINES = ("ring", "double-binary-tree")
+FEW_TASKS = 8  # planned in this process by a script that processes would run again
 
 
 class _Task(NamedTuple):
@@ -64,7 +66,8 @@ def survive(
 ) -> pd.DataFrame:
     """Plan for every failure of a network, and compare with the intact one.
 
-    Failures that are alike by a symmetry of the network are one case.  After the failure of a GPU the collective runs
+    Failures that are alike by a symmetry of the network are one case.  Scripts call this under
+    ``if __name__ == "__main__":``, since processes import them.  After the failure of a GPU the collective runs
     on the ranks that are left.  Raises `TopologyError` for failures that are not understood, `UnsupportedError` for
     other requests, and `NoAnswerError` if the executor dies; what was finished until then is in the folder.
 
@@ -149,6 +152,13 @@ def _running(executor: Executor | None, jobs: int | None, tasks: int) -> Iterato
     # macOS does not tell which processors this process may use.
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = min(processors if jobs is None else as_whole(jobs, "jobs"), tasks)
+    if executor is None and count > 1 and _unguarded():
+        if jobs is not None or tasks > FEW_TASKS:
+            raise UnsupportedError(
+                f"processes for {tasks} cases would run this script again; call survive under "
+                '`if __name__ == "__main__":`, or give jobs=1'
+            )
+        count = 1
     if executor is not None or count < 2:
         yield executor
         return
@@ -159,6 +169,18 @@ def _running(executor: Executor | None, jobs: int | None, tasks: int) -> Iterato
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _unguarded() -> bool:
+    """Whether new processes would run the script that is running now again, as it tests no ``__name__``."""
+    main = sys.modules["__main__"]
+    script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if script is None or (spec is not None and spec.name.endswith("__main__")):
+        return False  # interpreters, notebooks and packages are not run again
+    try:
+        return b"__name__" not in Path(script).read_bytes()
+    except OSError:
+        return False
 
 
 def _answers(

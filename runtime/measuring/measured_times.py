@@ -36,8 +36,16 @@ TIME_COLUMNS = ("time", "cputime", "cpu_time")
 TIME_KEYS, WRONG_KEYS = ("time", "cpu_time"), ("nwrong", "wrong")  # In JSON
 MICROSECONDS = {"(ns)": 1e-3, "(us)": 1.0, "(µs)": 1.0, "(μs)": 1.0, "(ms)": 1e3, "(s)": 1e6}
 """Microseconds per unit of time."""
-_LABEL = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\]<std(?:out|err)>:|\d{1,9}:(?=\s))")
-"""What ``mpirun --tag-output`` and ``srun --label`` put before each line."""
+_LABELS = re.compile(
+    r"(?:\s*(?:"
+    r"(?:\[[^][\s]{1,64}\])?<std(?:out|err)>:"  # mpirun --tag-output
+    r"|\d{1,9}:(?=\s)"  # srun --label
+    r"|\[[^][]{1,64}\]:?\s"  # mpiexec -l, torchrun, kubectl --prefix
+    r"|(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?:?\s"
+    r"|[A-Za-z][\w./-]{0,252}(?:\[\d{1,9}\])?(?::|\s{1,9}\|)?\s"  # the name of a host, pod, container or service
+    r")){1,8}?(?=\s*(?:#|\d{1,18}\s+[\d.]{1,18}\s))"
+)
+"""What launchers and log shippers put before each line."""
 _STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
 _BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
 _RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
@@ -170,13 +178,19 @@ class _Table:
         self._collective: tuple[Collective | str, int] | None = None
         self._ranks: set[int] = set()
         self._num_ranks: int | None = None
+        self._run: tuple[dict[str, object], int] | None = None  # what the first run measures, and its first line
+        self._has_rows = False
         self._line = 0
 
     def read(self, text: str) -> MeasuredTimes:
         rows: list[MeasuredRow] = []
         for number, line in enumerate(text.splitlines(), 1):
             self._line = number
-            unlabeled = _LABEL.sub("", line, count=1) if _LABEL.match(line) else line
+            unlabeled = line
+            if label := _LABELS.match(line):
+                unlabeled, tag = line[label.end() :], label[0].strip()
+                if tag.startswith("["):  # some launchers repeat it within a line
+                    unlabeled = unlabeled.replace(tag, " ")
             words = unlabeled.split(maxsplit=MAX_COLUMNS)
             # Before a comment names the columns, lines of other programs may begin with a number.
             has_names = self._columns is not DEFAULT_COLUMNS
@@ -187,9 +201,12 @@ class _Table:
         return MeasuredTimes(
             self._where,
             None if self._collective is None else self._collective[0],
-            self._num_ranks or (max(self._ranks) + 1 if self._ranks else None),
+            self._count(),
             tuple(rows),
         )
+
+    def _count(self) -> int | None:
+        return self._num_ranks or (max(self._ranks) + 1 if self._ranks else None)
 
     def _comment(self, line: str, words: list[str]) -> None:
         if match := _STARTS.match(line):
@@ -198,7 +215,9 @@ class _Table:
             self._measures(match[1])
             self._num_ranks = int(match[2])
         elif match := _RANK.match(line):
-            self._ranks.add(int(match[1]))
+            # A list of devices after rows is that of another run.
+            self._ranks = {int(match[1])} if self._has_rows else self._ranks | {int(match[1])}
+            self._has_rows = False
         # The first word may be "#" alone or hold the first column, and the last row of names has units.
         names = [word for word in (words[0].lstrip("#"), *words[1:]) if word]
         if names and names[0] == "size" and any(name in TIME_COLUMNS for name in names):
@@ -231,15 +250,34 @@ class _Table:
             )
         self._collective = (name, self._line)
 
+    def _same_run(self, words: list[str]) -> None:
+        """Refuse a row of other ranks, another type or another operation than the first."""
+        run: dict[str, object] = {"ranks": self._count()}
+        run |= {name: words[place] for place, name in enumerate(self._columns[:4]) if name in ("type", "redop")}
+        first, line = self._run = self._run or (run, self._line)
+        self._has_rows = True
+        for name in run.keys() & first.keys():
+            if run[name] != first[name]:
+                raise FileFormatError(
+                    f"{self._place()} is of a run with {name} {shown(run[name])}, and line {line} of one with "
+                    f"{shown(first[name])}; put each into a file of its own"
+                )
+
     def _row(self, words: list[str]) -> Iterator[MeasuredRow]:
         by = "by" in self._columns
         expected = len(self._columns) - by
         places = self._places
+        # Old programs leave cells blank that do not apply: a number is no operation, and a time no root.
+        for name, other in (("redop", r"[-\d.]+"), ("root", r"\d*\.\d*")):
+            cell = self._columns.index(name) if name in self._columns else MAX_COLUMNS
+            if cell < len(words) < expected and re.fullmatch(other, words[cell]):
+                words.insert(cell, "")
         if len(words) < expected and len(places) == 2 and len(words) == expected - (places[1].time - places[0].time):
             # Without a reading out of place, its columns are blank.
             places = (places[1]._replace(time=places[0].time, wrong_elements=places[0].wrong_elements),)
         elif len(words) < expected:
             raise FileFormatError(f"{self._place()} has {len(words)} columns; expected {expected}: is it cut short?")
+        self._same_run(words)
         for place in places:
             time = _number(words[place.time], f"{self._place()}: time")
             count = None if place.wrong_elements is None else words[place.wrong_elements]
@@ -294,16 +332,17 @@ def read_results(text: str, where: str) -> MeasuredTimes:
 def _flat_results(data: Sequence[object], where: str) -> MeasuredTimes:
     rows: list[MeasuredRow] = []
     names: dict[Collective | str | None, None] = {}
-    ranks = 0
+    ranks: set[int] = set()
     for number, result in enumerate(data):
         at = f"{where}, entry {number}"
         entry = _mapping(result, at)
         names[collective_by_name(str(entry.get("name", "")))] = None
-        ranks = max(ranks, _integer(entry.get("ranks", 0), f"{at}: ranks"))
+        ranks.add(_integer(entry.get("ranks", 0), f"{at}: ranks"))
         rows += _json_row(entry, entry, bool(entry.get("inPlace")), at)
-    if len(names) > 1:
-        raise FileFormatError(f"{where} holds {', '.join(map(str, names))}; put each into a file of its own")
-    return MeasuredTimes(where, next(iter(names), None), ranks or None, tuple(rows))
+    if len(names) > 1 or len(ranks) > 1:
+        what = ", ".join(map(str, names)) if len(names) > 1 else f"runs of {', '.join(map(str, sorted(ranks)))} ranks"
+        raise FileFormatError(f"{where} holds {what}; put each into a file of its own")
+    return MeasuredTimes(where, next(iter(names), None), max(ranks, default=0) or None, tuple(rows))
 
 
 def _mapping(value: object, at: str) -> Mapping[str, Any]:

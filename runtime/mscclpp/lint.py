@@ -115,7 +115,7 @@ def _report(
         stores = plan is not None and any(operation.name == STORE for operation in plan.operations())
         version = executor.STORING[0] if stores else executor.VERSION
     if plan is None:
-        return LintReport(str(path), RUNTIME, version, tuple(findings), loading=_loading(version))
+        return LintReport(str(path), RUNTIME, version, tuple(findings), loading=loading_lines(version))
     place = "in place" if plan.in_place else "out of place"
     multiple = plan.smallest_message
     low, high = max(plan.min_bytes, multiple), min(plan.max_bytes, plan.largest_message)
@@ -129,12 +129,13 @@ def _report(
         version,
         tuple(findings),
         f"{plan.collective} on {plan.num_ranks} ranks, {place}, from {low} to {high} bytes",
-        loading=(*_loading(version), f"only calls of a multiple of {multiple} bytes can run it"),
+        loading=(*loading_lines(version), f"only calls of a multiple of {multiple} bytes can run it"),
         windows=(window,),
     )
 
 
-def _loading(version: str) -> tuple[str, ...]:
+def loading_lines(version: str) -> tuple[str, ...]:
+    """Say how a version is made to load plans."""
     return DIRECT, LOADING.get(version, LOADING[""]), UNIQUE
 
 

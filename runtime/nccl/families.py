@@ -21,9 +21,10 @@ from ...support.validation import as_kind, as_list, as_path, shown
 from ...topologies.network.link_costs import as_costs
 from ..msccl.limits import RUNTIMES, dialect_of
 from ..msccl.linter import loading_environment, loading_hints
+from ..mscclpp.executor import VERSION as MSCCLPP_VERSION
 from ..mscclpp.export import as_executed
-from ..mscclpp.lint import LOADING as MSCCLPP_LOADING
 from ..mscclpp.lint import RUNTIME as MSCCLPP
+from ..mscclpp.lint import loading_lines as mscclpp_loading
 from ..programs.findings import Severity
 from ..programs.program import check_choice
 from .windows import FamilyReport, lint_family
@@ -162,7 +163,7 @@ def format_of(runtime: str) -> str:
 def loading_notes(runtime: str, files: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return the environment variables that make a runtime load a family, and further notes."""
     if runtime == MSCCLPP:
-        return {}, list(MSCCLPP_LOADING)
+        return {}, list(mscclpp_loading(MSCCLPP_VERSION))
     dialect = dialect_of(runtime)
     return dict(loading_environment(list(files), dialect)), list(loading_hints(dialect, None))
 

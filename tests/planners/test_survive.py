@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from fractions import Fraction
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -158,6 +160,17 @@ def test_a_script_whose_processes_run_it_again_is_told_how_to_start_them() -> No
     executor = ThreadPoolExecutor(1, initializer=lambda: 1 // 0)  # Breaks the pool
     with executor, pytest.raises(NoAnswerError, match=r"after 0 of 3 cases .* __name__ == .*jobs=1"):
         survive(ring(4), "allgather", executor=executor)
+
+
+def test_a_script_without_a_guard_starts_no_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would run it again: a few cases are planned in its own process, and more or `jobs` are refused."""
+    (script := tmp_path / "script.py").write_text("survive(ring(4), 'allgather')\n")
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__file__=str(script)))
+    assert survive(ring(4), "allgather", baselines=[])["status"].tolist() == ["ok"] * 3
+    for network, jobs in ((ring(4), 2), (dgx_a100(boxes=2), None)):
+        kinds = ["link"] if jobs is None else ["gpu", "link"]
+        with pytest.raises(UnsupportedError, match=r'if __name__ == "__main__"'):
+            survive(network, ["allgather", "allreduce", "reduce_scatter", "all_to_all"], failures=kinds, jobs=jobs)
 
 
 @pytest.mark.slow

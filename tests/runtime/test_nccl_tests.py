@@ -53,6 +53,13 @@ def test_both_columns_are_read_and_empty_sizes_are_not(tmp_path: Path) -> None:
     assert [tuple(row[:5]) for row in found.rows] == [(64, 20.0, False, "", 0.0), (64, 21.5, True, "", None)]
 
 
+LABELS = (
+    "0: ", " 3: ", "[1,0]<stdout>:", "[1,12]<stdout>: ", "[0] ", "[rank0]: ", "[prterun-host-12@1,0]<stdout>:",
+    "2026-01-05T10:00:00.123456789Z ", "2026-01-05 10:00:00,123 [1,0]<stdout>:", "Jan  5 10:00:00 host perf[12]: ",
+    "pod-0 ", "pod-0 worker ", "worker-1  | ", "[pod/perf-0/main] ", "node1.local: ",
+)  # fmt: skip
+
+
 def test_logs_and_labels_in_between_are_passed_over(tmp_path: Path) -> None:
     """`NCCL_DEBUG=INFO`, `srun --label` and `mpirun --tag-output` leave such lines."""
     noise = (
@@ -60,7 +67,7 @@ def test_logs_and_labels_in_between_are_passed_over(tmp_path: Path) -> None:
     )
     plain = read(tmp_path, HEADER + ROWS)
     assert read(tmp_path, noise + HEADER + noise.replace("17 processes started\n", "") + ROWS) == plain
-    for label in ("0: ", " 3: ", "[1,0]<stdout>:", "[1,12]<stdout>: "):
+    for label in LABELS:
         assert read(tmp_path, "".join(f"{label}{line}\n" for line in (HEADER + ROWS).splitlines())) == plain
 
 
@@ -74,10 +81,22 @@ OLD_HEADER = "#       size  count  type  redop  time  algbw  busbw  error  time 
             OLD_HEADER + "1024 256 float sum 15.5 0.07 0.12 5e-07 1.6e1 0.06 0.11 5e-07\n",
             [(1024, 15.5, False, "", None), (1024, 16.0, True, "", None)],
         ),
+        (
+            OLD_HEADER + "1024 256 float     15.5 0.07 0.12 1e+00 1.6e1 0.06 0.11 1e+00\n",
+            [(1024, 15.5, False, "", None), (1024, 16.0, True, "", None)],
+        ),
+        (
+            HEADER + "64 8 float     20.00 0.0 0.0 0 21.50 0.0 0.0 0\n",
+            [(64, 20.0, False, "", 0.0), (64, 21.5, True, "", 0.0)],
+        ),
+        (
+            (HEADER + "64 8 float none -1[0] 20.0 0 0 0[0] 21.5 0 0 0").replace("\n", "\n[0] "),
+            [(64, 20.0, False, "", 0.0), (64, 21.5, True, "", 0.0)],
+        ),
         (ROWS, [(64, 20.0, False, "", 0.0), (64, 21.5, True, "", None)]),
         (HEADER + "64 8 float none -1                   21.50 0.00 0.00 0\n", [(64, 21.5, True, "", 0.0)]),
     ],
-    ids=["old columns", "no header", "in place only"],
+    ids=["old columns", "blank redop", "blank redop and root", "labels within lines", "no header", "in place only"],
 )
 def test_other_tables_are_read(tmp_path: Path, text: str, rows: list[tuple[object, ...]]) -> None:
     """Old tables count no wrong elements, copied rows have no header, and a reading may be blank."""
@@ -104,6 +123,12 @@ NAMES = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  al
             HEADER + "# Collective test starting: all_reduce_perf\n",
             "line 12 starts allreduce after the allgather of line 2",
         ),
+        (
+            HEADER + ROWS + HEADER.replace("Rank  1", "Rank  7") + ROWS,
+            "ranks 8, and line 12 of one with 2; put each",
+        ),
+        (HEADER + ROWS + ROWS.replace("float", "half "), "line 14 is of a run with type 'half'"),
+        ('[{"size": 1, "time": 1, "ranks": 2}, {"size": 1, "time": 1, "ranks": 4}]', "holds runs of 2, 4 ranks"),
         ("# Collective test starting: coffee_perf\n", "line 1 measures 'coffee_perf'"),
         ("{", "is not valid JSON at line 1, column 2"),
         ('{"results": 3}', "has no list 'results'"),

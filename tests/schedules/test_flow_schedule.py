@@ -24,6 +24,7 @@ from collopt.schedules import (
     schedule_to_json,
     verified_loads,
 )
+from collopt.schedules.steps.verify import check_flow
 from collopt.topologies import Topology, ring
 from sample_sizes import examples
 
@@ -159,11 +160,20 @@ def test_the_check_names_what_is_wrong(name: str) -> None:
         verified_loads(make(), RING)
 
 
+@pytest.mark.parametrize("name", ["negative traffic", "no chunk", "twice", "early", "before the first", "missing"])
+def test_the_check_without_a_topology_names_the_same(name: str) -> None:
+    """Lowering checks a flow before its network is known."""
+    make, message = WRONG[name]
+    with pytest.raises(CertificateError, match=message):
+        check_flow(make())
+
+
 def test_steps_change_at_ranks_and_not_at_switches() -> None:
     """Data does not wait at switches."""
-    paths = [(1, (s, 3, d), (0, int(s == 0))) for s in range(3) for d in range(3) if s != d]
-    with pytest.raises(CertificateError, match="steps of path 0 do not stay the same at a switch"):
-        verified_loads(flow(paths=paths), STAR)
+    paths = [(1, (s, 3, d), (0, int(s == 2))) for s in range(3) for d in range(3) if s != d]
+    for check in (check_flow, lambda schedule: verified_loads(schedule, STAR)):
+        with pytest.raises(CertificateError, match="steps of path 4 do not stay the same at a switch"):
+            check(flow(paths=paths))
     into_switch = [(1, (0, 3), (0,))]
     with pytest.raises(CertificateError, match="path 0 does not run from a rank to a rank"):
         verified_loads(flow(paths=into_switch), STAR)

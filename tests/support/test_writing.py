@@ -21,6 +21,24 @@ write_whole(sys.argv[1], "new")
 """
 
 
+REPLACE = """
+import os, signal, sys
+from pathlib import Path
+from collopt.support.files import write_all_whole
+replace = Path.replace
+Path.replace = lambda file, target: (replace(file, target), os.kill(os.getpid(), signal.SIGKILL))
+write_all_whole(dict.fromkeys(sys.argv[1:], "new"))
+"""
+
+
+def test_a_writer_that_is_ended_between_two_files_leaves_both(tmp_path: Path) -> None:
+    """Each is the old one or the new one."""
+    for target in (targets := [tmp_path / "plan.json", tmp_path / "plan.xml"]):
+        target.write_text("old")
+    assert subprocess.run([sys.executable, "-c", REPLACE, *targets], check=False).returncode == -signal.SIGKILL
+    assert [target.read_text() for target in targets] == ["new", "old"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_writer_that_is_ended_leaves_the_old_file(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C leaves nothing else; other signals may leave a temporary file, which the next writer does not mind."""

@@ -148,6 +148,10 @@ def test_changed_files_are_read_or_refused(words: list[str], begin: int, end: in
 @pytest.mark.parametrize(
     ("text", "what"),
     [
+        (
+            '{"topology-name": "Hierarchical", "topologies-per-dim": ["Ring"], "units-count": [8]}',
+            "a network of ASTRA-sim 1.0",
+        ),
         ("17 8 1 8 128 H100 8\n8\n16\n0 8 2880Gbps 0.000025ms 0\n", "a topology of SimAI"),
         ("Nodes 8\nTiers 2\n", "a topology of htsim"),
         ("collective,...\n  allreduce,0,65536,tree\n", "a tuner table of NCCL"),

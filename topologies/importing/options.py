@@ -106,6 +106,7 @@ PRODUCTS = {
         ("mi100", "amd", "gfx908", 3, "46", "24", "16"),
         ("mi250", "amd", "gfx90a", 8, "50", "36", "16"),
         ("mi300x", "amd", "gfx942", 7, "64", "48", "32"),
+        ("mi300a", "amd", "gfx942", 8, "64", "48", "32"),
         ("mi350x", "amd", "gfx950", 7, "76.8", "48", "32"),
     )
 }
@@ -113,16 +114,18 @@ PRODUCTS = {
 
 Compute capabilities are those of NVIDIA's list (https://developer.nvidia.com/cuda-gpus).  Line rates and numbers of
 links are those of the vendors' data sheets, which state both directions of all links together.  In one direction,
-NVLink 1 has 20 GB/s, NVLink 2 to 4 25, NVLink 5 50 (1800 GB/s of 18 links), the bridge of GA102 14.0625 (112.5 of four
-links); A800 and H800 have 8 links (400 GB/s), H20 has all 18 (900).  An xGMI link of MI100 has 46 GB/s, of MI250 50, of
-MI300X and MI325X 64, of MI350X and MI355X 76.8 (16 lanes of 38.4 GT/s, 153.6 GB/s in both directions).  For compute
-capability 100 and more NCCL has one figure (``ncclTopoNVLinkBw``), for gfx94 and gfx95 RCCL has the same."""
+NVLink 1 has 20 GB/s, NVLink 2 to 4 25, NVLink 5 50 (1800 GB/s of 18 links), the bridge of A40 and RTX A6000 14.0625
+(112.5 of four links); A800 and H800 have 8 links (400 GB/s), H20 has all 18 (900).  An xGMI link of MI100 has 46 GB/s,
+of MI250 50, of MI300X, MI325X and MI300A 64 (MI300A has eight), of MI350X and MI355X 76.8 (16 lanes of 38.4 GT/s, 153.6
+GB/s in both directions).  For compute capability 100 and more NCCL has one figure (``ncclTopoNVLinkBw``), for gfx94 and
+gfx95 RCCL has the same."""
 
 ALIASES = {
     alias: name
     for name, aliases in (
         ("h100", "h200 h20 gh200"),
         ("b200", "b100"),
+        ("a40", "a6000 rtxa6000"),
         ("mi250", "mi250x"),
         ("mi300x", "mi325x"),
         ("mi350x", "mi355x"),

@@ -86,6 +86,10 @@ FORMATS = (
 
 UNSUPPORTED_FORMATS = (
     (r'"internode_sketch"|"intranode_sketch"', "a TACCL sketch, which restricts routes and has no bandwidths"),
+    (
+        r'"topologies-per-dim"|"dimensions-count"',
+        "a network of ASTRA-sim 1.0; describe it in the YAML of 2.0, with topology, npus_count, bandwidth, latency",
+    ),
     (r'"logical-dims"', "a logical topology of ASTRA-sim for ns-3, whose links are in another file"),
     (r'"scheduling-policy"', "a system description of ASTRA-sim; its network is in another file"),
     (r'"1-Epoch_Duration"', "a schedule of TE-CCL; the network that it is for is in another file"),

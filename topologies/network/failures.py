@@ -111,6 +111,8 @@ def _fault(topology: Topology, text: str) -> Fault:
 
 def _ends(topology: Topology, text: str) -> tuple[str, ...] | None:
     """Read ``A--B`` of two nodes, whose names may have dashes, factors and signs, too; None if it is none."""
+    if len(text) > 2 * max(map(len, topology.nodes)) + 2:  # Each of many dashes would be tried.
+        return None
     words = text.split("--")
     splits = (("--".join(words[:at]), "--".join(words[at:])) for at in range(1, len(words)))
     return next((ends for ends in splits if topology.node_index.keys() >= {*ends}), None)
