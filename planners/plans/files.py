@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationError
 
-from ...errors import FileFormatError, TopologyError, UnsupportedError
+from ...errors import CertificateError, FileFormatError, TopologyError, UnsupportedError
 from ...schedules import SCHEDULE_KINDS, Bound, Witness, schedule_from_json
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
 from ...schedules.collective import Collective, collective_or_given
@@ -119,7 +119,10 @@ def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) ->
             raise FileFormatError(problem) from error
         raise
     plan = plan_from_json(data, name_of(path))
-    plan.verify(topology)
+    try:
+        plan.verify(topology)
+    except (CertificateError, TopologyError) as error:
+        raise type(error)(f"{name_of(path)}: {error}") from None
     return plan
 
 

@@ -329,7 +329,11 @@ class PlanFolder:
             return kept_plan
         assert self.path is not None
         assert case.file is not None
-        stored, planner = load_plan(self.path / case.file, failure.applied(self.topology)), self.options["planner"]
+        left, planner = failure.applied(self.topology), self.options["planner"]
+        try:
+            stored = load_plan(self.path / case.file, left)
+        except TopologyError as error:  # The file of another case.
+            raise FileFormatError(str(error)) from None
         root = stored.schedule.problem(stored.collective).get("root")
         stated = {
             "collective": (case.collective, str(stored.collective)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collopt import plan
-from collopt.errors import FileFormatError, ProgramError, TopologyError, UnsupportedError
+from collopt.errors import CertificateError, FileFormatError, ProgramError, TopologyError, UnsupportedError
 from collopt.planners import survive
 from collopt.runtime import plan_cache
 from collopt.runtime.plan_cache import BackendSettings, PlanCache, Request, configure, settings_of
@@ -116,9 +117,11 @@ def test_plan_folders_are_read_when_the_cache_is_made(tmp_path: Path) -> None:
     survive(ring(4, bandwidth=25), "allgather", folder=tmp_path, failures=["link"], baselines=[], jobs=1)
     cache = PlanCache(BackendSettings(plans=tmp_path), 4)
     file = tmp_path / "allgather-1.json"
-    file.write_text("{}")
-    with pytest.raises(FileFormatError, match=r"allgather-1\.json"):
-        PlanCache(BackendSettings(plans=tmp_path), 4)
+    intact = (tmp_path / "allgather-0.json").read_text()
+    for content in ("{}", intact, json.dumps({**json.loads(file.read_text()), "link_loads": []})):
+        file.write_text(content)
+        with pytest.raises((FileFormatError, CertificateError), match=r"allgather-1\.json"):
+            PlanCache(BackendSettings(plans=tmp_path), 4)
     file.unlink()
     with pytest.raises(FileFormatError, match=r"allgather-1\.json does not exist"):
         PlanCache(BackendSettings(plans=tmp_path), 4)
