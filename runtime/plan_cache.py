@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -11,13 +12,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..errors import ColloptError, FileFormatError, NoAnswerError, ProgramError, TopologyError, UnsupportedError
+from ..errors import ColloptError, FileFormatError, ProgramError, TopologyError, UnsupportedError
 from ..planners import Plan, load_plan, plan
 from ..planners.literature.fast import boxes_of, nic_rates
 from ..planners.literature.routes import Hops
 from ..planners.trees.problem import check_reachable, tree_problem
 from ..planners.what_if.folder import INDEX, PlanFolder
 from ..schedules import ALLGATHER, Collective, as_bytes
+from ..support.files import MAX_BYTES, name_of, read_bytes
 from ..support.validation import shown
 from ..topologies import Topology, read_topology
 from ..topologies.network.failures import Failure
@@ -30,6 +32,8 @@ PLANS_VARIABLE = "COLLOPT_PLANS"
 TOPOLOGY_VARIABLE = "COLLOPT_TOPOLOGY"
 FAILURE_VARIABLES = ("COLLOPT_FAILURES", "COLLOPT_FAILURES_FILE")
 """What has failed, and a file that says so, which may change while ranks run; `Failure` has the form."""
+MAX_FAILURE_BYTES = 2**16
+NOT_A_FILE = f"what {FAILURE_VARIABLES[1]} names, which is no regular file,"
 FAILURE_CALLS = 16  # Calls from one comparison of the ranks' failures to the next
 AGREED = "fine"
 REFUSED_PREFIX = "refused: "
@@ -39,14 +43,17 @@ PathLike: TypeAlias = str | os.PathLike[str]
 def told_failures() -> str:
     """Return the failures that this rank is told of now, one in a line."""
     listed, path = map(os.environ.get, FAILURE_VARIABLES)
-    try:
-        file_text = Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
-    except FileNotFoundError:
-        file_text = ""
-    except OSError as error:
-        file_text = str(error)  # It is refused later, as it is not the name of a failure.
+    file_text = ""
+    if path:
+        try:
+            is_regular = stat.S_ISREG(Path(path).stat().st_mode)  # Others, such as pipes, may block all ranks.
+            file_text = read_bytes(path, MAX_FAILURE_BYTES).decode(errors="replace") if is_regular else NOT_A_FILE
+        except FileNotFoundError:
+            pass
+        except (OSError, FileFormatError) as error:
+            file_text = str(error)  # It is refused later, as it is not the name of a failure.
     lines = (line.strip() for line in f"{listed or ''}\n{file_text}".splitlines())
-    return "\n".join(filter(None, lines))
+    return "\n".join(dict.fromkeys(filter(None, lines)))
 
 
 @dataclass(frozen=True)
@@ -151,9 +158,11 @@ def _verdict(digests: list[str]) -> str:
     if refusing := [rank for rank, text in enumerate(digests) if text.startswith(REFUSED_PREFIX)]:
         return f"rank {refusing[0]} has {digests[refusing[0]]}"
     if strays := [rank for rank, text in enumerate(digests) if text != digests[0]]:
+        lines = set(digests[0].splitlines()) ^ set(digests[strays[0]].splitlines())
+        names = sorted({line.partition(" ")[2] for line in lines} - {""})
         return (
-            f"ranks 0 and {strays[0]} have different plans or settings for the collopt backend; give all ranks the "
-            "same files and the same arguments of configure"
+            f"ranks 0 and {strays[0]} have different plans or settings for the collopt backend"
+            f"{f' ({names[0]})' if names else ''}; give all ranks the same files and the same arguments of configure"
         )
     return AGREED
 
@@ -177,14 +186,14 @@ class PlanCache:
         self.topology = topology if topology is None or isinstance(topology, Topology) else read_topology(topology)
         self._other_sizes: set[int] = set()
         watches = any(map(os.environ.get, FAILURE_VARIABLES))
-        self._digest = hashlib.sha256(f"{settings.slices} {settings.min_bytes} {watches}".encode())
+        self._digests = [_digest_line(f"{settings.slices} {settings.min_bytes} {watches}".encode())]
         self._folder = PlanFolder(self.folder) if self.folder and (self.folder / INDEX).exists() else None
         if self._folder is not None:
             if self.topology is not None and self.topology.digest != self._folder.topology.digest:
                 raise TopologyError(f"{self.folder} has plans for another network than {_description(self.topology)}")
             self.topology = self._folder.topology
         if self.topology is not None:
-            self._digest.update(self.topology.digest.encode())
+            self._digests.append(_digest_line(self.topology.digest.encode(), "the topology"))
         self.ignored: list[str] = []
         self._plans = [] if self.folder is None else self._load(self.folder)
         self._planned_here: dict[tuple[Collective, int | None], Plan | str] = {}
@@ -195,8 +204,8 @@ class PlanCache:
 
     @property
     def digest(self) -> str:
-        """Equal on ranks that have the same plans and settings."""
-        return self._digest.hexdigest()
+        """Equal on ranks that have the same plans and settings, of which each has a line."""
+        return "\n".join(self._digests)
 
     def find(self, request: Request) -> Plan | str:
         """Return the plan for a call, or the reason why there is none."""
@@ -251,8 +260,8 @@ class PlanCache:
             raise FileFormatError(f"{folder} has no plan files; expected some called *.json, as Plan.save writes them")
         kept: list[tuple[str, Plan]] = []
         for path in paths:
-            self._digest.update(path.read_bytes())
-            if self._folder is not None:  # which has checked them, and loads plans when they are picked
+            self._digests.append(_digest_line(read_bytes(path, MAX_BYTES), name_of(path.name)))
+            if self._folder is not None:
                 continue
             try:
                 candidate = load_plan(path)
@@ -267,6 +276,8 @@ class PlanCache:
                 continue
             self._check_network(path.name, candidate, kept)
             kept.append((path.name, candidate))
+        if self._folder is not None:
+            self._folder.load(self.num_ranks)
         return kept
 
     def _check_network(self, name: str, candidate: Plan, before: list[tuple[str, Plan]]) -> None:
@@ -321,7 +332,7 @@ class PlanCache:
             return None
         try:
             return self._folder.pick(self.failure, collective)
-        except (NoAnswerError, UnsupportedError):
+        except ColloptError:  # The same on all ranks: what the folder holds was read when the cache was made.
             return None
 
     def _missing_reason(self, request: Request) -> str:
@@ -336,6 +347,10 @@ class PlanCache:
         return f"{where} has nothing that can be run on {self.num_ranks} ranks" + (
             f", only for {other_sizes}" if other_sizes else ""
         )
+
+
+def _digest_line(content: bytes, name: str = "") -> str:
+    return f"{hashlib.sha256(content).hexdigest()} {name}"
 
 
 def _root_text(root: int | None) -> str:

@@ -257,7 +257,8 @@ KINDS = tuple(
         (
             SENDS_KIND,
             "collopt score {} --topology NAME scores it",
-            r"\A(?:#.*\n|\s)*(?=.*\bstep\b)(?=.*\bfrom\b)(?=.*\bto\b).*\bchunk\b",
+            # Possessive: from each of n spaces the rest of the line would be searched again.
+            r"\A\s*+(?:#.*\n\s*+)*(?=.*\bstep\b)(?=.*\bfrom\b)(?=.*\bto\b).*\bchunk\b",
         ),
         (NCCL_KIND, DESCRIBES, XML + r"<system\b"),
         (NVIDIA_KIND, DESCRIBES, r"\A\s*GPU0\s+(?:GPU1|CPU Affinity)\b"),

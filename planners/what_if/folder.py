@@ -316,6 +316,12 @@ class PlanFolder:
             options: dict[str, Any] = {} if self.root is None else {"root": self.options["root"]}
             return plan(left, stored.collective, planner=str(self.options["planner"]), **options)
 
+    def load(self, num_ranks: int) -> None:
+        """Load the plans for as many ranks: `pick` reads no files of these later."""
+        for case in self.cases:
+            if case.file is not None and case.ranks == num_ranks:
+                self._loaded(case)
+
     def _loaded(self, case: CaseEntry) -> Plan:
         """Return the verified plan of a case, which is as the index says."""
         failure = failure_of(case)

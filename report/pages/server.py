@@ -44,6 +44,8 @@ The files are those that were dropped into the page, by name.
 LOOPBACK = "127.0.0.1"
 MAX_UPLOAD = 2**28  # bytes of a file
 MAX_BODY = 2**16  # bytes that are read of those who may not upload
+IDLE_SECONDS = 30.0  # for which a connection may wait for the end of a request's head
+UPLOAD_SECONDS = 600.0  # for the rest of a request
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -96,7 +98,9 @@ class Explorer:
         ]
         handlers = [(pattern, handler, {"explorer": self}) for pattern, handler in routes]
         application = Application(handlers, log_function=lambda _: None)  # addresses hold the token
-        server = HTTPServer(application, max_body_size=MAX_BODY)
+        server = HTTPServer(
+            application, max_body_size=MAX_BODY, idle_connection_timeout=IDLE_SECONDS, body_timeout=UPLOAD_SECONDS
+        )
         server.add_socket(self._socket)
         ready()
         try:

@@ -157,7 +157,9 @@ def _add_attributes(message: Any, attributes: Sequence[Attribute]) -> None:
 GZIP = b"\x1f\x8b"
 GZIP_WINDOW = 31  # What zlib calls a file of gzip
 MAX_BYTES = 2**30
-MAX_NODES = 2**23  # More than any plan makes for one rank; a packed file of some kilobytes can claim to hold a billion
+MAX_RATIO = 64  # Unpacked bytes for each packed one, six times as many as traces have; the first `FREE_BYTES` are free
+FREE_BYTES, MAX_MESSAGE = 2**18, 2**20
+MAX_NODES = 2**20  # More than any plan makes for one rank
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
@@ -169,8 +171,8 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     where = name_of(path)
     data = read_bytes(path, MAX_BYTES)
     try:
-        trace = _trace(io.BytesIO(_decompress(data)))
-        _check_nodes(trace.nodes)
+        trace = _trace(_TraceFile(_decompress(data)))
+        _check_dependencies(trace.nodes)
     except FileFormatError as error:
         raise FileFormatError(f"{where} is not an execution trace: {error}") from None
     return trace
@@ -179,14 +181,24 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
 def _decompress(data: bytes) -> bytes:
     if data[:2] != GZIP:
         return data
-    unpacker = zlib.decompressobj(GZIP_WINDOW)
+    unpacker, limit = zlib.decompressobj(GZIP_WINDOW), min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * len(data)))
     try:
-        unpacked = unpacker.decompress(data, MAX_BYTES)
+        unpacked = unpacker.decompress(data, limit)
     except zlib.error as error:
         raise FileFormatError(f"it cannot be unpacked ({error})") from None
     if not unpacker.eof:
-        raise FileFormatError(f"it is cut short, or has more than {MAX_BYTES} bytes once unpacked")
+        raise FileFormatError(f"it is cut short, or has more than {limit} bytes once unpacked")
     return unpacked
+
+
+class _TraceFile(io.BytesIO):
+    """Messages, none of which is larger than `MAX_MESSAGE`."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read a length or a message."""
+        if size is not None and size > MAX_MESSAGE:
+            raise FileFormatError(f"it has a message of {size} bytes; expected at most {MAX_MESSAGE}")
+        return super().read(size)
 
 
 def _trace(file: io.BytesIO) -> Trace:
@@ -194,17 +206,17 @@ def _trace(file: io.BytesIO) -> Trace:
     head = _message(metadata, file)
     if head is None:
         raise FileFormatError("the file has no messages; expected the metadata")
-    nodes: list[TraceNode] = []
+    nodes: dict[int, TraceNode] = {}
     while (message := _message(node, file)) is not None:
         if len(nodes) >= MAX_NODES:
             raise FileFormatError(f"it has more than {MAX_NODES} nodes")
+        if message.number in nodes:  # Found at once: many messages without content pack into a few bytes.
+            raise FileFormatError(f"node {message.number} is there twice; expected ids of their own")
         waits, controls = tuple(message.waits), tuple(message.controls)
-        nodes.append(
-            TraceNode(
-                message.number, message.name, message.kind, waits, controls, message.duration, _attributes(message)
-            )
+        nodes[message.number] = TraceNode(
+            message.number, message.name, message.kind, waits, controls, message.duration, _attributes(message)
         )
-    return Trace(tuple(nodes), head.version, _attributes(head))
+    return Trace(tuple(nodes.values()), head.version, _attributes(head))
 
 
 def _message(kind: Any, file: io.BytesIO) -> Any:
@@ -215,6 +227,8 @@ def _message(kind: Any, file: io.BytesIO) -> Any:
     start = file.tell()
     try:
         return parse_length_prefixed(kind, file)
+    except FileFormatError:
+        raise
     except (DecodeError, EOFError, OverflowError, ValueError):
         raise FileFormatError(f"the message at byte {start} is damaged or cut short") from None
 
@@ -224,11 +238,9 @@ def _attributes(message: Any) -> tuple[Attribute, ...]:
     return tuple(Attribute(attribute.name, kind, getattr(attribute, kind)) for attribute, kind in kinds if kind)
 
 
-def _check_nodes(nodes: Sequence[TraceNode]) -> None:
-    """Refuse repeated ids and dependencies on missing nodes."""
+def _check_dependencies(nodes: Sequence[TraceNode]) -> None:
+    """Refuse dependencies on missing nodes."""
     numbers = {node.number for node in nodes}
-    if len(numbers) < len(nodes):
-        raise FileFormatError(f"of {len(nodes)} nodes, only {len(numbers)} have ids of their own")
     for node in nodes:
         for other in (*node.waits, *node.controls):
             if other not in numbers:

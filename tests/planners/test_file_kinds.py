@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import collopt
 from collopt.planners import find_topologies
-from collopt.support.files import kind_of
+from collopt.support.files import PREFIX_BYTES, kind_of
 from collopt.topologies import ring, write_topology
 
 
@@ -73,3 +74,13 @@ def test_what_collopt_writes_is_recognized(tmp_path: Path) -> None:
         "found": "a table of collopt find",
     }
     assert set(traces.values()) == {"a Chakra execution trace"}
+
+
+@pytest.mark.parametrize("text", [" ", "\n", "# a\n", "# ", "1 ", "<!---->", '{"format" '])
+def test_texts_that_repeat_are_told_in_linear_time(tmp_path: Path, text: str) -> None:
+    """A pattern that tried each of many spaces again took minutes."""
+    path = tmp_path / "a.txt"
+    path.write_text(text * (PREFIX_BYTES // len(text) - 1) + "x")
+    start = time.process_time()
+    assert kind_of(path) is None
+    assert time.process_time() - start < 1

@@ -17,7 +17,7 @@ from explorer_pages import exploring, request
 
 import collopt
 from cli_calls import call
-from collopt.report.pages import worker
+from collopt.report.pages import server, worker
 from collopt.report.pages.answers import FILES, Case, Scenario
 from collopt.report.pages.server import Explorer
 from collopt.topologies import Scaling, dgx_a100, read_topology, ring, write_topology
@@ -211,3 +211,17 @@ def test_errors_of_our_own_are_messages_too(monkeypatch: pytest.MonkeyPatch) -> 
     worker._answer(theirs, broken, Case(Scenario(("ring",)), ring(4)))
     assert "bug of collopt" in ours.recv()["error"]
     assert ours.recv() is None
+
+
+def test_connections_that_ask_nothing_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So are those that stop within a request, and in its body."""
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(server, "UPLOAD_SECONDS", 0.2)
+    with exploring() as explorer:
+        head = (
+            f"PUT /{explorer.token}/upload/a HTTP/1.1\r\nHost: 127.0.0.1:{explorer.port}\r\nContent-Length: 9\r\n\r\n"
+        )
+        for sent in ("", "GET / HT", head):
+            with socket.create_connection(("127.0.0.1", explorer.port), timeout=20) as connection:
+                connection.sendall(sent.encode())
+                assert not connection.recv(1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from collopt import plan
-from collopt.errors import UnsupportedError
+from collopt.errors import FileFormatError, ProgramError, TopologyError, UnsupportedError
+from collopt.planners import survive
 from collopt.runtime import plan_cache
 from collopt.runtime.plan_cache import BackendSettings, PlanCache, Request, configure, settings_of
 from collopt.schedules import COLLECTIVES
@@ -106,6 +109,58 @@ def test_a_failure_that_takes_too_many_chunks_leaves_calls_to_the_wrapped_backen
     found = cache.find(Request(COLLECTIVES["allgather"], 100, None))
     assert isinstance(found, str)
     assert "expected at most 67108864: plan with fewer trees per root" in found
+
+
+def test_plan_folders_are_read_when_the_cache_is_made(tmp_path: Path) -> None:
+    """A file that is damaged then is named; one that goes later is not missed, at a failure or before."""
+    survive(ring(4, bandwidth=25), "allgather", folder=tmp_path, failures=["link"], baselines=[], jobs=1)
+    cache = PlanCache(BackendSettings(plans=tmp_path), 4)
+    file = tmp_path / "allgather-1.json"
+    file.write_text("{}")
+    with pytest.raises(FileFormatError, match=r"allgather-1\.json"):
+        PlanCache(BackendSettings(plans=tmp_path), 4)
+    file.unlink()
+    with pytest.raises(FileFormatError, match=r"allgather-1\.json does not exist"):
+        PlanCache(BackendSettings(plans=tmp_path), 4)
+    for plan_file in tmp_path.glob("allgather-*.json"):
+        plan_file.unlink()
+    for failure in ("", "gpu1--gpu2", "gpu0--gpu1"):
+        cache.switch(failure)
+        found = cache.find(Request(COLLECTIVES["allgather"], 100, None))
+        assert not isinstance(found, str)
+        assert str(cache.failure) == (failure or "intact")
+
+
+def test_ranks_with_different_files_are_told_which(tmp_path: Path) -> None:
+    """Every rank gets the error, which names a rank and a file."""
+    store = pytest.importorskip("torch.distributed").HashStore()
+    digests = []
+    for bandwidth in (25, 50):
+        plan(ring(4, bandwidth=bandwidth), "allgather").save(tmp_path / "a.json")
+        digests.append(PlanCache(BackendSettings(plans=tmp_path), 4).digest)
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(plan_cache.compare_digests, store, rank, 3, digests[rank == 2]) for rank in range(3)]
+    for each in calls:
+        with pytest.raises(ProgramError, match=r"ranks 0 and 2 have different plans .* \(a\.json\)"):
+            each.result()
+
+
+def test_the_file_of_failures_is_read_within_bounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Pipes block no rank, large files and those of other kinds are refused later, and equal lines count once."""
+    path = tmp_path / "failures"
+    monkeypatch.setenv("COLLOPT_FAILURES", "gpu0")
+    monkeypatch.setenv("COLLOPT_FAILURES_FILE", str(path))
+    assert plan_cache.told_failures() == "gpu0"
+    path.write_text("gpu1--gpu2\n gpu0\n\n" * 3000)
+    assert plan_cache.told_failures() == "gpu0\ngpu1--gpu2"
+    path.write_text("gpu0\n" * 200_000)
+    assert "is larger than 65536 bytes" in plan_cache.told_failures()
+    path.unlink()
+    os.mkfifo(path)
+    assert "no regular file" in plan_cache.told_failures()
+    cache = PlanCache(BackendSettings(topology=ring(4, bandwidth=25)), 4)
+    with pytest.raises(TopologyError, match="no regular file"):
+        cache.switch(plan_cache.told_failures())
 
 
 def test_what_is_configured_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_every_cut_and_every_changed_byte_is_read_or_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        ((TraceNode(1, "", 4), TraceNode(1, "", 4)), "of 2 nodes, only 1 have ids of their own"),
+        ((TraceNode(1, "", 4), TraceNode(1, "", 4)), "node 1 is there twice; expected ids of their own"),
         ((TraceNode(1, "", 4, (2,)),), "node 1 waits for node 2, which does not exist"),
     ],
 )
@@ -429,12 +429,21 @@ def test_refuses_names_that_would_make_hidden_files(
 def test_a_packed_file_cannot_claim_to_hold_any_number_of_nodes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A kilobyte of gzip holds a million empty messages."""
-    monkeypatch.setattr(reader, "MAX_NODES", 1000)
+    """A kilobyte of gzip holds a million empty messages, of which the second is refused, or one as large."""
     path = tmp_path / "a.et"
-    path.write_bytes(gzip.compress(bytes(10**6)))
-    with pytest.raises(FileFormatError, match="it has more than 1000 nodes"):
+    write_trace(Trace((TraceNode(1, "", 4), TraceNode(2, "", 4))), path)
+    monkeypatch.setattr(reader, "MAX_NODES", 1)
+    with pytest.raises(FileFormatError, match="it has more than 1 nodes"):
         read_trace(path)
+    monkeypatch.undo()
+    for data, words in (
+        (bytes(1000), "node 0 is there twice"),
+        (bytes(10**6), f"or has more than {reader.FREE_BYTES} bytes once unpacked"),
+        (b"\0" + varint(reader.MAX_MESSAGE + 1), f"it has a message of {reader.MAX_MESSAGE + 1} bytes"),
+    ):
+        path.write_bytes(gzip.compress(data))
+        with pytest.raises(FileFormatError, match=words):
+            read_trace(path)
     monkeypatch.setattr(reader, "MAX_BYTES", 100)
     for data, words in (
         (gzip.compress(bytes(1000)), "or has more than 100 bytes once unpacked"),

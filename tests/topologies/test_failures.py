@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 from itertools import permutations
 
@@ -224,3 +225,12 @@ def test_text_is_read_back(target: str, factor: Fraction) -> None:
     assert Scaling.read(str(scaling)) == scaling
     network = ring(4)
     assert scaled_links(scaled_links(network, [scaling]), [Scaling(target, 1 / factor)]) == network
+
+
+@pytest.mark.parametrize("text", ["-" * 2**16, "--".join("a" * 2**14), "gpu0\n" * 2**14])
+def test_long_texts_are_refused_at_once(text: str) -> None:
+    """Neither dashes nor equal lines are compared pair by pair."""
+    start = time.process_time()
+    with pytest.raises(TopologyError):
+        Failure.read(ring(4, bandwidth=25), text.splitlines())
+    assert time.process_time() - start < 1

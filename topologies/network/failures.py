@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -59,8 +60,8 @@ class Failure:
         as_topology(topology, TopologyError)
         listed = [failures] if isinstance(failures, str | Failure) else as_several(failures, "the failures")
         faults = [fault for failure in listed for fault in _faults(topology, failure)]
-        if twice := [fault for fault in faults if [failure.nodes for failure in faults].count(fault.nodes) > 1]:
-            raise TopologyError(f"the failure names {'--'.join(twice[0].nodes)!r} twice; name every part once")
+        if twice := [nodes for nodes, times in Counter(fault.nodes for fault in faults).items() if times > 1]:
+            raise TopologyError(f"the failure names {'--'.join(twice[0])!r} twice; name every part once")
         return cls.of(topology, faults)
 
     @classmethod
@@ -110,6 +111,8 @@ def _fault(topology: Topology, text: str) -> Fault:
 
 def _ends(topology: Topology, text: str) -> tuple[str, ...] | None:
     """Read ``A--B`` of two nodes, whose names may have dashes, factors and signs, too; None if it is none."""
+    if len(text) > 2 * max(map(len, topology.nodes)) + 2:  # Each of many dashes would be tried.
+        return None
     words = text.split("--")
     splits = (("--".join(words[:at]), "--".join(words[at:])) for at in range(1, len(words)))
     return next((ends for ends in splits if topology.node_index.keys() >= {*ends}), None)
