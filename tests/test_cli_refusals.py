@@ -147,6 +147,7 @@ family net.json allgather --sizes 1M-1K -o x             -> '1M' '1K' smallest
 family net.json allgather --register x -o y              -> --register mscclpp
 family net.json allgather -o ""                          -> folder ''
 family net.json allgather -o folder                      -> folder not empty
+family net.json allgather -o loop                        -> loop not a folder
 family dgx-a100 allreduce --planners forestcoll,bfb -o x -> bfb
 survive net.json allgather --failures disk               -> 'disk'
 survive net.json allgather --derate 2                    -> 2 less than 1

@@ -172,13 +172,13 @@ def _running(executor: Executor | None, jobs: int | None, tasks: int) -> Iterato
 
 
 def _unguarded() -> bool:
-    """Whether new processes would run the script that is running now again, as it tests no ``__name__``."""
+    """Whether new processes would run the script that is running now again, as it has no guard."""
     main = sys.modules["__main__"]
     script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if script is None or (spec is not None and spec.name.endswith("__main__")):
         return False  # interpreters, notebooks and packages are not run again
     try:
-        return b"__name__" not in Path(script).read_bytes()
+        return b"__main__" not in Path(script).read_bytes()
     except OSError:
         return False
 

@@ -330,7 +330,7 @@ def registration_code(plans: Iterable[tuple[Path, ExecutionPlan]], target: Path)
     for file, plan in plans:
         if plan.name in entries:
             raise UnsupportedError(f"{file} has the name {plan.name} of another plan; names must be unique")
-        relative = Path(os.path.relpath(file.resolve(), target.resolve().parent)).as_posix()
+        relative = Path(os.path.relpath(os.path.realpath(file), Path(os.path.realpath(target)).parent)).as_posix()
         entries[plan.name] = {"file": relative} | _conditions(plan)
     if not entries:
         raise UnsupportedError("there are no plans; expected the names of plan files")

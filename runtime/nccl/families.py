@@ -206,7 +206,7 @@ def free_folder(folder: str | os.PathLike[str]) -> Path:
     if target.is_dir() and any(target.iterdir()):
         problem = "is not empty, and runtimes load all files of a folder; name another or empty it"
         raise FileExistsError(errno.EEXIST, problem, str(path))
-    if target.exists() and not target.is_dir():
+    if (target.exists() or target.is_symlink()) and not target.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "is not a folder", str(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, f"cannot be made: there is no folder {target.parent}", str(path))

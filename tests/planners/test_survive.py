@@ -164,7 +164,7 @@ def test_a_script_whose_processes_run_it_again_is_told_how_to_start_them() -> No
 
 def test_a_script_without_a_guard_starts_no_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would run it again: a few cases are planned in its own process, and more or `jobs` are refused."""
-    (script := tmp_path / "script.py").write_text("survive(ring(4), 'allgather')\n")
+    (script := tmp_path / "script.py").write_text("print(__name__, survive(ring(4), 'allgather'))\n")
     monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__file__=str(script)))
     assert survive(ring(4), "allgather", baselines=[])["status"].tolist() == ["ok"] * 3
     for network, jobs in ((ring(4), 2), (dgx_a100(boxes=2), None)):
