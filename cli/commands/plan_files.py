@@ -7,6 +7,7 @@ from pathlib import Path
 from ... import planners
 from ...errors import CertificateError
 from ...schedules import as_bytes
+from ...support.files import name_of
 from ...support.validation import shown
 from ..terminal.networks import network_if_named
 from ..terminal.output import emit_json, emit_rows, note
@@ -24,7 +25,8 @@ def verify(plan: Path, described: NetworkOptions, topology: str | None = None, a
             checked = planners.load_plan(plan, network)
     except CertificateError as error:
         if as_json:
-            emit_json({"plan": str(plan), "verified": False, "reason": str(error)})
+            reason = str(error).removeprefix(f"{name_of(plan)}: ")
+            emit_json({"plan": str(plan), "verified": False, "reason": reason})
         raise
     if as_json:
         emit_json({"plan": str(plan), "verified": True, "compared": network is not None} | plan_figures(checked))
