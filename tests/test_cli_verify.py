@@ -74,7 +74,7 @@ def test_a_plan_that_was_tampered_with_fails_the_check(
 
 
 def test_json_has_the_reason_why_a_check_failed(cli: Cli, plan_file: Path) -> None:
-    """The reason is in JSON and on standard error."""
+    """The reason is in JSON, and on standard error after the name of the file."""
     answer = cli("verify", changed(plan_file, inverse_rate="1/65"), "--json")
     assert answer.status == 1
     assert answer.data == {
@@ -82,4 +82,4 @@ def test_json_has_the_reason_why_a_check_failed(cli: Cli, plan_file: Path) -> No
         "verified": False,
         "reason": "the plan claims 1/x = 1/65; its busiest link gives 3/65",
     }
-    assert answer.err == f"collopt: error: {answer.data['reason']}\n"
+    assert answer.err == f"collopt: error: {plan_file}: {answer.data['reason']}\n"
