@@ -101,6 +101,8 @@ def test_a_broken_nic_changes_bound_plan_and_picture_as_in_the_library(explorer:
     [
         ("", "the network has no name", set()),
         ("network=nowhere.json", "nowhere.json does not exist", set()),
+        (f"network={'x' * 256}", "there is no topology", set()),
+        (f"network={'x' * 256}.json", "File name too long", set()),
         ("network=dgx-a100+--boxes+none", "--boxes", set()),
         ("network=dgx-a100+--bxes+2", "No such option", set()),
         ("network=dgx-a100+--size+1M", "No such option", set()),
