@@ -23,8 +23,8 @@ LEVELS = 2
 FOLDER_MODULES = 4, 20
 CELL_WORDS = 25
 
-# What is left of an older layout.  These figures only shrink; each change lowers those that it can.
-PRODUCT_LINES, PRODUCT_MODULES, PRODUCT_FOLDERS = 74_200, 325, 46
+# The budget of the product: 64,000 lines are the aim.  These figures only shrink; each change lowers those that it can.
+PRODUCT_LINES, PRODUCT_MODULES, PRODUCT_FOLDERS = 74_050, 323, 44
 REFUSED_NAMES_LEFT: dict[str, int] = {}
 WITH_EXAMPLES = 0.5
 """Share of the exported functions whose docstring has a doctest."""
