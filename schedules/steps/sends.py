@@ -25,6 +25,7 @@ from ..transfers import Part, Transfers, concatenate, in_direction, path_links, 
 EVERYONE = -1  # In place of a rank: all of them
 MAX_CHUNKS = 2**62
 MAX_STEPS = 2**20
+MAX_WAITS = 2**27  # pairs of sends that are compared, 8 bytes and more each
 MAX_LOADS = 2**32  # steps times links, 8 bytes each: more than any machine has memory for in one array
 
 
@@ -135,17 +136,31 @@ class Sends:
     @property
     def waits(self) -> IntArray:
         """Pairs of sends, the second of which waits for the first, shape (2, waits)."""
-        tails, heads = self.ends
         used, step = np.unique(self.steps, return_inverse=True)
-        group_in, group_out = ((self.items * self.num_ranks + ends) * len(used) for ends in (heads, tails))
-        order = np.argsort(group_in + step, kind="stable")
-        # All arrivals of chunks of one item at one rank in steps before a departure from it.
-        first, last = (np.searchsorted((group_in + step)[order], keys) for keys in (group_out, group_out + step))
-        counts = last - first
-        arrivals = order[np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())]
-        departures = np.repeat(np.arange(len(tails)), counts)
-        meet = (self.lower[arrivals] < self.upper[departures]) & (self.lower[departures] < self.upper[arrivals])
-        pairs = np.stack([arrivals[meet], departures[meet]])
+        # Chunks lie in buckets as wide as the widest send, so that each send is in one or two of them.
+        size, num_keys = int(self.sizes.max(initial=1)), len(self.sizes) * self.num_ranks * len(used)
+        width = max(int((self.upper - self.lower).max(initial=1)), -(-size * num_keys // MAX_CHUNKS))
+        first, last = self.lower // width, (self.upper - 1) // width
+        crossing = np.flatnonzero(last > first)
+        numbers = np.concatenate([np.arange(len(step)), crossing])
+        buckets, step = np.concatenate([first, last[crossing]]), step[numbers]
+        departures, arrivals = (
+            (((self.items * self.num_ranks + ends)[numbers] * (size // width + 1)) + buckets) * len(used)
+            for ends in self.ends
+        )
+        # All arrivals in one bucket of an item at a rank in steps before a departure from it.
+        order = np.argsort(arrivals + step, kind="stable")
+        begin, end = (np.searchsorted((arrivals + step)[order], keys) for keys in (departures, departures + step))
+        counts = end - begin
+        if counts.sum() > MAX_WAITS:
+            raise UnsupportedError(
+                f"the sends of the schedule wait for up to {counts.sum()} others in all; expected at most {MAX_WAITS}"
+            )
+        earlier = order[np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())]
+        bucket, earlier, later = np.repeat(buckets, counts), numbers[earlier], np.repeat(numbers, counts)
+        meet = (self.lower[earlier] < self.upper[later]) & (self.lower[later] < self.upper[earlier])
+        meet &= bucket == np.maximum(first[earlier], first[later])  # only in the first of two that both are in
+        pairs = np.stack([earlier[meet], later[meet]])
         return pairs[::-1] if self.direction == "reduce" else pairs
 
     def part(self, topology: Topology, item_starts: IntArray, scale: int = 1, done: int = 0) -> Part:

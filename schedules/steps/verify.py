@@ -20,12 +20,12 @@ from ..path_checks import Hops, check_arrays, check_steps_used, checked_paths, r
 from ..schedule import PairSchedule, RoutedSchedule
 from .sends import EVERYONE, Sends
 
-NEVER = 2**62  # the step that brings a chunk which never comes
+NEVER = 2**63 - 1  # the step that brings a chunk which never comes
 FROM_THE_START = -1
 BLOCK = 2**16
 """Sends and holdings that are looked at together, if that is not less than one item's: few enough for caches."""
 LOAD_LIMIT = 2**62
-MAX_PARTS = 2**28  # sends that add up, each counted once for every part of its item that it carries
+MAX_PARTS = 2**25  # sends that add up, each counted once for every part of its item that it carries
 BLOCK_BITS = 2**28  # of the sums that are looked at together, if that is not less than one part's
 
 
@@ -49,7 +49,7 @@ def verified_sends(sends: Sends, topology: Topology) -> IntArray:
 
 def check_sends(sends: Sends) -> None:
     """Check all that `verified_sends` does without a topology, but for steps in which nothing happens."""
-    if sends.num_ranks > 1:
+    if sends.num_ranks > 1 or len(sends.steps):
         checked_paths(sends.path_starts, sends.path_nodes, sends.num_ranks, "schedule")
     _check_columns(sends)
     check_contents(sends)
@@ -84,6 +84,8 @@ def check_shapes(
 
 
 def _check_ranks(schedule: RoutedSchedule, ranks: int) -> None:
+    if schedule.num_ranks < 1:
+        raise CertificateError(f"the schedule is for {schedule.num_ranks} ranks; expected at least 1")
     if schedule.num_ranks != ranks:
         raise CertificateError(f"the schedule is for {schedule.num_ranks} ranks; the topology has {ranks}")
 
@@ -116,8 +118,11 @@ def _checked_blocks(sends: Sends) -> Iterator[IntArray]:
     until = np.cumsum(np.bincount(sends.items, minlength=num_items))
     weights = until + np.cumsum(np.where(sends.targets == EVERYONE, sends.num_ranks, 1))
     copies, first, begin, weight = _Copies(sends), 0, 0, 0
+    # Points of a block are numbers of 64 bits.
+    num_fitting = 2**63 // max(1, sends.num_ranks * (int(sends.sizes.max(initial=0)) + 1))
     while first < num_items:
-        stop = max(first + 1, int(np.searchsorted(weights, weight + BLOCK, side="right")))
+        stop = min(int(np.searchsorted(weights, weight + BLOCK, side="right")), first + num_fitting)
+        stop = max(stop, first + 1)
         numbers = order[begin : until[stop - 1]]
         copies.look_at(numbers, first, stop)
         yield numbers
@@ -145,6 +150,8 @@ class _Copies:
         """
         sends, ranks = self._sends, self._sends.num_ranks
         used = first + np.flatnonzero(sends.sizes[first:stop])
+        if not len(used):
+            return
         sizes, steps, span = sends.sizes[used], sends.steps[numbers], int(sends.sizes[first:stop].max()) + 1
         if (stop - first) * ranks * span > 2**63:
             raise CertificateError(f"items of {span - 1} chunks could overflow the 64-bit numbers of this check")

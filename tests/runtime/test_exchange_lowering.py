@@ -10,7 +10,7 @@ import pytest
 from runtime_rounds import run_in_rounds
 
 import collopt
-from collopt.errors import CertificateError
+from collopt.errors import CertificateError, ColloptError
 from collopt.planners.bounds import plan_of_schedule
 from collopt.planners.by_size.families import families
 from collopt.runtime import Program, lower, run_program
@@ -109,3 +109,14 @@ def test_families_on_boxes_have_the_right_data() -> None:
         if family.name in ("exchange-2x4-of-shards-2", "exchange-2x8-in-all-orders"):
             schedule = plan_of_schedule(topology, "allreduce", family.schedule).schedule
             check(lower(schedule, "allreduce", topology=topology))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sends"), [(1, [(0, False, 0, 1, (0, 0))]), (1, [(0, True, 0, 1, (0, 5))]), (0, []), (-1, [])]
+)
+def test_exchanges_of_no_two_ranks_are_refused(
+    ranks: int, sends: list[tuple[int, bool, int, int, tuple[int, ...]]]
+) -> None:
+    """A rank has nobody to exchange with, and paths lead to another rank."""
+    with pytest.raises(ColloptError):
+        lower(StepExchange.from_sends(ranks, 1, sends), "allreduce")

@@ -256,3 +256,19 @@ def test_flows_are_accepted_exactly_if_every_path_is_right(data: st.DataObject) 
     else:
         with pytest.raises(CertificateError):
             verified_loads(made, RELAYED)
+
+
+@pytest.mark.parametrize(("ranks", "root"), [(257, 0), (300, 299)])
+def test_most_pairs_may_have_no_data(ranks: int, root: int) -> None:
+    """Of a scatter on many ranks only one row of the traffic has any."""
+    traffic = np.zeros((ranks, ranks), dtype=np.int64)
+    traffic[root] = 1
+    others = [rank for rank in range(ranks) if rank != root]
+    check_flow(FlowSchedule.from_paths(traffic, 1, [(1, (root, rank), (0,)) for rank in others]))
+
+
+def test_a_pair_may_have_any_number_of_chunks_below_the_limit() -> None:
+    """2^46 for each of 64 ranks are fewer than 2^62 in all."""
+    traffic = np.zeros((64, 64), dtype=np.int64)
+    traffic[0] = 1
+    check_flow(FlowSchedule.from_paths(traffic, 2**46, [(2**46, (0, rank), (0,)) for rank in range(1, 64)]))

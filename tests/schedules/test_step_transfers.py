@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import collopt
 from collopt.schedules import StepAllreduce, StepSchedule, verified_loads
+from collopt.schedules.steps.sends import Sends
 from collopt.topologies import Topology, complete, hypercube, ring, torus
 
 
@@ -85,3 +89,38 @@ def test_steps_have_no_limit_of_the_check() -> None:
     loads = verified_loads(StepSchedule.from_sends(2, 300, sends), ring(2))
     assert loads.shape[0] == 300
     assert loads.sum() == 600
+
+
+def pairs_that_wait(sends: list[tuple[int, int, int, int, int, int]]) -> set[tuple[int, int]]:
+    """Pairs of sends (step, item, lower, upper, tail, head), by comparing all with all."""
+    return {
+        (one, two)
+        for one, (step, item, low, high, _, head) in enumerate(sends)
+        for two, (later, other, begin, end, tail, _) in enumerate(sends)
+        if step < later and item == other and head == tail and low < end and begin < high
+    }
+
+
+@given(
+    st.lists(st.tuples(*(st.integers(0, 3),) * 2, *(st.integers(0, 12),) * 2, *(st.integers(0, 2),) * 2), max_size=25)
+)
+def test_sends_wait_for_earlier_ones_that_bring_some_of_the_same(
+    rows: list[tuple[int, int, int, int, int, int]],
+) -> None:
+    """Each pair once, however wide the intervals are."""
+    rows = [(step, item % 2, low, low + 1 + width, a, b) for step, item, low, width, a, b in rows if a != b]
+    steps, items, lower, upper, tails, heads = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    nodes = np.stack([tails, heads], axis=1).ravel()
+    sizes, nobody = np.array([30, 30]), np.zeros(2, dtype=np.int64)
+    routes = np.arange(len(rows))
+    sends = Sends(3, sizes, nobody, nobody, steps, items, lower, upper, routes, 2 * np.arange(len(rows) + 1), nodes)
+    pairs = list(map(tuple, sends.waits.T.tolist()))
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == pairs_that_wait(rows)
+
+
+def test_waits_of_long_chains_take_no_memory_of_their_square() -> None:
+    """A vector of 20,000 chunks that follow each other over three ranks has one wait for each."""
+    count = 20_000
+    sends = [send for i in range(count) for send in ((i, 0, i, i + 1, (0, 1)), (i + 1, 0, i, i + 1, (1, 2)))]
+    assert StepSchedule.from_sends(3, count, sends).columns.waits.shape == (2, count)
