@@ -126,6 +126,16 @@ class FixedCountModel(ThroughputModel):
     inverse_bandwidth: Any
     unit: Fraction
 
+    @property
+    def rate(self) -> Any:
+        """Not linear: the number of trees over `inverse_bandwidth`."""
+        raise UnsupportedError("a model with a fixed number of trees has no linear rate; use throughput.build")
+
+    @property
+    def usage(self) -> Mapping[tuple[str, str], Any]:
+        """Not linear: shares are counted in trees."""
+        raise UnsupportedError("a model with a fixed number of trees counts shares in trees; use throughput.build")
+
 
 def build(
     topology: Topology, *, weights: Sequence[object] | None = None, direction: Direction = "broadcast"

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ProgramError, UnsupportedError
-from ..execution.agreement import ALL_TO_ALL, checked, connect, explained, first_line, post, wait_for_all
+from ...errors import ProgramError
+from ..execution.agreement import (
+    ALL_TO_ALL,
+    bounded_timeout,
+    checked,
+    connect,
+    explained,
+    first_line,
+    post,
+    wait_for_all,
+)
 from ..execution.arguments import import_torch, joined_group
 from ..execution.call_queue import TAG, AsyncWork, completed_work, run_in_order, run_now, start
-from ..programs.program import check_seconds
 from .arguments import AllToAllCall, agreed_exchange, check_all_to_all
 from .steps import RankSteps, rank_steps
 
@@ -23,8 +30,6 @@ if TYPE_CHECKING:
 
     from ...schedules import TwoTierModel
     from ...support.quantities import Exact
-
-MAX_SECONDS = 1e9
 
 
 def all_to_all_single(
@@ -116,14 +121,6 @@ def prepared(call: AllToAllCall) -> tuple[AllToAllCall, Callable[[], None] | Non
     exchange = run_in_order(p2p, partial(agreed_exchange, terms, p2p, call.timeout))
     connect(p2p, call.input.device, call.timeout)
     return call, partial(run, call, rank_steps(exchange, rank)) if exchange.row_bytes else None
-
-
-def bounded_timeout(timeout: Any) -> float | None:
-    """Timeout in seconds that torch can count; None for an invalid one, which all ranks refuse later."""
-    with suppress(UnsupportedError):
-        check_seconds("timeout", timeout)
-        return float(min(timeout, MAX_SECONDS))
-    return None
 
 
 def run(call: AllToAllCall, plan: RankSteps) -> None:

@@ -14,10 +14,9 @@ import numpy.typing as npt
 from ...errors import ColloptError, UnsupportedError
 from ...planners.all_to_all.dispatch import DispatchPlan, schedule_dispatch
 from ...support.arrays import IntArray
-from ..execution.agreement import COMBINE, DISPATCH, checked, connect
+from ..execution.agreement import COMBINE, DISPATCH, bounded_timeout, checked, connect
 from ..execution.arguments import check_async, import_torch, joined_group
 from ..execution.call_queue import AsyncWork, run_in_order, run_now, start
-from .all_to_all_single import bounded_timeout
 from .arguments import (
     DispatchCall,
     DispatchTerms,

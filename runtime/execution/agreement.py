@@ -21,8 +21,9 @@ import numpy as np
 
 from ...errors import ColloptError, ProgramError, UnsupportedError
 from ...support.arrays import IntArray
+from ..programs.program import check_seconds
 from .arguments import Call, agreement_device, check_call, import_torch
-from .call_queue import join_at_exit, run_in_order
+from .call_queue import MAX_SECONDS, join_at_exit, run_in_order
 
 PLAN, ALL_TO_ALL, DISPATCH, COMBINE = CALLS = ("the run of a plan", "the all-to-all", "the dispatch", "the combine")
 ROW = 32  # Numbers in the row of a call
@@ -48,7 +49,7 @@ def wait(work: Any, timeout: float | None) -> None:
     if timeout is None:
         work.wait()
     else:
-        work.wait(timedelta(seconds=max(timeout, MIN_TIMEOUT_S)))
+        work.wait(timedelta(seconds=min(max(timeout, MIN_TIMEOUT_S), MAX_SECONDS)))
 
 
 def post(group: Any, tag: int, messages: Iterable[tuple[int, bool | int, Any]]) -> list[Any]:
@@ -224,17 +225,26 @@ def _agreed_elements(call: Call, problem: ColloptError | None) -> int | None:
     return None
 
 
+def bounded_timeout(timeout: Any) -> float | None:
+    """Timeout in seconds that torch can count; None for an invalid one, which all ranks refuse later."""
+    with suppress(UnsupportedError):
+        check_seconds("timeout", timeout)
+        return float(min(timeout, MAX_SECONDS))
+    return None
+
+
 def _compare_once(call: Call, problem: ColloptError | None) -> int:
     """Compare a call, unless a callback has compared its key meanwhile: other ranks may not compare it then either."""
     if (elements := _agreed_elements(call, problem)) is not None:
         return elements
+    seconds = bounded_timeout(call.timeout)
     if problem is not None:
-        refuse(PLAN, problem, call.group, call.timeout)
+        refuse(PLAN, problem, call.group, seconds)
     equal = {"the program": call.program.digest, "the element type": call.full_tensor.dtype}
     equal |= {"slices": call.slices, "op": call.op}
     size = UNKNOWN if call.elements is None else call.elements
     try:
-        elements = agreed_size("the number of elements", agree_on(PLAN, equal, [size], call.group, call.timeout)[:, 0])
+        elements = agreed_size("the number of elements", agree_on(PLAN, equal, [size], call.group, seconds)[:, 0])
     except UnsupportedError as error:
         raise ProgramError(str(error)) from None
     connect(call.group, call.full_tensor.device, call.timeout)

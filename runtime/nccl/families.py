@@ -214,12 +214,14 @@ def free_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 def _write(target: Path, contents: dict[Path, bytes]) -> None:
-    """Write files to a folder, which goes again if they cannot be written and it was not there before."""
+    """Write files to an empty folder, or none of them; a new folder goes again."""
     is_new = not target.is_dir()
     target.mkdir(exist_ok=True)
     try:
         write_all_whole(contents)
-    except OSError:
+    except BaseException:
+        for path in contents:
+            path.unlink(missing_ok=True)
         if is_new:
             shutil.rmtree(target, ignore_errors=True)
         raise

@@ -151,6 +151,7 @@ def wrong_calls(rank: int, folder: str) -> dict[str, str]:
     other, zeros = rank == 2, torch.zeros
     eight, ten, forty = zeros(8), zeros(10), zeros(40)
     calls: dict[str, tuple[Any, Any, Any, dict[str, Any]]] = {
+        "timeout on one rank": (ring, forty, ten, {"timeout": "1" if other else 1e300}),
         "output size on one rank": (ring, zeros(39) if other else forty, ten, {}),
         "input size differs": (ring, zeros(4 * (10 + other)), zeros(10 + other), {}),
         "type differs": (ring, *((forty.double(), ten.double()) if other else (forty, ten)), {}),

@@ -166,6 +166,7 @@ def refusals() -> list[dict[str, str]]:
 
 
 ON_ONE_RANK = {
+    "timeout on one rank": "timeout is '1'; expected",
     "output size on one rank": "output has 39 elements and input has 10; expected 4 times",
     "parts on one rank": "output has 12 elements",
     "idle rank": "output has 1 elements and input has 0; expected 0 and 0 times",
