@@ -175,6 +175,14 @@ class Request(NamedTuple):
     root: int | None
 
 
+@lru_cache(maxsize=8)
+def _verified_folder(folder: Path, num_ranks: int, digests: tuple[str, ...]) -> PlanFolder:  # noqa: ARG001 - in the key
+    """Verify the plans of a folder of `survive` once for all groups of a process, as long as its files are the same."""
+    plans = PlanFolder(folder)
+    plans.load(num_ranks)
+    return plans
+
+
 class PlanCache:
     """The plans for one number of ranks: loaded from a folder, or planned on first use; after a `failure`, others."""
 
@@ -277,7 +285,7 @@ class PlanCache:
             self._check_network(path.name, candidate, kept)
             kept.append((path.name, candidate))
         if self._folder is not None:
-            self._folder.load(self.num_ranks)
+            self._folder = _verified_folder(folder, self.num_ranks, tuple(self._digests))
         return kept
 
     def _check_network(self, name: str, candidate: Plan, before: list[tuple[str, Plan]]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collopt import plan
+from collopt import Plan, plan
 from collopt.errors import CertificateError, FileFormatError, ProgramError, TopologyError, UnsupportedError
 from collopt.planners import survive
 from collopt.runtime import plan_cache
@@ -132,6 +132,15 @@ def test_plan_folders_are_read_when_the_cache_is_made(tmp_path: Path) -> None:
         found = cache.find(Request(COLLECTIVES["allgather"], 100, None))
         assert not isinstance(found, str)
         assert str(cache.failure) == (failure or "intact")
+
+
+def test_groups_share_the_verified_plans_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second group of a process verifies no plan again while the files are the same."""
+    survive(ring(4, bandwidth=25), "allgather", folder=tmp_path, failures=["link"], baselines=[], jobs=1)
+    PlanCache(BackendSettings(plans=tmp_path), 4)
+    monkeypatch.setattr(Plan, "verify", lambda *_: pytest.fail("a plan is verified again"))
+    found = PlanCache(BackendSettings(plans=tmp_path), 4).find(Request(COLLECTIVES["allgather"], 100, None))
+    assert not isinstance(found, str)
 
 
 def test_ranks_with_different_files_are_told_which(tmp_path: Path) -> None:
