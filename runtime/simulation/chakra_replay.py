@@ -152,6 +152,9 @@ class _Events:
 
     def _enter(self, node: int, hop: int, now: int) -> None:
         """Send a message over its next link, or let it wait for those that came before."""
+        if not self.routes[node]:  # A rank sends to itself.
+            self._schedule(now, self._arrive, node, hop)
+            return
         link = self.routes[node][hop][0]
         if link in self.queues:
             self.queues[link].append((node, hop))

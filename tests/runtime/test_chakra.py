@@ -47,6 +47,12 @@ def test_files_of_astra_sim_are_written_as_they_were_read(name: str, tmp_path: P
     assert (tmp_path / "again.et").read_bytes() == path.read_bytes()
 
 
+def test_a_message_of_a_rank_to_itself_takes_no_time() -> None:
+    """It passes no link."""
+    nodes = message(NodeKind.COMM_SEND, 0, 0), message(NodeKind.COMM_RECV, 1, 0)
+    assert replay_traces([Trace(nodes), Trace(())], ring(2)) == (0, 1)
+
+
 def ring_trace() -> Trace:
     """What ASTRA-sim's example of a ring allreduce does on rank 0: 1 MiB, 8 ranks, 7 µs per addition."""
     nodes: list[TraceNode] = []
