@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,9 +35,9 @@ class InSteps(Schedule):
     form: ClassVar[str] = "steps"
 
     @property
+    @abstractmethod
     def schedules(self) -> tuple[StepSends, ...]:
         """Parts, in execution order."""
-        raise NotImplementedError
 
     @property
     def num_sends(self) -> int:
@@ -102,13 +103,13 @@ class StepSends(RoutedSchedule, InSteps):
     upper: IntArray
 
     @property
+    @abstractmethod
     def columns(self) -> Sends:
         """The sends, with who has what first and in the end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def checked_columns(self, ranks: int) -> Sends:
         """Check that the arrays fit together and are for so many ranks, and return `columns`."""
-        raise NotImplementedError
 
     @property
     def schedules(self) -> tuple[Self, ...]:
