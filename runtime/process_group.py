@@ -230,7 +230,7 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         opts = opts or dist.AllreduceCoalescedOptions()
         elements = sum(tensor.numel() for tensor in tensors)
         uniform = are_uniform(tensors, in_size=False)
-        if plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts, uniform=uniform):
+        if tensors and (plan := self._plan_for(ALLREDUCE, tensors[0], elements, opts, uniform=uniform)):
             buffer = flatten(tensors)
             return self._run(plan, Tensors(buffer, buffer, tensors, partial(unflatten, buffer, tensors)), opts)
         return self._wrapped.allreduce_coalesced(tensors, opts)

@@ -138,8 +138,8 @@ def export_msccl_xml(
         text_of(lowered(1))
         fitting = 1 + bisect_left(range(2, instances), True, key=is_refused)
         raise type(error)(
-            f"instances is {instances}: {str(error).partition(';')[0]}; expected fewer instances, such as {fitting}, "
-            "which fits"
+            f"instances is {instances}: {str(error).partition('; lower it with')[0]}; expected fewer instances, such "
+            f"as {fitting}, which fits"
         ) from None
     write_whole(path, text)
 

@@ -187,13 +187,17 @@ def test_blocks_are_joined_where_instances_make_too_many(tmp_path: Path) -> None
     ("runtime", "options", "message"),
     [
         ("msccl", {"instances": 40}, "instances is 40, each with channels of its own; msccl has 32"),
-        ("rccl", {"instances": 12}, "instances is 12: rank 0 has 84 thread blocks; expected fewer"),
+        (
+            "rccl",
+            {"instances": 12},
+            "instances is 12: rank 0 has 84 thread blocks; rccl of ROCm 7.12 takes 64, in rccl; expected fewer",
+        ),
         ("msccl", {"instances": 20, "channels": 2}, "channels is 2, but no connection of this plan has more than 1"),
         ("msccl", {"instances": 0}, "instances is 0; expected a whole number of at least 1"),
         (
             "msccl",
             {"instances": 2, "max_thread_blocks": 1},
-            "rank 0 has 7 thread blocks, which wait",
+            "rank 0 has 7 thread blocks, which wait for each other, and the GPU runs 1 at once, in msccl",
         ),
     ],
 )
