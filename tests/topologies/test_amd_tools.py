@@ -131,7 +131,7 @@ def test_only_weight_15_is_a_direct_link() -> None:
     assert {frozenset((link.tail, link.head)) for link in box.links} == {
         frozenset((f"gpu{gpu}", f"gpu{(gpu + 1) % 4}")) for gpu in range(4)
     }
-    assert "a pair of mi100 is taken to have one xGMI link" in box.notes
+    assert "a pair of mi100 is taken to have 1 xGMI link" in box.notes
 
 
 @pytest.mark.parametrize("weight", [13, 41])

@@ -235,6 +235,12 @@ class Machine(NamedTuple):
         kinds = {gpu.kind for gpu in self.gpus}
         return kinds.pop() if len(kinds) == 1 else None
 
+    @property
+    def device(self) -> str:
+        """PCI device of its GPUs; empty where they differ, or the file does not state it."""
+        devices = {gpu.pci.get("device").lower() for gpu in self.gpus}
+        return devices.pop() if len(devices) == 1 else ""
+
 
 def host_of(element: Element) -> str:
     """Return the hash of an element's host; empty in files of one host."""
@@ -246,8 +252,8 @@ def read_machine(system: Element, options: BoxOptions) -> Machine:
 
     Without ``gpu`` elements, they are the leaf ``pci`` elements of a display or accelerator class, in file order.
     """
-    _check_addresses(system)
     notes: list[str] = []
+    _check_addresses(system, notes)
     gpus = _gpus(system, notes)
     if len(gpus) > MAX_GPUS:
         raise gpus[MAX_GPUS].pci.error(f"there are more than {MAX_GPUS} GPUs; expected those of one machine or rack")
@@ -268,8 +274,10 @@ def read_machine(system: Element, options: BoxOptions) -> Machine:
     return Machine(system, tuple(gpus), tuple(nics), tuple(notes))
 
 
-def _check_addresses(system: Element) -> None:
+def _check_addresses(system: Element, notes: list[str]) -> None:
+    """Refuse CPUs, GPUs and NICs of one address; bridges are told apart by their place, as in NCCL."""
     owners: dict[tuple[str, str, str], Element] = {}
+    repeated: list[str] = []
     for element in system.descendants("cpu", "pci"):
         name = "numaid" if element.tag == "cpu" else "busid"
         number = element.required(name)
@@ -277,7 +285,17 @@ def _check_addresses(system: Element) -> None:
             number = str(element.integer(name, -1, MAX_NUMA))
         other = owners.setdefault((name, host_of(element), number.lower()), element)
         if other is not element:
-            raise element.error(f"{name} {shown(number)} is also that of line {other.line}; expected one of its own")
+            is_bridge = any(child.tag == "pci" for device in (element, other) for child in device.children)
+            if element.tag == "cpu" or not is_bridge:
+                raise element.error(
+                    f"{name} {shown(number)} is also that of line {other.line}; expected one of its own"
+                )
+            repeated.append(f"{number} on line {element.line}")
+    if repeated:
+        notes.append(
+            f"{count_text(len(repeated), 'repeated busid')} of PCIe switches ({repeated[0]}): taken for other devices, "
+            "as in NCCL"
+        )
 
 
 def _gpus(system: Element, notes: list[str]) -> list[Gpu]:
