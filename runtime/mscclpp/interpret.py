@@ -168,7 +168,8 @@ class _Machine:
         if race.earlier < 0:
             raise ProgramError(
                 f"race: {self._name(race.later)} {'writes to' if race.writes else 'reads'} {place.buffer} chunk "
-                f"{place.start} of rank {place.rank}, which may not have started yet; {cause('let it wait for a signal')}"
+                f"{place.start} of rank {place.rank}, which may not have started yet; "
+                f"{cause('let it wait for a signal')}"
             )
         chunk = place.start + (race.element - int(self.code.places[race.place, START])) // self.code.slices
         before, after = ("writes" if writes else "reads" for writes in (race.earlier_writes, race.writes))

@@ -86,6 +86,18 @@ BOXES: dict[str, tuple[str, dict[str, Any], str, dict[tuple[str, str], object] |
     "switches of one address, as RCCL's models have": (
         system(cpu(*(pci("0000:a1:00.0", gpu(n, switched())) for n in range(2)))), {}, "h100-2gpu", None,
         "1 repeated busid of PCIe switches (0000:a1:00.0 on line"),
+    "a GPU that has lost its links": (
+        system(cpu(gpu(0, switched()), gpu(1), gpu(2, switched(count=16)))), {}, "h100-3gpu", None,
+        "gpu1: no NVLinks, which other GPUs of this box have"),
+    "a GPU with fewer links": (
+        system(cpu(gpu(0, switched()), gpu(1, switched(count=16)))), {}, "h100-2gpu",
+        {("gpu0", "nvswitch"): 450, ("gpu1", "nvswitch"): 400}, "gpu1 has 16 of 18 NVLinks to the NVSwitches"),
+    "elements that are not read": (
+        pair().replace("<cpu", "<fpga><pin/></fpga><cpu", 1), {}, "h100-2gpu", None,
+        "elements of unknown kinds were not read: 1 <fpga>"),
+    "cards without direct access": (
+        system(cpu(gpu(0, switched()), gpu(1, switched()), nic("0000:91:00.0", port(0, gdr=0)))), {}, "h100-2gpu", None,
+        "gdr is 0 for network cards"),
     "a tray with Grace": (
         system(cpu(*(gpu(n, switched(), sm=100) for n in range(2)), arch="arm64")), {}, "gb200-2gpu",
         {("gpu0", "nvswitch"): 900, ("gpu1", "nvswitch"): 900}, ""),

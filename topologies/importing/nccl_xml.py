@@ -219,7 +219,8 @@ def matches_nccl(document: Document) -> bool:
 
 def read_nccl(document: Document, options: BoxOptions) -> Box:
     """Read the box that a topology file of NCCL or RCCL describes."""
-    machine = read_machine(read_tree(document), options)
+    system, unread = read_tree(document)
+    machine = read_machine(system, options, unread)
     product, between, to_cpu = (assumed_links if machine.partial else listed_links)(machine, options)
     pcie, gpus = read_pcie(machine, options), len(machine.gpus)
     inside: list[Link] = []

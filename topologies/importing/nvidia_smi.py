@@ -85,7 +85,8 @@ def _gpu_links(
         gpus = f" of {set_text(f'gpu{gpu}' for gpu in own)}" if len(members) > 1 else ""
         most = max(own.values())
         notes.append(
-            f"every pair{gpus} has NV{most}, more than {product.name} can give each pair, so the GPUs share one NVSwitch"
+            f"every pair{gpus} has NV{most}, more than {product.name} can give each pair, so the GPUs share one "
+            "NVSwitch"
         )
         notes += [
             f"gpu{gpu} has {count} of {most} NVLinks; check it if that is a fault"
