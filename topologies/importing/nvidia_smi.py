@@ -83,15 +83,15 @@ def _gpu_links(
     links = direct_links({pair: count * rate for pair, count in direct.items()})
     for group, own in switched.items():
         gpus = f" of {set_text(f'gpu{gpu}' for gpu in own)}" if len(members) > 1 else ""
-        most = max(own.values())
+        full = max(own.values())
         notes.append(
-            f"every pair{gpus} has NV{most}, more than {product.name} can give each pair, so the GPUs share one "
+            f"every pair{gpus} has NV{full}, more than {product.name} can give each pair, so the GPUs share one "
             "NVSwitch"
         )
         notes += [
-            f"gpu{gpu} has {count} of {most} NVLinks; check it if that is a fault"
+            f"gpu{gpu} has {count} of {full} NVLinks; check it if that is a fault"
             for gpu, count in own.items()
-            if count < most
+            if count < full
         ]
         for gpu, count in own.items():
             links += switch_links([gpu], names[group], count * rate)
@@ -111,8 +111,8 @@ def _switch_ports(gpus: Sequence[int], counts: dict[Pair, int], product: GpuProd
     """
     ports = {gpu: max((count for pair, count in counts.items() if gpu in pair), default=0) for gpu in gpus}
     fits = all(counts.get(pair) == min(ports[pair[0]], ports[pair[1]]) for pair in combinations(gpus, 2))
-    most = max(ports.values())
-    return ports if fits and product.name in SWITCHED and most <= product.links < most * (len(gpus) - 1) else {}
+    full = max(ports.values())
+    return ports if fits and product.name in SWITCHED and full <= product.links < full * (len(gpus) - 1) else {}
 
 
 def _check_pairs(document: Document, table: Table, counts: dict[Pair, int], product: GpuProduct) -> None:

@@ -90,8 +90,8 @@ NVSWITCH_GPUS = (*NVLINK_SHARP, "a100", "a800")  # sold by eight, or in racks, w
 RACKS = {"gb200": "gb200-nvl72", "gb300": "gb300-nvl72"}
 MIN_RACK_GPUS = 36  # NVL36
 PRODUCTS = {
-    name: GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), *rest)
-    for name, vendor, code, links, line, nccl, *rest in (
+    name: GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), lane_speed, *wiring)
+    for name, vendor, code, links, line, nccl, lane_speed, *wiring in (
         ("p100", "nvidia", "60", 4, "20", "18", "8"),
         ("v100", "nvidia", "70", 6, "25", "20", "8"),
         ("rtx8000", "nvidia", "75", 2, "25", "20", "8"),
@@ -161,8 +161,8 @@ def find_product(name: str) -> GpuProduct:
 
 def products_of(vendor: str, code: str, device: str = "") -> list[GpuProduct]:
     """Return the GPUs of a compute capability or architecture, that of the PCI device first, then the usual one."""
-    same = [product for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code)]
-    return sorted(same, key=lambda product: not device or product.device != device)
+    products = [product for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code)]
+    return sorted(products, key=lambda product: not device or product.device != device)
 
 
 class BoxOptions(NamedTuple):
