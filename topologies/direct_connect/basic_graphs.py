@@ -56,7 +56,7 @@ SPARK_PORT = Fraction(25)  # GB/s of 200 Gb/s
 SPARK_PCIE = Fraction(2048, 65)  # GB/s of eight lanes of 32 GT/s, of which 128 of 130 bits are data
 
 
-def dgx_spark(nodes: int = 2, *, closed: bool = True) -> Topology:
+def dgx_spark(n: int = 2, *, closed: bool = True) -> Topology:
     """DGX Sparks joined by cables of 200 Gb/s without a switch: two on one, more in a ring or a line.
 
     Both ports of a Spark are on one ConnectX-7, which two PCIe 5.0 links of four lanes join to the chip with 31.5 GB/s
@@ -67,7 +67,7 @@ def dgx_spark(nodes: int = 2, *, closed: bool = True) -> Topology:
 
     Parameters
     ----------
-    nodes : int
+    n : int
         2 to 64; nodes are called ``gpu0``, ``gpu1``, ... along the cables.
     closed : bool
         Whether a cable joins the last of three or more to the first.
@@ -77,13 +77,13 @@ def dgx_spark(nodes: int = 2, *, closed: bool = True) -> Topology:
     >>> dgx_spark(3).egress("gpu0")
     Fraction(2048, 65)
     """
-    nodes = as_size(nodes, "nodes", low=2, high=64)
-    is_ring = as_flag(closed, "closed") and nodes > 2
+    n = as_size(n, "n", low=2, high=64)
+    is_ring = as_flag(closed, "closed") and n > 2
     rate = SPARK_PCIE / 2 if is_ring else SPARK_PORT
-    cables = [(node, (node + 1) % nodes) for node in range(nodes - 1 + is_ring)]
+    cables = [(node, (node + 1) % n) for node in range(n - 1 + is_ring)]
     links = [Link(f"gpu{one}", f"gpu{other}", rate, 2 * PCIE_LATENCY + FABRIC_LATENCY) for one, other in cables]
-    name = f"dgx-spark-{nodes}" + ("-line" if nodes > 2 and not is_ring else "")
-    return Topology.from_links(links, compute=_numbered(nodes), bidirectional=True, name=name)
+    name = f"dgx-spark-{n}" + ("-line" if n > 2 and not is_ring else "")
+    return Topology.from_links(links, compute=_numbered(n), bidirectional=True, name=name)
 
 
 def torus(
