@@ -328,7 +328,7 @@ def test_bad_input_is_refused(cli: Cli, words: list[str], named: list[str]) -> N
 def test_every_command_refuses_something() -> None:
     """No command is left out of the tables."""
     refusing = {shlex.split(line)[0] for line in (USAGE + NUMBERS + NETWORKS + PLANS + FILES).split("\n") if line}
-    names = {command.__name__.replace("import_network", "import") for command in COMMANDS}
+    names = {command.__name__.replace("import_network", "import").replace("_", "-") for command in COMMANDS}
     assert names - refusing == {"doctor"}
 
 

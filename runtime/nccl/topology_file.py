@@ -74,10 +74,10 @@ def _syntax(document: Document) -> Lines:
     while place < len(text):
         tag = _TAG.match(text, place)
         if tag is None:
-            rest = " ".join(text[place : place + 30].replace("\t", "<tab>").split())
+            excerpt = " ".join(text[place : place + 30].replace("\t", "<tab>").split())
             yield (
                 "rejected",
-                f"NCCL's parser stops at {rest!r}: tags have to be on one line, one space between attributes, without "
+                f"NCCL's parser stops at {excerpt!r}: tags have to be on one line, a space between attributes, without "
                 "tabs, a declaration or text",
                 text.count("\n", 0, place) + 1,
             )
@@ -252,9 +252,9 @@ def _speed(pci: Element) -> dict[str, str]:
     """Return the speed of a link in NCCL's words, and its width; empty where the host does not say."""
     speed = pci.get("link_speed").strip()
     number = re.match(r"\d+(?:\.\d+)?", speed)
-    known = f"{float(number[0]):.1f} GT/s PCIe" if number else ""
+    wording = f"{float(number[0]):.1f} GT/s PCIe" if number else ""
     width = pci.get("link_width").strip()
-    return {"link_speed": known if known.startswith(SPEEDS) else speed, "link_width": "" if width == "0" else width}
+    return {"link_speed": wording if wording.startswith(SPEEDS) else speed, "link_width": "" if width == "0" else width}
 
 
 def _like_box(box: Box, product: GpuProduct, machine: Machine | None) -> str:
