@@ -92,7 +92,12 @@ def test_gaps_of_trees_are_those_that_their_plans_state() -> None:
     able = {"multicast": "s", "aggregation": "s"}
     three = collopt.Topology.from_links(links, compute="abc", switches="s", bidirectional=True, **able)
     found = rows(compare(three, "allreduce", planners=["steiner"], bounds=[]))
-    assert [found["steiner"][name] for name in ("bound", "gap", "tree_bound", "tree_gap")] == [6, pytest.approx(1 / 6), 5, 0]
+    assert [found["steiner"][name] for name in ("bound", "gap", "tree_bound", "tree_gap")] == [
+        6,
+        pytest.approx(1 / 6),
+        5,
+        0,
+    ]
     steps = compare(ring(4), "allreduce", planners=["bfb", "ring"], bounds=["linear-program"])
     assert pd.isna(rows(steps)["bfb"]["tree_gap"])
     assert rows(steps)["ring"]["tree_gap"] == 0

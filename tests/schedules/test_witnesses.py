@@ -18,6 +18,7 @@ from collopt.schedules import (
     Crossing,
     Cut,
     LengthDual,
+    LoopbackPartition,
     Partition,
     RankCuts,
     TreeDual,
