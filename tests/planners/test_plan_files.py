@@ -157,7 +157,7 @@ def test_both_bounds_of_a_plan_are_verified(tmp_path: Path) -> None:
     assert (made.gap, made.scoped_gap) == (Fraction(1, 6), 0)
     narrow = made.scoped_bound
     assert narrow
-    with pytest.raises(CertificateError, match="is about schedules made of trees .* alone"):
+    with pytest.raises(CertificateError, match=r"is about schedules made of trees .* alone"):
         replace(made, bound=narrow, scoped_bound=None).verify()
     with pytest.raises(CertificateError, match="but its witness shows"):
         replace(made, scoped_bound=replace(narrow, inverse_rate=narrow.inverse_rate / 2)).verify()
