@@ -64,9 +64,10 @@ class Outcome:
     times: Mapping[int | str, float]  # predicted µs by size, of the plan for that size
 
     @property
-    def bound(self) -> Bound | None:
-        """The bound that this result is, or that its plan has."""
-        return self.answer.bound if isinstance(self.answer, Plan) else self.answer
+    def bounds(self) -> tuple[Bound, ...]:
+        """The bound that this result is, or those that its plan has."""
+        own = (self.answer.bound, self.answer.scoped_bound) if isinstance(self.answer, Plan) else (self.answer,)
+        return tuple(filter(None, own))
 
 
 def check_feasible(
@@ -119,16 +120,18 @@ def _plan_and_times(
     if "size" not in planner.keywords:
         unsized = plan(topology, collective, planner=planner, **shards)
         predictor = _predictor(unsized)
-        return unsized, {size: float(predictor.time(as_bytes(size))) for size in sizes}
+        return unsized, {size: float(predictor.time(as_bytes(size), MANY_EVENTS)) for size in sizes}
     sized = {size: plan(topology, collective, planner=planner, size=size, **shards) for size in sizes}
-    times = {size: float(_predictor(sized_plan).time(as_bytes(size))) for size, sized_plan in sized.items()}
+    times = {
+        size: float(_predictor(sized_plan).time(as_bytes(size), MANY_EVENTS)) for size, sized_plan in sized.items()
+    }
     if len(sized) == 1:
         return next(iter(sized.values())), times
     return plan(topology, collective, planner=planner, **shards), times
 
 
 def _predictor(candidate: Plan) -> Predictor:
-    return Predictor(candidate.schedule, candidate.topology, as_costs(None, candidate.topology), MANY_EVENTS)
+    return Predictor(candidate.schedule, candidate.topology, as_costs(None, candidate.topology))
 
 
 def _names(names: Sequence[str] | None, what: str, known_names: Sequence[str], usual: Sequence[str]) -> list[str]:
@@ -269,7 +272,7 @@ def compare(
     if not tasks:
         raise UnsupportedError("there is nothing to compare; name a planner or a bound")
     outcomes = [_outcome(network, planned, *task, shards, amounts) for task in progress.iterate(tasks, len(tasks))]
-    limits = [(entry.bound.scope, entry.bound.algbw) for entry in outcomes if entry.bound is not None]
+    limits = [(limit.scope, limit.algbw) for entry in outcomes for limit in entry.bounds]
     lowest = min((algbw for scope, algbw in limits if scope == EVERY_SCHEDULE), default=None)
     # A bound of fewer than all schedules is about trees.
     by_trees = min((algbw for _, algbw in limits), default=None)
