@@ -6,6 +6,8 @@ from .execution.execute import execute
 from .execution.jax_function import jax_function
 from .execution.launch import RunReport, run_local
 from .execution.rendezvous import launched_rank
+from .health.expect import Expectation, SizeExpectation, expect
+from .health.measurements import machine_of, measurements, network
 from .lowering.lower import lower
 from .measuring.bench_report import BenchReport
 from .measuring.calibrate import Calibration, Measurement, calibrate
@@ -42,3 +44,4 @@ __all__ += ["RunReport", "all_to_all_single", "execute", "jax_function", "launch
 __all__ += ["Dispatched", "MoeHandle", "differentiable_all_to_all", "moe_combine", "moe_dispatch"]
 __all__ += ["BenchReport", "Calibration", "MeasuredTimes", "Measurement", "calibrate", "measure_plans"]
 __all__ += ["read_nccl_tests"]
+__all__ += ["Expectation", "SizeExpectation", "expect", "machine_of", "measurements", "network"]

@@ -4,7 +4,7 @@ NCCL takes the algorithm and the protocol of least time for a size.  Constants a
 src/graph/tuning.cc at 5067397 (June 2026), whose lines are in parentheses; bandwidths are those of collopt's plans.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -226,15 +226,23 @@ def plan_nccl(
 
 
 def machine_of(topology: Topology) -> Machine:
-    """Describe the hardware as NCCL's model sees it; ranks that only meet outside their group are boxes."""
+    """Describe the hardware as NCCL's model sees it."""
     problem = tree_problem(topology, "broadcast", ())
     hops = Hops(problem)
+    boxes = separate_boxes(hops)
+    speed = sum(int(problem.capacities[link]) for link in _links_inside(hops, boxes[0])) * topology.arrays.unit
+    return Machine(topology.num_ranks, len(boxes), [name for name, floor in GENERATIONS.items() if floor <= speed][-1])
+
+
+def separate_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:
+    """Group the ranks into boxes; those that only meet outside their group are boxes of their own."""
     boxes = find_boxes(hops)
     first = boxes[0][0]
-    inside = {
-        route.links[0] for rank in hops.nearest(first)[1] if rank in boxes[0] for route in hops.routes(first, rank)
-    }
-    if len(boxes) > 1 and inside & {route.links[0] for route in hops.routes(first, boxes[1][0])}:
-        boxes, inside = tuple((rank,) for rank in range(topology.num_ranks)), set()
-    speed = sum(int(problem.capacities[link]) for link in inside) * topology.arrays.unit
-    return Machine(topology.num_ranks, len(boxes), [name for name, floor in GENERATIONS.items() if floor <= speed][-1])
+    if len(boxes) > 1 and _links_inside(hops, boxes[0]) & {route.links[0] for route in hops.routes(first, boxes[1][0])}:
+        return tuple((rank,) for rank in range(hops.problem.topology.num_ranks))
+    return boxes
+
+
+def _links_inside(hops: Hops, box: Sequence[int]) -> set[int]:
+    """First links from the first rank of a box to the others."""
+    return {route.links[0] for rank in hops.nearest(box[0])[1] if rank in box for route in hops.routes(box[0], rank)}
