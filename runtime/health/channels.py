@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -115,6 +116,11 @@ def nics_of(topology: Topology) -> tuple[str, ...]:
     return tuple(node for node in topology.switch_nodes if node.rpartition("/")[2].startswith("nic"))
 
 
+def boxes_of(topology: Topology) -> tuple[str, ...]:
+    """Boxes of a network, by the names of its ranks."""
+    return tuple(dict.fromkeys(node.rpartition("/")[0] for node in topology.compute_nodes))
+
+
 class _Routes:
     """Routes of the hops of channels: over the NICs that a log names, and otherwise the shortest."""
 
@@ -146,13 +152,15 @@ class _Routes:
         names = self._topology.compute_nodes[tail], self._topology.compute_nodes[head]
         nics = [f"{rank.rpartition('/')[0]}/nic{nic}" for rank, nic in zip(names, (sent, received), strict=True)]
         if missing := [nic for nic in nics if nic not in self._topology.node_index]:
-            raise UnsupportedError(f"NCCL uses {missing[0]}, which {self._topology} lacks; describe the network it runs on")
+            raise UnsupportedError(
+                f"NCCL uses {missing[0]}, which {self._topology} lacks; describe the network it runs on"
+            )
         nodes = [
             *self._way(names[0], nics[0], inside=True),
             *self._way(nics[0], nics[1], inside=False)[1:],
             *self._way(nics[1], names[1], inside=True)[1:],
         ]
-        return tuple(self._places[pair] for pair in zip(nodes, nodes[1:], strict=False))
+        return tuple(self._places[pair] for pair in pairwise(nodes))
 
     def _way(self, start: str, end: str, *, inside: bool) -> list[str]:
         """Search breadth-first in a box, past its GPUs but no other NIC, or in the fabric, past switches alone."""
@@ -167,7 +175,9 @@ class _Routes:
                     before[following] = node
                     queue.append(following)
         if end not in before:
-            raise UnsupportedError(f"there is no way from {start} to {end} in {self._topology}; describe the network it runs on")
+            raise UnsupportedError(
+                f"there is no way from {start} to {end} in {self._topology}; describe the network it runs on"
+            )
         way = [end]
         while way[-1] != start:
             way.append(before[way[-1]])

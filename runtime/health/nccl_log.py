@@ -21,9 +21,18 @@ from ...support.formatting import abbreviated_names, count_text
 from ...support.validation import shown
 
 MAX_RANKS, MAX_CHANNELS = 2**17, 2**10
-ERRORS = ("NCCL WARN", "NCCL failure", "Test failure", "Test NCCL failure", "Test CUDA failure", "unhandled system error")
+ERRORS = (
+    "NCCL WARN",
+    "NCCL failure",
+    "Test failure",
+    "Test NCCL failure",
+    "Test CUDA failure",
+    "unhandled system error",
+)
 
-_DEVICE = re.compile(r"Rank\s+(\d{1,6})\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+\d+\s+\[([^]]*)\]\s+(\S.*)")
+_DEVICE = re.compile(
+    r"Rank\s+(\d{1,6})\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+\d+\s+\[([^]]*)\]\s+(\S.*)"
+)
 _INFO = re.compile(r"([\w.-]+):(\d+):\d+ \[\d+\] NCCL (?:INFO|WARN) +(.*)")
 _RING = re.compile(r"Channel (\d{1,4})(?:/\d+)? : +(\d[\d ]*?)( ?\.\.\.)?$")
 _NEIGHBORS = re.compile(r"Ring (\d{1,4}) : (\d{1,6}) -> (\d{1,6}) -> (\d{1,6})$")
@@ -234,7 +243,9 @@ class _Reader:
             return
         via = f"NET/{network}" if network else inner
         numbers = (None if number is None else int(number) for number in (nic, proxy))
-        self._hops[Hop(int(channel), int(sender), int(receiver), via, end or "", *numbers, "GDRDMA" in (tail or ""))] = None
+        self._hops[
+            Hop(int(channel), int(sender), int(receiver), via, end or "", *numbers, "GDRDMA" in (tail or ""))
+        ] = None
 
     def _choose(self, choice: re.Match[str]) -> None:
         low, high = int(choice[5]), int(choice[6])
@@ -253,7 +264,9 @@ def _walk(following: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(ring)
 
 
-def read_graph_dump(text: str, where: str, boxes: int, ranks_per_box: int) -> tuple[dict[int, tuple[int, ...]], list[Hop]]:
+def read_graph_dump(
+    text: str, where: str, boxes: int, ranks_per_box: int
+) -> tuple[dict[int, tuple[int, ...]], list[Hop]]:
     """Read rings of all boxes, and their NICs, from the file that ``NCCL_GRAPH_DUMP_FILE`` names, of one box.
 
     Ring ``id`` 0; GPUs and NICs are hexadecimal (src/graph/search.cc:902).  The last GPU of a box sends to the first of
@@ -264,7 +277,9 @@ def read_graph_dump(text: str, where: str, boxes: int, ranks_per_box: int) -> tu
     try:
         root = ET.fromstring(text)  # noqa: S314 - without entities
     except ET.ParseError as error:
-        raise FileFormatError(f"{where} is not well-formed XML ({error}); expected NCCL's NCCL_GRAPH_DUMP_FILE") from None
+        raise FileFormatError(
+            f"{where} is not well-formed XML ({error}); expected NCCL's NCCL_GRAPH_DUMP_FILE"
+        ) from None
     graph = next((graph for graph in root.iter("graph") if graph.get("id") == "0"), None)
     if root.tag != "graphs" or graph is None:
         raise FileFormatError(f"{where} has no graph of rings; expected the file of NCCL_GRAPH_DUMP_FILE")
@@ -274,7 +289,9 @@ def read_graph_dump(text: str, where: str, boxes: int, ranks_per_box: int) -> tu
         gpus, nets = ([_device(element, where) for element in channel.iter(tag)] for tag in ("gpu", "net"))
         if sorted(gpus) != list(range(ranks_per_box)):
             listing = abbreviated_names([f"gpu {gpu}" for gpu in gpus])
-            raise FileFormatError(f"{where}: channel {number} has {listing}; expected {count_text(ranks_per_box, 'GPU')}")
+            raise FileFormatError(
+                f"{where}: channel {number} has {listing}; expected {count_text(ranks_per_box, 'GPU')}"
+            )
         rings[number] = tuple(box * ranks_per_box + gpu for box in range(boxes) for gpu in gpus)
         for box in range(boxes if len(nets) == 2 and boxes > 1 else 0):
             sender, receiver = box * ranks_per_box + gpus[-1], (box + 1) % boxes * ranks_per_box + gpus[0]

@@ -1,0 +1,446 @@
+"""`diagnose`: whether the bandwidths in a log of nccl-tests are normal, what limits them, and what explains less."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import FileFormatError, TopologyError, UnsupportedError
+from ...schedules import ALLREDUCE, COLLECTIVES, Bound, Collective, Cut
+from ...schedules.collective import as_collective
+from ...support.files import name_of, read_text
+from ...support.formatting import count_text, percentage_text, rate_text, set_text
+from ...support.validation import shown
+from ...topologies import Topology
+from ...topologies.builders import NetworkLike
+from ...topologies.builders import topology as as_network
+from ...topologies.switched.box_files import stored_box
+from ...topologies.switched.scale_out import Box, Nic, repeat_box
+from ..measuring.measured_times import MAX_BYTES, MeasuredRow, MeasuredRun, collective_by_name, read_runs
+from .channels import ChannelScore, boxes_of, score_rings, score_trees
+from .expect import Expectation, SizeExpectation, expect
+from .explanations import INSIDE, Explanation, Healthy, explain, run_to_tell_apart
+from .nccl_log import NcclLog, read_graph_dump, read_nccl_log
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Verdict = str
+VERDICTS = ("wrong data", "impossible", "low", "unknown", "normal")
+"""Of a run and a log, the worst first."""
+
+PRODUCTS = {
+    r"A100.*SXM|A100-SXM": "dgx-a100", r"H100.*(HBM3|SXM)": "dgx-h100", r"H200(?! NVL)": "dgx-h200",
+    r"\bGB200": "gb200-nvl72", r"\bGB300": "gb300-nvl72", r"\bB200": "dgx-b200", r"\bB300": "dgx-b300",
+    r"V100-SXM": "dgx1-v100", "MI250": "mi250", "MI300X": "mi300x", "MI325X": "mi325x", "MI355X": "mi355x",
+}  # fmt: skip
+"""Boxes of the catalogue by the names of their GPUs, as expressions."""
+
+NETWORK, NETWORK_TREES = (0.8, 0.98), (0.55, 0.9)
+"""Shares of what NCCL's model predicts that healthy machines reach between boxes, by rings and by trees, where none was
+measured: NVIDIA's maintainers expect 24 of 25 GB/s of a NIC, and 46 to 48 of 50."""
+SLACK = 0.95  # Of a twin, or of the least of these shares, below which a run is low
+LARGE = 2**24  # bytes; below, latency decides
+STEADY = 2**28  # bytes, from which on bandwidths of a size stand for those of larger ones
+STEADY_SIZES = (2**30, 2**33)
+MAX_RANKS = 64  # Beyond, expectations are computed for the largest size alone
+TWIN = 0.03  # Relative difference of healthy twins
+
+
+class SizeDiagnosis(NamedTuple):
+    """One size of a run; bandwidths in GB/s of the bus, None where nothing says any."""
+
+    size: int
+    measured: float
+    bound: float
+    nccl: float | None  # NCCL's model of its own algorithm
+    low: float | None  # Healthy machines
+    high: float | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class RunDiagnosis:
+    """What a run shows.
+
+    Attributes
+    ----------
+    collective : Collective
+    ranks : int
+    sizes : tuple of SizeDiagnosis
+        All that were measured; `shown` are those that expectations were computed for.
+    bound : Bound
+        What no schedule exceeds, with its cut.
+    expectation : Expectation
+        Of the sizes shown, and of which machines.
+    verdict : str
+        One of `VERDICTS`.
+    reason : str
+        In one sentence.
+    channels : tuple of ChannelScore
+        Rings and trees of NCCL, where the log lists them.
+    has_twin : bool
+        Whether it was compared with a reference.
+    """
+
+    collective: Collective
+    ranks: int
+    sizes: tuple[SizeDiagnosis, ...]
+    bound: Bound
+    expectation: Expectation
+    verdict: Verdict
+    reason: str
+    channels: tuple[ChannelScore, ...] = ()
+    has_twin: bool = False
+
+    @property
+    def limit(self) -> str:
+        """The bound and its links in words."""
+        return f"{float(self.bound.busbw):.2f} GB/s proven: {cut_words(self.bound)}"
+
+    @property
+    def compared(self) -> str:
+        """What healthy machines are."""
+        if self.has_twin:
+            return "a reference log"
+        machines = ", ".join(self.expectation.machines)
+        return (
+            f"measurements of {machines}"
+            if any(row.rows for row in self.expectation.sizes)
+            else ("shares of NCCL's model that machines reach; nobody published a measurement of such machines")
+        )
+
+    @property
+    def shown(self) -> tuple[SizeDiagnosis, ...]:
+        """Sizes with expectations."""
+        return tuple(size for size in self.sizes if size.size in {row.size for row in self.expectation.sizes})
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a log shows.
+
+    Attributes
+    ----------
+    source : str
+        The file.
+    topology : Topology
+        The network that its numbers were compared with.
+    runs : tuple of RunDiagnosis
+    explanations : tuple of Explanation
+        Smallest sets of faults that explain runs that are low.
+    next_run : str
+        The run that tells these apart, or finds their place.
+    notes : tuple of str
+        What was assumed, left out, or stands out.
+    """
+
+    source: str
+    topology: Topology
+    runs: tuple[RunDiagnosis, ...]
+    explanations: tuple[Explanation, ...]
+    next_run: str
+    notes: tuple[str, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all runs."""
+        return min((run.verdict for run in self.runs), key=VERDICTS.index)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Tabulate the sizes: one row for each run and size, with the columns of `SizeDiagnosis`."""
+        import pandas as pd
+
+        rows = [(run.collective.name, *size) for run in self.runs for size in run.sizes]
+        return pd.DataFrame(rows, columns=["collective", *SizeDiagnosis._fields])
+
+
+class _Run(NamedTuple):
+    """A run as it was read."""
+
+    measured: MeasuredRun
+    log: NcclLog
+    collective: Collective
+    ranks: int
+    best: dict[int, MeasuredRow]  # The faster of both readings of each size
+
+
+def diagnose(
+    log: str | os.PathLike[str],
+    topology: NetworkLike | None = None,
+    *,
+    collective: str | Collective | None = None,
+    graph: str | os.PathLike[str] | None = None,
+    reference: str | os.PathLike[str] | None = None,
+) -> Diagnosis:
+    """Diagnose a log of nccl-tests or rccl-tests, with or without lines of ``NCCL_DEBUG=INFO``.
+
+    Raises `FileFormatError` if the log cannot be read or mixes jobs, `TopologyError` if it does not say what machines it
+    is of and no topology does, `UnsupportedError` if both do not fit or nothing was measured.
+
+    Parameters
+    ----------
+    log : str or path
+        One or several runs.
+    topology : Topology, networkx.Graph, str or path, optional
+        The network; by default the box of the catalogue that the log's GPUs are of, with the NICs that the log lists.
+    collective : str or Collective, optional
+        For tables that do not say.
+    graph : str or path, optional
+        File of ``NCCL_GRAPH_DUMP_FILE`` of one box, for rings that the log does not list.
+    reference : str or path, optional
+        Log of the same runs on healthy machines, to compare with instead of public measurements.
+    """
+    source = name_of(log)
+    runs = _read(log, collective)
+    notes = [f"the last row of {source} is cut short, and was left out"] * any(run.measured.is_cut for run in runs)
+    notes += dict.fromkeys(f"the log has an error: {line}" for run in runs for line in run.log.errors[:1])
+    healthy = {} if reference is None else {run.collective: run.best for run in _read(reference, collective)}
+    network = None if topology is None else as_network(topology)
+    if network is None:
+        network, assumed = network_of(runs[0].log, source)
+        notes += assumed
+    diagnoses = []
+    for run in runs:
+        if run.ranks != network.num_ranks:
+            where = "" if topology is not None else ", by its first run"
+            raise UnsupportedError(
+                f"{source} is of {count_text(run.ranks, 'rank')}, and {network.name} has {network.num_ranks}{where}; "
+                "describe the network of the log with --topology, --boxes and --ranks"
+            )
+        diagnosis = _diagnosed(run, network, healthy.get(run.collective, {}))
+        scores, remarks = _channels(run, diagnosis.bound, graph)
+        notes += remarks
+        diagnoses.append(replace(diagnosis, channels=scores))
+    low = [run for run in diagnoses if run.verdict == "low"]
+    facts = next((run.log for run in runs if run.log.has_lines), runs[0].log)
+    explanations = explain(network, [_healthy(run) for run in low], facts) if low else ()
+    next_run = run_to_tell_apart(explanations, len(boxes_of(network)), facts) if low else ""
+    return Diagnosis(source, network, tuple(diagnoses), explanations, next_run, tuple(dict.fromkeys(notes)))
+
+
+def _read(path: str | os.PathLike[str], collective: str | Collective | None) -> list[_Run]:
+    source, runs = name_of(path), []
+    for measured in read_runs(read_text(path, MAX_BYTES), source):
+        facts = read_nccl_log(measured.text, source)
+        times = measured.times
+        if not times.rows and not facts.rings:
+            continue
+        ranks = times.num_ranks or len(facts.devices) or len(next(iter(facts.rings.values()), ()))
+        if ranks == 1:
+            raise UnsupportedError(
+                f"{source} is of one rank, which sends nothing; build nccl-tests with MPI=1 and start it by mpirun, or "
+                "give -g 8"
+            )
+        if not ranks:
+            raise UnsupportedError(f"{source} does not say how many ranks there are; keep its list of devices")
+        best: dict[int, MeasuredRow] = {}
+        for row in times.rows:
+            best[row.size] = min(row, best.get(row.size, row), key=lambda entry: entry.microseconds)
+        own = as_collective(collective) if collective is not None else _collective(measured, ranks, source)
+        runs.append(_Run(measured, facts, own, ranks, best))
+    if not runs:
+        raise FileFormatError(
+            f"{source} has neither a table of nccl-tests nor rings of NCCL; expected the output of all_reduce_perf or "
+            "another program of nccl-tests, all of it"
+        )
+    return runs
+
+
+def _collective(measured: MeasuredRun, ranks: int, source: str) -> Collective:
+    """Tell the collective by the header, the program, or the ratio of both bandwidths."""
+    named = (
+        measured.times.collective
+        or collective_by_name(measured.program)
+        or (None if measured.times.rows else ALLREDUCE)
+    )
+    if isinstance(named, str):
+        raise UnsupportedError(f"{source} measures {named}, which has no bound; give the log of a collective")
+    ratios = [
+        busbw / algbw for *_, printed in measured.times.rows if printed for algbw, busbw in (printed,) if algbw > 1
+    ]
+    fitting = [
+        candidate
+        for candidate in COLLECTIVES.values()
+        if ratios and candidate.traffic is None and abs(max(ratios) - float(candidate.bus_factor(ranks))) < 0.02
+    ]
+    if named is None and ratios and fitting == [ALLREDUCE]:
+        return ALLREDUCE
+    if named is None or (ratios and named not in fitting):
+        raise UnsupportedError(
+            f"{source} does not say which collective it measures, or busbw does not fit it; give --collective"
+        )
+    return named
+
+
+def network_of(log: NcclLog, source: str) -> tuple[Topology, list[str]]:
+    """Build the network of the catalogue that the GPUs of a log are of, with the NICs that it lists; say what is assumed."""
+    products = list(dict.fromkeys(product for _, product in log.devices.values()))
+    names = {name for product in products for name in [_box_name(product)] if name}
+    if len(names) != 1 or len(products) > 1:
+        listing = ", ".join(map(shown, products)) or "no GPUs"
+        raise TopologyError(f"{source} lists {listing}, of which the catalogue has no one box; give --topology")
+    name = names.pop()
+    counts = Counter(host for host, _ in log.devices.values())
+    box = stored_box(name)
+    notes = [f"assumed from the log: {name}, {count_text(len(counts), 'host')}; if that is wrong, give --topology"]
+    per_host = max(counts.values())
+    if box.gpus > 16:
+        topology = repeat_box(box, -(-len(log.devices) // box.gpus))
+        kept = list(topology.compute_nodes[: len(log.devices)])
+    elif per_host > box.gpus or len(set(counts.values())) > 1:
+        raise TopologyError(
+            f"hosts of {source} have {sorted(set(counts.values()))} GPUs; give the network by --topology"
+        )
+    else:
+        box, remarks = _with_nics(box, log)
+        notes += remarks
+        topology = repeat_box(box, len(counts))
+        kept = [f"box{host}/gpu{gpu}" for host in range(len(counts)) for gpu in range(per_host)]
+    return topology if len(kept) == topology.num_ranks else topology.restrict(kept), notes
+
+
+def _box_name(product: str) -> str | None:
+    return next((name for pattern, name in PRODUCTS.items() if re.search(pattern, product)), None)
+
+
+def _with_nics(box: Box, log: NcclLog) -> tuple[Box, list[str]]:
+    """Give a box the NICs of a log if its hosts agree on a number or a speed that looks like a design and no fault."""
+    counts = {len(nics) for nics in log.nics.values()}
+    used = {nic for nics in log.nics.values() for nic in nics}
+    speeds = Counter(speed for nic, speed in log.speeds.items() if not used or any(nic in name for name in used))
+    count = counts.pop() if len(counts) == 1 else len(box.nics)
+    rate = box.nics[0].bandwidth if box.nics else None
+    if speeds:
+        rate = Fraction(speeds.most_common(1)[0][0], 8000)
+    if count % box.gpus == 0 and count > box.gpus and speeds and rate:
+        rate, count = Fraction(rate) * count / box.gpus, box.gpus
+    same = (count, rate) == (len(box.nics), box.nics[0].bandwidth if box.nics else None)
+    if not box.nics or rate is None or same or count not in (1, 2, 4, box.gpus):
+        return box, []
+    share = box.gpus // count
+    nics = tuple(
+        Nic(tuple(f"gpu{gpu}" for gpu in range(nic * share, (nic + 1) * share)), rate, rate) for nic in range(count)
+    )
+    return replace(box, nics=nics), [
+        f"assumed from the log: {count_text(count, 'NIC')} of {rate_text(Fraction(rate))} per host"
+    ]
+
+
+class _Range(NamedTuple):
+    low: float | None = None
+    high: float | None = None
+    floor: float = 0.0  # Below it, a run is low
+
+
+def _diagnosed(run: _Run, network: Topology, twins: Mapping[int, MeasuredRow]) -> RunDiagnosis:
+    """Compare a run with the bound, NCCL's model, and healthy machines."""
+    sizes = sorted(run.best) or [2**30]
+    near = [min(sizes, key=lambda size: abs(size - wanted)) for wanted in (2**26, 2**20)]
+    shown_sizes = {sizes[-1], *(near if network.num_ranks <= MAX_RANKS else ())}
+    expectation = expect(network, run.collective, sizes=sorted(shown_sizes))
+    expected, limit = {row.size: row for row in expectation.sizes}, expectation.bound
+    wrong = {row.size for row in run.measured.times.rows if row.wrong_elements}
+    factor, rows = float(run.collective.bus_factor(run.ranks)), list[SizeDiagnosis]()
+    for size, row in sorted(run.best.items()):
+        measured, about = factor * size / row.microseconds / 1000, expected.get(size)
+        healthy = _Range() if about is None else _healthy_range(about, expectation, twins.get(size), factor)
+        verdict = "unknown" if healthy.low is None else "normal" if measured >= healthy.floor else "low"
+        # The least bandwidth whose time is printed like this.
+        if size / (row.microseconds + row.rounding) / 1000 > float(limit.algbw) * (1 + 1e-9):
+            verdict = "impossible"
+        verdict = "wrong data" if size in wrong else verdict
+        model = None if about is None else about.nccl
+        rows.append(SizeDiagnosis(size, measured, float(limit.busbw), model, healthy.low, healthy.high, verdict))
+    verdict, reason = _verdict(rows, limit, run.log)
+    return RunDiagnosis(
+        run.collective, run.ranks, tuple(rows), limit, expectation, verdict, reason, has_twin=sizes[-1] in twins
+    )
+
+
+def _healthy_range(about: SizeExpectation, expectation: Expectation, twin: MeasuredRow | None, factor: float) -> _Range:
+    """Range of healthy machines at a size: of a twin, as others measured, or by NCCL's model."""
+    network = expectation.topology
+    if twin is not None:
+        rate = factor * about.size / twin.microseconds / 1000
+        return _Range(rate * (1 - TWIN), rate * (1 + TWIN), rate * SLACK)
+    if about.low is None and about.size > STEADY and expectation.machines:
+        rows = expect(network, expectation.collective, sizes=STEADY_SIZES).sizes
+        about = next((row for row in rows[::-1] if row.low is not None and row.size <= 4 * about.size), about)
+    if about.low is not None and about.high is not None and about.threshold is not None:
+        return _Range(about.low, about.high, about.threshold)
+    if about.size < LARGE:
+        return _Range()
+    inside = len(boxes_of(network)) == 1
+    least, most = INSIDE if inside else NETWORK_TREES if "tree" in about.algorithm else NETWORK
+    model = about.nccl or about.bound
+    return _Range(least * model, most * model, SLACK * least * model)
+
+
+def _verdict(rows: Sequence[SizeDiagnosis], limit: Bound, log: NcclLog) -> tuple[Verdict, str]:
+    if not rows:
+        return "unknown", "the log has no measured times"
+    worst = {row.verdict: row for row in rows}
+    if wrong := worst.get("wrong data"):
+        return "wrong data", f"#wrong is above 0 at {wrong.size} bytes: results are wrong, so times say nothing"
+    if "impossible" in worst:
+        row = max((row for row in rows if row.verdict == "impossible"), key=lambda row: row.measured)
+        sharp = any(choice.algorithm.startswith("CollNet") for choice in log.choices)
+        where = " NCCL used SHARP, which the network does not describe." if sharp else ""
+        return "impossible", (
+            f"{row.measured:.2f} GB/s at {row.size} bytes is {row.measured / row.bound:.2f} times what the network as described "
+            f"can carry.{where} So it is described wrong: {cut_words(limit)}. Check their number and speed."
+        )
+    last = rows[-1]
+    if last.low is None:
+        return "unknown", f"{last.size} bytes are too few to judge bandwidth; run with -e 8G"
+    range_text = f"{last.low:.0f} to {last.high:.0f} GB/s of healthy machines"
+    if last.verdict == "low":
+        missed = percentage_text(1 - last.measured / last.low)
+        return "low", f"{last.measured:.1f} GB/s at {last.size} bytes is {missed} below the {range_text}"
+    slow = [row for row in rows if row.verdict == "low"]
+    more = f"; slow at {slow[-1].size} bytes, where latency counts" if slow else ""
+    return "normal", f"{last.measured:.1f} GB/s at {last.size} bytes, beside {range_text}{more}"
+
+
+def cut_words(limit: Bound) -> str:
+    """Name the links that limit a collective."""
+    witness, topology, collective = limit.witness, limit.topology, limit.collective
+    if not isinstance(witness, Cut):
+        return witness.reason(topology, collective)
+    pairs = witness.view(topology, collective).links
+    crossing = witness.crossing(topology, collective, limit.weights)
+    tails, heads = (set_text({pair[end] for pair in pairs}) for end in (0, 1))
+    return f"{count_text(len(pairs), 'link')} from {tails} to {heads} carry {rate_text(crossing.bandwidth)} together"
+
+
+def _healthy(run: RunDiagnosis) -> Healthy:
+    last = run.sizes[-1]
+    assert last.low is not None
+    assert last.high is not None
+    middle = (last.low * last.high) ** 0.5
+    return Healthy(run.collective, middle, last.high / middle - 1, last.nccl or last.bound, last.measured)
+
+
+def _channels(
+    run: _Run, limit: Bound, graph: str | os.PathLike[str] | None
+) -> tuple[tuple[ChannelScore, ...], list[str]]:
+    """Score the rings and trees of a log, or of a dump of NCCL's search."""
+    rings, hops, notes = dict(run.log.rings), list(run.log.hops), list[str]()
+    if graph is not None:
+        boxes = len(boxes_of(limit.topology))
+        text = read_text(graph, MAX_BYTES)
+        rings, hops = read_graph_dump(text, name_of(graph), boxes, limit.topology.num_ranks // boxes)
+    scores = []
+    for items, score in ((rings, score_rings), (run.log.trees, score_trees)):
+        if items and not (run.collective.in_pairs or (score is score_trees and run.collective is not ALLREDUCE)):
+            try:
+                scores.append(score(items, hops, limit))
+            except UnsupportedError as error:
+                notes.append(str(error))
+    return tuple(scores), notes
