@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ...errors import FileFormatError
+from ...support.files import MEASURED_KIND, wrong_kind
 from ...support.formatting import count_text, percentage_text
 from ..terminal.networks import network_if_named
 from ..terminal.output import CHECK_FAILED, Formats, emit, emit_rows, number_table, plain_rows
@@ -37,8 +39,13 @@ def diagnose(
     from ...runtime.health.diagnose import diagnose as diagnosed
 
     network = network_if_named(topology, described)
-    with computing(f"diagnosing {log}"):
-        result = diagnosed(log, network, collective=collective, graph=graph, reference=reference)
+    try:
+        with computing(f"diagnosing {log}"):
+            result = diagnosed(log, network, collective=collective, graph=graph, reference=reference)
+    except FileFormatError:
+        if problem := wrong_kind(log, MEASURED_KIND, [MEASURED_KIND]):
+            raise FileFormatError(problem) from None
+        raise
     if not formats.emit(lambda: plain_rows(result.to_frame()), lambda: _figures(result)):
         _print(result)
     if result.verdict in ("low", "impossible", "wrong data"):

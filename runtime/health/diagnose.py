@@ -180,8 +180,8 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a log of nccl-tests or rccl-tests, with or without lines of ``NCCL_DEBUG=INFO``.
 
-    Raises `FileFormatError` if the log cannot be read or mixes jobs, `TopologyError` if it does not say what machines it
-    is of and no topology does, `UnsupportedError` if both do not fit or nothing was measured.
+    Raises `FileFormatError` if the log cannot be read or mixes jobs, `TopologyError` if neither it nor a topology says
+    what machines it is of, `UnsupportedError` if both do not fit or nothing was measured.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def _collective(measured: MeasuredRun, ranks: int, source: str) -> Collective:
 
 
 def network_of(log: NcclLog, source: str) -> tuple[Topology, list[str]]:
-    """Build the network of the catalogue that the GPUs of a log are of, with the NICs that it lists; say what is assumed."""
+    """Build the network of the catalogue that a log's GPUs are of, with the NICs that it lists; say what is assumed."""
     products = list(dict.fromkeys(product for _, product in log.devices.values()))
     names = {name for product in products for name in [_box_name(product)] if name}
     if len(names) != 1 or len(products) > 1:
@@ -393,8 +393,8 @@ def _verdict(rows: Sequence[SizeDiagnosis], limit: Bound, log: NcclLog) -> tuple
         sharp = any(choice.algorithm.startswith("CollNet") for choice in log.choices)
         where = " NCCL used SHARP, which the network does not describe." if sharp else ""
         return "impossible", (
-            f"{row.measured:.2f} GB/s at {row.size} bytes is {row.measured / row.bound:.2f} times what the network as described "
-            f"can carry.{where} So it is described wrong: {cut_words(limit)}. Check their number and speed."
+            f"{row.measured:.2f} GB/s at {row.size} bytes is {row.measured / row.bound:.2f} times what the network as "
+            f"described can carry.{where} So it is described wrong: {cut_words(limit)}. Check their number and speed."
         )
     last = rows[-1]
     if last.low is None:

@@ -259,12 +259,12 @@ def _listed_nics(network: _Network, log: NcclLog) -> Iterator[Explanation]:
 
 
 def _only_p2p(log: NcclLog) -> bool:
-    return bool(log.inner_hops) and all(hop.via.startswith("P2P") for hop in log.inner_hops)
+    return bool(log.hops_over(network=False)) and all(hop.via.startswith("P2P") for hop in log.hops_over(network=False))
 
 
 def _features(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     """Features of NCCL that may be off; what the log refutes is left out."""
-    runs, over_net = network.runs, log.net_hops
+    runs, over_net = network.runs, log.hops_over(network=True)
     claims: list[tuple[str, Iterable[tuple[float, float]], bool | None]] = []
     if len(network.boxes) > 1:
         named = {log.network, *(hop.via for hop in over_net)} - {""}
@@ -280,7 +280,11 @@ def _features(network: _Network, log: NcclLog) -> Iterator[Explanation]:
             ]
             claims.append(("no PXN: each GPU reaches all machines over its own NIC", ranges, None))
     if network.inside < inf:
-        has_shm = any(hop.via.startswith("SHM") for hop in log.inner_hops) if log.inner_hops else None
+        has_shm = (
+            any(hop.via.startswith("SHM") for hop in log.hops_over(network=False))
+            if log.hops_over(network=False)
+            else None
+        )
         ranges = [(HOST_MEMORY[0], min(HOST_MEMORY[1], run.busbw)) for run in runs]
         claims.append(("no P2P between GPUs: data passes host memory (SHM)", ranges, has_shm))
     if network.topology.aggregation and len(network.boxes) == 1 and any(run.collective is ALLREDUCE for run in runs):

@@ -1,10 +1,10 @@
 """What NCCL or RCCL says of itself in a log: machines, devices, NICs, rings, trees, transports and its choices.
 
 Lines are those of NCCL 2.4 to 2.30 with ``NCCL_DEBUG=INFO`` (src/debug.cc:354 puts host, process, thread and device in
-front of them): rings (src/graph/rings.cc:45), neighbors and trees (src/init.cc:1493), transports of channels
-(src/transport/p2p.cc:416, shm.cc:116, net.cc:324), NICs (src/transport/net_ib/init.cc:444 and 513, net_socket.cc:77),
-channels (src/init.cc:1646), NVLS (src/transport/nvls.cc:279) and choices (src/enqueue.cc:822); numbers of lines are those
-of 2.30.7.  Devices are those of nccl-tests (src/util.cu:687).
+front): rings (src/graph/rings.cc:45), neighbors and trees (src/init.cc:1493), transports of channels (src/transport/
+p2p.cc:416, shm.cc:116, net.cc:324), NICs (src/transport/net_ib/init.cc:444 and 513), channels (src/init.cc:1646), NVLS
+(src/transport/nvls.cc:279) and choices (src/enqueue.cc:822); line numbers are those of 2.30.7.  Devices are those of
+nccl-tests (src/util.cu:687).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,33 +20,24 @@ from ...errors import FileFormatError
 from ...support.formatting import abbreviated_names, count_text
 from ...support.validation import shown
 
-MAX_RANKS, MAX_CHANNELS = 2**17, 2**10
-ERRORS = (
-    "NCCL WARN",
-    "NCCL failure",
-    "Test failure",
-    "Test NCCL failure",
-    "Test CUDA failure",
-    "unhandled system error",
-)
+ERRORS = ("NCCL WARN", "NCCL failure", "Test failure", "Test NCCL failure", "Test CUDA failure")
 
-_DEVICE = re.compile(
-    r"Rank\s+(\d{1,6})\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+\d+\s+\[([^]]*)\]\s+(\S.*)"
-)
+_DEVICE = re.compile(r"Rank\s+(\d{1,6})\s.*?\bPid\s+\d+\s+on\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(\S.*)")
 _INFO = re.compile(r"([\w.-]+):(\d+):\d+ \[\d+\] NCCL (?:INFO|WARN) +(.*)")
-_RING = re.compile(r"Channel (\d{1,4})(?:/\d+)? : +(\d[\d ]*?)( ?\.\.\.)?$")
-_NEIGHBORS = re.compile(r"Ring (\d{1,4}) : (\d{1,6}) -> (\d{1,6}) -> (\d{1,6})$")
+_RING = re.compile(r"^Channel (\d{1,4})(?:/\d+)? : +(\d[\d ]*?)( ?\.\.\.)?$")
+_NEIGHBORS = re.compile(r"^Ring (\d{1,4}) : \d{1,6} -> (\d{1,6}) -> (\d{1,6})$")
 _TREE = re.compile(r"\[(\d{1,4})\] -?\d+/-?\d+/-?\d+->(\d{1,6})->(-?\d{1,6})(?= \[|$)")
 _HOP = re.compile(
-    r"Channel (\d{1,4})(?:/(\d+))? : (\d{1,6})\[\w+\] -> (\d{1,6})\[\w+\] (?:\[(send|receive)\] )?via "
+    r"^Channel (\d{1,4})(?:/(\d+))? : (\d{1,6})\[\w+\] -> (\d{1,6})\[\w+\] (?:\[(send|receive)\] )?via "
     r"(?:NET/(.+?)/(\d{1,4})(?:\((\d+)\))?((?:/\S+)*)|((?:P2P|SHM)\S*))"
 )
 _IB = re.compile(r"NET/IB : Using (.*?)(?:\[RO\])?\s*; OOB")
-_NIC = re.compile(r"\[\d+\](\S+)")
-_SPEED = re.compile(r"NET/IB: \[(\d+)\] (\S+) .*\bspeed=(\d+)")
-_COMM = re.compile(r"comm 0x\w+ rank (\d+) nranks (\d+) .*commId (0x\w+)")
+_SPEED = re.compile(r"NET/IB: \[\d+\] ([^\s:]+)\S* .*\bspeed=(\d{1,9})\b")
+_COMM = re.compile(r"comm 0x\w+ rank \d+ nranks (\d{1,6}) .*commId (0x\w+)")
 _CHOICE = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
-_CHANNELS = re.compile(r"(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?")
+_CHANNELS = re.compile(r"^(\d{1,4}) coll channels, ")
+_NVLS = re.compile(r"NVLS multicast support is (not )?available")
+_NETWORK = re.compile(r"^Using network (\S.*)")
 
 
 class Hop(NamedTuple):
@@ -72,65 +63,50 @@ class Choice(NamedTuple):
     channels: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class NcclLog:
     """What a log says of one run.
 
     Attributes
     ----------
-    devices : mapping from int to tuple
+    devices : dict from int to tuple
         Host and product of each rank, as nccl-tests lists them.
-    hosts : tuple of str
-        In rank order.
     version, network : str
         Of NCCL, and what it calls the network; empty if the log does not say.
-    nics : mapping from str to tuple of str
+    nics : dict from str to tuple of str
         Those that NCCL lists on each host.
-    speeds : mapping from str to int
+    speeds : dict from str to int
         Mb/s of NICs by their names, in new versions.
-    rings : mapping from int to tuple of int
-        Ranks by channel, of those that are complete.
-    trees : mapping from int to tuple of int
-        Parent of each rank by channel, -1 of the root.
-    hops : tuple of Hop
+    rings, trees : dict from int to tuple of int
+        By channel, if complete: ranks in order; parent of each rank, -1 of the root.
+    hops : list of Hop
     nvls : bool or None
-        Whether NVLink SHARP is available.
+        Whether NVLink SHARP is available on all GPUs; None if the log does not say, as of `channels`.
     channels : int or None
-    choices : tuple of Choice
+    choices : list of Choice
     has_lines : bool
         Whether there are lines of NCCL.
-    errors : tuple of str
+    errors : list of str
         Lines about errors.
     """
 
-    devices: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    devices: dict[int, tuple[str, str]] = field(default_factory=dict)
     version: str = ""
     network: str = ""
-    nics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    speeds: Mapping[str, int] = field(default_factory=dict)
-    rings: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    trees: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    hops: tuple[Hop, ...] = ()
+    nics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    speeds: dict[str, int] = field(default_factory=dict)
+    rings: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    trees: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    hops: list[Hop] = field(default_factory=list)
     nvls: bool | None = None
     channels: int | None = None
-    choices: tuple[Choice, ...] = ()
+    choices: list[Choice] = field(default_factory=list)
     has_lines: bool = False
-    errors: tuple[str, ...] = ()
+    errors: list[str] = field(default_factory=list)
 
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Hosts in rank order."""
-        return tuple(dict.fromkeys(host for _, (host, _) in sorted(self.devices.items())))
-
-    @property
-    def net_hops(self) -> tuple[Hop, ...]:
-        """Connections over a network."""
-        return tuple(hop for hop in self.hops if hop.via.startswith("NET/"))
-
-    @property
-    def inner_hops(self) -> tuple[Hop, ...]:
-        """Connections inside machines."""
-        return tuple(hop for hop in self.hops if not hop.via.startswith("NET/"))
+    def hops_over(self, *, network: bool) -> list[Hop]:
+        """Connections over a network, or inside machines."""
+        return [hop for hop in self.hops if hop.via.startswith("NET/") == network]
 
 
 def read_nccl_log(text: str, where: str) -> NcclLog:
@@ -138,121 +114,97 @@ def read_nccl_log(text: str, where: str) -> NcclLog:
 
     Raises `FileFormatError` where lines of two jobs are mixed.
     """
-    return _Reader(where).read(text)
+    log, reader = NcclLog(), _Reader()
+    for line in text.splitlines():
+        if not log.version and "NCCL version" in line:
+            log.version = line.partition("NCCL version")[2].strip().split("+")[0]
+        if any(mark in line for mark in ERRORS):
+            log.errors.append(line.strip()[-160:])
+        info = _INFO.search(line)
+        log.has_lines = log.has_lines or bool(info)
+        words = info[3].rstrip() if info else line
+        for pattern, read in _LINES:
+            if match := pattern.search(words):
+                read(reader, log, match, (info[1], info[2]) if info else ("", ""))
+                break
+    if len(reader.jobs) > 1 or len(set(reader.comms.values())) > 1:
+        sizes = ", ".join(map(str, reader.comms.values()))
+        jobs = " and ".join(":".join(job) for job in reader.jobs)
+        what = f"rings of two jobs, {jobs}" if len(reader.jobs) > 1 else f"communicators of {sizes} ranks"
+        raise FileFormatError(f"{where} mixes lines of {what}; put each job into a file of its own")
+    ranks = set(range(max(reader.comms.values(), default=0) or len(log.devices)))
+    for channel, following in reader.following.items():
+        if channel not in log.rings and len(ring := _walk(following)) == len(following) == len(ranks):
+            log.rings[channel] = ring
+    for channel, parents in reader.parents.items():
+        if parents.keys() == ranks:
+            log.trees[channel] = tuple(parents[rank] for rank in sorted(ranks))
+    log.hops = list(dict.fromkeys(log.hops))
+    return log
+
+
+Job = tuple[str, str]  # Host and process
 
 
 class _Reader:
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self._devices: dict[int, tuple[str, str]] = {}
-        self._facts: dict[str, str] = {}
-        self._nics: dict[str, tuple[str, ...]] = {}
-        self._speeds: dict[str, int] = {}
-        self._rings: dict[int, tuple[int, ...]] = {}
-        self._neighbors: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        self._parents: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        self._hops: dict[Hop, None] = {}
-        self._choices: dict[Choice, None] = {}
-        self._nvls: bool | None = None
-        self._channels: int | None = None
-        self._has_lines = False
-        self._comms: dict[str, int] = {}  # ranks of each communicator
-        self._jobs: dict[tuple[str, str], int] = {}  # processes that list rings, and the line
-        self._errors: dict[str, None] = {}
+    """Reads lines into a log, and keeps what is complete at the end only."""
 
-    def read(self, text: str) -> NcclLog:
-        for number, line in enumerate(text.splitlines(), 1):
-            if "NCCL version" in line:
-                self._facts.setdefault("version", line.partition("NCCL version")[2].strip().split("+")[0])
-            if any(mark in line for mark in ERRORS):
-                self._errors[line.strip()[-160:]] = None
-            if info := _INFO.search(line):
-                self._has_lines = True
-                self._info(info[1], info[2], info[3].rstrip(), number)
-            elif device := _DEVICE.search(line):
-                self._devices[int(device[1])] = device[3], device[5].strip()
-            elif choice := _CHOICE.search(line):
-                self._choose(choice)
-        if len(self._comms) > 1 and len(set(self._comms.values())) > 1:
-            sizes = ", ".join(map(str, self._comms.values()))
-            raise FileFormatError(f"{self._where} mixes lines of communicators of {sizes} ranks; {_SEPARATE}")
-        ranks = max(self._comms.values(), default=0) or len(self._devices)
-        rings = self._rings | {
-            channel: ring
-            for channel, following in self._neighbors.items()
-            if channel not in self._rings and len(ring := _walk(following)) == len(following) == ranks
-        }
-        trees = {
-            channel: tuple(parent[rank] for rank in range(ranks))
-            for channel, parent in self._parents.items()
-            if ranks and parent.keys() == set(range(ranks))
-        }
-        return NcclLog(
-            self._devices,
-            self._facts.get("version", ""),
-            self._facts.get("network", ""),
-            self._nics,
-            self._speeds,
-            rings,
-            trees,
-            tuple(self._hops),
-            self._nvls,
-            self._channels,
-            tuple(self._choices),
-            self._has_lines,
-            tuple(self._errors),
-        )
+    def __init__(self) -> None:
+        self.following: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        self.parents: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        self.comms: dict[str, int] = {}  # Ranks of each communicator
+        self.jobs: dict[Job, None] = {}  # That list rings, as rank 0 does
 
-    def _info(self, host: str, process: str, words: str, number: int) -> None:
-        """Read one line of NCCL."""
-        if hop := _HOP.match(words):
-            self._hop(hop)
-        elif ring := _RING.match(words):
-            first = self._jobs.setdefault((host, process), number)
-            if len(self._jobs) > 1:
-                raise FileFormatError(
-                    f"{self._where} lists rings of two jobs, {host}:{process} and another from line {first}; {_SEPARATE}"
-                )
-            if not ring[3]:
-                self._rings[int(ring[1])] = tuple(map(int, ring[2].split()))
-        elif neighbors := _NEIGHBORS.match(words):
-            self._neighbors[int(neighbors[1])][int(neighbors[3])] = int(neighbors[4])
-        elif words.startswith("Trees"):
-            for channel, rank, parent in _TREE.findall(words):
-                self._parents[int(channel)][int(rank)] = int(parent)
-        elif nics := _IB.match(words):
-            self._nics[host] = tuple(_NIC.findall(nics[1]))
-        elif speed := _SPEED.match(words):
-            self._speeds[speed[2].partition(":")[0]] = int(speed[3])
-        elif comm := _COMM.search(words):
-            self._comms[comm[3]] = int(comm[2])
-        elif choice := _CHOICE.match(words):
-            self._choose(choice)
-        elif channels := _CHANNELS.match(words):
-            self._channels = int(channels[1])
-        elif "NVLS multicast support is" in words:
-            self._nvls = "not available" not in words and self._nvls is not False
-        elif words.startswith("Using network "):
-            self._facts["network"] = words.removeprefix("Using network ")
-        elif words.startswith("NET/Socket : Using") and "network" not in self._facts:
-            self._facts["network"] = "Socket"
+    def device(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
+        log.devices[int(match[1])] = match[2], match[3].strip()
 
-    def _hop(self, hop: re.Match[str]) -> None:
-        channel, index, sender, receiver, end, network, nic, proxy, tail, inner = hop.groups()
-        if index not in (None, "0"):  # Connections of sends and receives, not of collectives
-            return
-        via = f"NET/{network}" if network else inner
-        numbers = (None if number is None else int(number) for number in (nic, proxy))
-        self._hops[
-            Hop(int(channel), int(sender), int(receiver), via, end or "", *numbers, "GDRDMA" in (tail or ""))
-        ] = None
+    def hop(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
+        channel, index, sender, receiver, end, network, nic, proxy, tail, inner = match.groups()
+        if index in (None, "0"):  # Others are of sends and receives, not of collectives
+            via, gdr = f"NET/{network}" if network else inner, "GDRDMA" in (tail or "")
+            numbers = [None if number is None else int(number) for number in (nic, proxy)]
+            log.hops.append(Hop(int(channel), int(sender), int(receiver), via, end or "", *numbers, gdr))
 
-    def _choose(self, choice: re.Match[str]) -> None:
-        low, high = int(choice[5]), int(choice[6])
-        self._choices[Choice(choice[1], int(choice[2]), choice[3], choice[4], high - low + 1)] = None
+    def ring(self, log: NcclLog, match: re.Match[str], job: Job) -> None:
+        self.jobs[job] = None
+        if not match[3]:
+            log.rings[int(match[1])] = tuple(map(int, match[2].split()))
+
+    def neighbors(self, _: NcclLog, match: re.Match[str], __: Job) -> None:
+        self.following[int(match[1])][int(match[2])] = int(match[3])
+
+    def trees(self, _: NcclLog, match: re.Match[str], __: Job) -> None:
+        for channel, rank, parent in _TREE.findall(match.string):
+            self.parents[int(channel)][int(rank)] = int(parent)
+
+    def nics(self, log: NcclLog, match: re.Match[str], job: Job) -> None:
+        log.nics[job[0]] = tuple(re.findall(r"\[\d+\](\S+)", match[1]))
+
+    def speed(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
+        log.speeds[match[1]] = int(match[2])
+
+    def comm(self, _: NcclLog, match: re.Match[str], __: Job) -> None:
+        self.comms[match[2]] = int(match[1])
+
+    def choice(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
+        log.choices.append(Choice(match[1], int(match[2]), match[3], match[4], int(match[6]) - int(match[5]) + 1))
+
+    def channels(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
+        log.channels = int(match[1])
+
+    def nvls(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
+        log.nvls = not match[1] and log.nvls is not False
+
+    def network(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
+        log.network = match[1]
 
 
-_SEPARATE = "put each job into a file of its own"
+_LINES = (
+    (_HOP, _Reader.hop), (_RING, _Reader.ring), (_NEIGHBORS, _Reader.neighbors), (re.compile("^Trees "), _Reader.trees),
+    (_DEVICE, _Reader.device), (_IB, _Reader.nics), (_SPEED, _Reader.speed), (_COMM, _Reader.comm),
+    (_CHOICE, _Reader.choice), (_CHANNELS, _Reader.channels), (_NVLS, _Reader.nvls), (_NETWORK, _Reader.network),
+)  # fmt: skip
+"""What reads each kind of line."""
 
 
 def _walk(following: Mapping[int, int]) -> tuple[int, ...]:
@@ -310,10 +262,5 @@ def _device(element: ET.Element, where: str) -> int:
 def unused_nics(log: NcclLog) -> tuple[int, tuple[int, ...]]:
     """Return how many NICs a host lists at most, and which of these numbers no channel uses."""
     listed = max(map(len, log.nics.values()), default=0)
-    used = {hop.nic for hop in log.net_hops}
+    used = {hop.nic for hop in log.hops_over(network=True)}
     return listed, tuple(number for number in range(listed) if number not in used) if used else ()
-
-
-def gpu_products(devices: Iterable[tuple[str, str]]) -> Sequence[str]:
-    """List the products of devices, each once."""
-    return list(dict.fromkeys(product for _, product in devices))

@@ -1,7 +1,7 @@
 """Simulated faults are explained by a smallest set that holds the true one.
 
-The simulation is arithmetic on the rates of NICs and GPUs: rings of equal shares, or the bound of the damaged network, times
-an efficiency and noise.
+The simulation is arithmetic on the rates of NICs and GPUs: rings of equal shares, or the bound of the damaged network,
+times an efficiency and noise.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from nccl_logs import A100, H100, MI300X, Machine, devices, header, info, noise, table, text
 
 import collopt
 from collopt.runtime.health.diagnose import Diagnosis, diagnose
 from collopt.topologies import Failure, Topology
+from nccl_logs import A100, H100, MI300X, Machine, devices, header, info, noise, table, text
 
 SEED = 0
 GPUS = {A100: ("dgx-a100", 300.0, 25.0), H100: ("dgx-h100", 450.0, 50.0), MI300X: ("mi300x", 448.0, 50.0)}
@@ -102,7 +102,7 @@ CASES = {
     "slot of a nic at half": Fault(H100, 2, RS, "box1/gpu5--box1/nic5 x 1/2", ring_log(2)),
     "nic at half, of four boxes": Fault(H100, 4, AG, "box3/nic2--ib x 1/2"),
     "nic at a quarter": Fault(H100, 2, AG, "box0/nic2--ib x 1/4", ring_log(2)),
-    "two nics lost, listed": Fault(H100, 2, AG, "box1/nic6 + box1/nic7", ring_log(2, nics=(8, 6), used=SIX, channels=6)),
+    "two nics lost, listed": Fault(H100, 2, AG, "box1/nic6 + box1/nic7", ring_log(2, nics=(8, 6), used=SIX)),
     "two nics lost": Fault(H100, 2, AG, "box0/nic1 + box0/nic3"),
     "gpu's links at half": Fault(H100, 2, RS, "box1/gpu3--box1/nvswitch x 1/2", ring_log(2)),
     "gpu's links at a quarter": Fault(H100, 2, AG, "box1/gpu3--box1/nvswitch x 1/4", ring_log(2)),

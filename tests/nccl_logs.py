@@ -27,9 +27,8 @@ def devices(hosts: int, gpu: str, per_host: int = 8) -> list[str]:
     lines = ["# Using devices"]
     for rank in range(hosts * per_host):
         host, device = divmod(rank, per_host)
-        lines.append(
-            f"#  Rank {rank:2d} Group  0 Pid {4000 + rank} on node-{host + 1} device {device:2d} [0x{18 + device}] {gpu}"
-        )
+        place = f"on node-{host + 1} device {device:2d} [0x{18 + device}]"
+        lines.append(f"#  Rank {rank:2d} Group  0 Pid {4000 + rank} {place} {gpu}")
     return lines
 
 
@@ -52,11 +51,9 @@ def table(
     factor = FACTORS[program](ranks)
     operation, root = ("sum", -1) if program in ("all_reduce", "reduce_scatter") else ("none", -1)
     rows = [
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
+        f"#       size         count      type   redop    root {' '.join(TITLES)}",
+        f"#        (B)    (elements) {' (us)  (GB/s)  (GB/s) ' * 2}",
     ]
-    rows.append(
-        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)"
-    )
     for size in sizes:
         time = latency + factor * size / busbw / 1000
         cells = f"{time:8.1f} {size / time / 1000:7.2f} {factor * size / time / 1000:7.2f} {wrong:6d}"
@@ -103,7 +100,10 @@ class Machine(NamedTuple):
     version: str = "2.21.5+cuda12.4"
 
 
-def info(machine: Machine = Machine()) -> list[str]:
+TWO_BOXES = Machine()
+
+
+def info(machine: Machine = TWO_BOXES) -> list[str]:
     """Lines of NCCL_DEBUG=INFO of all ranks: rings that enter and leave each host by one NIC."""
     ranks, per_host = machine.hosts * machine.per_host, machine.per_host
     lines = [f"NCCL version {machine.version}"]
@@ -111,53 +111,36 @@ def info(machine: Machine = Machine()) -> list[str]:
     def say(rank: int, words: str) -> None:
         lines.append(f"node-{rank // per_host + 1}:{4000 + rank}:{5000 + rank} [{rank % per_host}] NCCL INFO {words}")
 
-    for rank in range(ranks):
-        count = machine.nics[rank // per_host] if machine.hosts > 1 else 0
-        listed = " ".join(f"[{nic}]mlx5_{nic}:1/IB" for nic in range(count))
-        if machine.hosts > 1 and machine.network == "IB":
-            say(rank, f"NET/IB : Using {listed} [RO]; OOB eth0:10.0.0.{rank // per_host + 1}<0>")
-        elif machine.hosts > 1:
-            say(rank, "NET/Socket : Using [0]eth0:10.0.0.1<0>")
-        say(rank, f"Using network {machine.network}")
-        say(
-            rank,
-            f"ncclCommInitRank comm 0x55{rank:02x} rank {rank} nranks {ranks} cudaDev {rank % per_host} nvmlDev "
-            f"{rank % per_host} busId 18000 commId 0xd8289d3e - Init START",
-        )
-        say(rank, f"NVLS multicast support is {'' if machine.nvls else 'not '}available on dev {rank % per_host}")
+    def end(rank: int) -> str:
+        return f"{rank}[{rank % per_host}]"
+
     rings = ring_orders(machine)
-    width = len(str(ranks - 1))
     for channel, ring in enumerate(rings):
-        line = f"Channel {channel:02d}/{len(rings):02d} :" + "".join(f" {rank:{width}d}" for rank in ring)
+        line = f"Channel {channel:02d}/{len(rings):02d} :" + "".join(f" {rank:{len(str(ranks - 1))}d}" for rank in ring)
         say(0, line if len(line) < 128 else f"{line[:124]}...")
     for rank in range(ranks):
+        if machine.hosts > 1 and machine.network == "IB":
+            listed = " ".join(f"[{nic}]mlx5_{nic}:1/IB" for nic in range(machine.nics[rank // per_host]))
+            say(rank, f"NET/IB : Using {listed} [RO]; OOB eth0:10.0.0.{rank // per_host + 1}<0>")
+        say(rank, f"Using network {machine.network}")
+        device = rank % per_host
+        about = f"rank {rank} nranks {ranks} cudaDev {device} nvmlDev {device} busId 18000 commId 0xd8289d3e"
+        say(rank, f"ncclCommInitRank comm 0x55{rank:02x} {about} - Init START")
+        say(rank, f"NVLS multicast support is {'' if machine.nvls else 'not '}available on dev {device}")
         for channel, ring in enumerate(rings):
             place = ring.index(rank)
-            say(rank, f"Ring {channel:02d} : {ring[place - 1]} -> {rank} -> {ring[(place + 1) % ranks]}")
-    for rank in range(ranks):
-        for channel, ring in enumerate(rings):
-            following = ring[(ring.index(rank) + 1) % ranks]
-            before = ring[ring.index(rank) - 1]
-            nic = machine.used[channel % len(machine.used)]
-            tail = f"via NET/{machine.network}/{nic}{'/GDRDMA' if machine.gdr else ''}"
-            if following // per_host == rank // per_host:
-                say(
-                    rank,
-                    f"Channel {channel:02d}/0 : {rank}[{rank % per_host}] -> {following}[{following % per_host}] via {machine.inner}",
-                )
-            else:
-                say(
-                    rank,
-                    f"Channel {channel:02d}/0 : {rank}[{rank % per_host}] -> {following}[{following % per_host}] [send] {tail}",
-                )
+            before, following = ring[place - 1], ring[(place + 1) % ranks]
+            tail = f"via NET/{machine.network}/{machine.used[channel % len(machine.used)]}{'/GDRDMA' * machine.gdr}"
+            say(rank, f"Ring {channel:02d} : {before} -> {rank} -> {following}")
+            inside = following // per_host == rank // per_host
+            way = f"via {machine.inner}" if inside else f"[send] {tail}"
+            say(rank, f"Channel {channel:02d}/0 : {end(rank)} -> {end(following)} {way}")
             if before // per_host != rank // per_host:
-                say(
-                    rank,
-                    f"Channel {channel:02d}/0 : {before}[{before % per_host}] -> {rank}[{rank % per_host}] [receive] {tail}",
-                )
+                say(rank, f"Channel {channel:02d}/0 : {end(before)} -> {end(rank)} [receive] {tail}")
+        nvls = 16 * machine.nvls
         say(
             rank,
-            f"{machine.channels} coll channels, 0 collnet channels, {16 if machine.nvls else 0} nvls channels, 16 p2p channels, 2 p2p channels per peer",
+            f"{machine.channels} coll channels, 0 collnet channels, {nvls} nvls channels, 16 p2p channels, 2 per peer",
         )
     return lines
 
