@@ -162,8 +162,8 @@ class _Reader:
         channel, index, sender, receiver, end, network, nic, proxy, tail, inner = match.groups()
         if index in (None, "0"):  # Others are of sends and receives, not of collectives
             via, gdr = f"NET/{network}" if network else inner, "GDRDMA" in (tail or "")
-            numbers = [None if number is None else int(number) for number in (nic, proxy)]
-            log.hops.append(Hop(int(channel), int(sender), int(receiver), via, end or "", *numbers, gdr))
+            device, via_rank = (None if number is None else int(number) for number in (nic, proxy))
+            log.hops.append(Hop(int(channel), int(sender), int(receiver), via, end or "", device, via_rank, gdr))
 
     def ring(self, log: NcclLog, match: re.Match[str], job: Job) -> None:
         self.jobs[job] = None

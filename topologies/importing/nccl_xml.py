@@ -252,4 +252,5 @@ def read_nccl(document: Document, options: BoxOptions) -> Box:
         attached.shared,
         between.limits,
         product.rack_of(gpus) if product and between.switches else "",
+        machine.devices(attached.numbers),
     )
