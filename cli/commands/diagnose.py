@@ -61,9 +61,9 @@ def _print(result: Diagnosis) -> None:
         if run.shown:
             emit(_table(run))
     if any(run.verdict == "low" for run in result.runs):
-        several = "any of these explains it; the log cannot tell them apart:"
+        choice = "any of these explains it; the log cannot tell them apart:"
         one = "this explains it:" if result.explanations else "no one or two faults of the common kinds explain it"
-        emit(several if len(result.explanations) > 1 else one)
+        emit(choice if len(result.explanations) > 1 else one)
         for explanation in result.explanations:
             emit(f"  {explanation}")
     if result.next_run:

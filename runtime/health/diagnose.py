@@ -30,10 +30,8 @@ from .nccl_log import NcclLog, read_graph_dump, read_nccl_log
 if TYPE_CHECKING:
     import pandas as pd
 
-Verdict = str
 VERDICTS = ("wrong data", "impossible", "low", "unknown", "normal")
-"""Of a run and a log, the worst first."""
-
+"""Of a size, a run and a log, the worst first."""
 PRODUCTS = {
     r"A100.*SXM|A100-SXM": "dgx-a100", r"H100.*(HBM3|SXM)": "dgx-h100", r"H200(?! NVL)": "dgx-h200",
     r"\bGB200": "gb200-nvl72", r"\bGB300": "gb300-nvl72", r"\bB200": "dgx-b200", r"\bB300": "dgx-b300",
@@ -48,20 +46,36 @@ SLACK = 0.95  # Of a twin, or of the least of these shares, below which a run is
 LARGE = 2**24  # bytes; below, latency decides
 STEADY = 2**28  # bytes, from which on bandwidths of a size stand for those of larger ones
 STEADY_SIZES = (2**30, 2**33)
+SIZES = (2**26, 2**20)  # That are judged beside the largest
+MAX_HOST_GPUS = 16
 MAX_RANKS = 64  # Beyond, expectations are computed for the largest size alone
 TWIN = 0.03  # Relative difference of healthy twins
 
 
 class SizeDiagnosis(NamedTuple):
-    """One size of a run; bandwidths in GB/s of the bus, None where nothing says any."""
+    """One size of a run.
+
+    Attributes
+    ----------
+    size : int
+        Bytes as nccl-tests counts them.
+    measured, bound : float
+        Bus bandwidths in GB/s, as all others.
+    nccl : float or None
+        NCCL's model of its own algorithm; None of sizes without expectations, as `low` and `high`.
+    low, high : float or None
+        Healthy machines.
+    verdict : str
+        One of `VERDICTS`.
+    """
 
     size: int
     measured: float
     bound: float
-    nccl: float | None  # NCCL's model of its own algorithm
-    low: float | None  # Healthy machines
+    nccl: float | None
+    low: float | None
     high: float | None
-    verdict: Verdict
+    verdict: str
 
 
 @dataclass(frozen=True)
@@ -73,52 +87,38 @@ class RunDiagnosis:
     collective : Collective
     ranks : int
     sizes : tuple of SizeDiagnosis
-        All that were measured; `shown` are those that expectations were computed for.
-    bound : Bound
-        What no schedule exceeds, with its cut.
+        All that were measured.
     expectation : Expectation
-        Of the sizes shown, and of which machines.
+        Of some sizes, with the bound.
     verdict : str
         One of `VERDICTS`.
     reason : str
         In one sentence.
+    compared : str
+        What healthy machines are.
     channels : tuple of ChannelScore
         Rings and trees of NCCL, where the log lists them.
-    has_twin : bool
-        Whether it was compared with a reference.
     """
 
     collective: Collective
     ranks: int
     sizes: tuple[SizeDiagnosis, ...]
-    bound: Bound
     expectation: Expectation
-    verdict: Verdict
+    verdict: str
     reason: str
-    channels: tuple[ChannelScore, ...] = ()
-    has_twin: bool = False
+    compared: str
+    channels: tuple[ChannelScore, ...]
 
     @property
     def limit(self) -> str:
         """The bound and its links in words."""
-        return f"{float(self.bound.busbw):.2f} GB/s proven: {cut_words(self.bound)}"
-
-    @property
-    def compared(self) -> str:
-        """What healthy machines are."""
-        if self.has_twin:
-            return "a reference log"
-        machines = ", ".join(self.expectation.machines)
-        return (
-            f"measurements of {machines}"
-            if any(row.rows for row in self.expectation.sizes)
-            else ("shares of NCCL's model that machines reach; nobody published a measurement of such machines")
-        )
+        proven = self.expectation.bound
+        return f"{float(proven.busbw):.2f} GB/s proven: {cut_words(proven)}"
 
     @property
     def shown(self) -> tuple[SizeDiagnosis, ...]:
         """Sizes with expectations."""
-        return tuple(size for size in self.sizes if size.size in {row.size for row in self.expectation.sizes})
+        return tuple(row for row in self.sizes if row.size in {entry.size for entry in self.expectation.sizes})
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Diagnosis:
     notes: tuple[str, ...]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> str:
         """The worst of all runs."""
         return min((run.verdict for run in self.runs), key=VERDICTS.index)
 
@@ -163,11 +163,12 @@ class Diagnosis:
 class _Run(NamedTuple):
     """A run as it was read."""
 
-    measured: MeasuredRun
     log: NcclLog
     collective: Collective
     ranks: int
     best: dict[int, MeasuredRow]  # The faster of both readings of each size
+    wrong_sizes: set[int]
+    is_cut: bool
 
 
 def diagnose(
@@ -196,29 +197,21 @@ def diagnose(
     reference : str or path, optional
         Log of the same runs on healthy machines, to compare with instead of public measurements.
     """
-    source = name_of(log)
-    runs = _read(log, collective)
-    notes = [f"the last row of {source} is cut short, and was left out"] * any(run.measured.is_cut for run in runs)
-    notes += dict.fromkeys(f"the log has an error: {line}" for run in runs for line in run.log.errors[:1])
-    healthy = {} if reference is None else {run.collective: run.best for run in _read(reference, collective)}
-    network = None if topology is None else as_network(topology)
-    if network is None:
-        network, assumed = network_of(runs[0].log, source)
-        notes += assumed
+    source, runs = name_of(log), _read(log, collective)
+    twins = {} if reference is None else {run.collective: run.best for run in _read(reference, collective)}
+    facts = next((run.log for run in runs if run.log.has_lines), runs[0].log)
+    network, notes = (as_network(topology), []) if topology is not None else network_of(runs[0].log, source)
+    notes += [f"the last row of {source} is cut short, and was left out"] * runs[-1].is_cut
+    notes += [f"the log has an error: {run.log.errors[0]}" for run in runs if run.log.errors]
     diagnoses = []
     for run in runs:
         if run.ranks != network.num_ranks:
-            where = "" if topology is not None else ", by its first run"
             raise UnsupportedError(
-                f"{source} is of {count_text(run.ranks, 'rank')}, and {network.name} has {network.num_ranks}{where}; "
+                f"{source} is of {count_text(run.ranks, 'rank')}, and {network.name} has {network.num_ranks}; "
                 "describe the network of the log with --topology, --boxes and --ranks"
             )
-        diagnosis = _diagnosed(run, network, healthy.get(run.collective, {}))
-        scores, remarks = _channels(run, diagnosis.bound, graph)
-        notes += remarks
-        diagnoses.append(replace(diagnosis, channels=scores))
+        diagnoses.append(_diagnosed(run, network, twins.get(run.collective, {}), graph, notes))
     low = [run for run in diagnoses if run.verdict == "low"]
-    facts = next((run.log for run in runs if run.log.has_lines), runs[0].log)
     explanations = explain(network, [_healthy(run) for run in low], facts) if low else ()
     next_run = run_to_tell_apart(explanations, len(boxes_of(network)), facts) if low else ""
     return Diagnosis(source, network, tuple(diagnoses), explanations, next_run, tuple(dict.fromkeys(notes)))
@@ -227,109 +220,89 @@ def diagnose(
 def _read(path: str | os.PathLike[str], collective: str | Collective | None) -> list[_Run]:
     source, runs = name_of(path), []
     for measured in read_runs(read_text(path, MAX_BYTES), source):
-        facts = read_nccl_log(measured.text, source)
-        times = measured.times
-        if not times.rows and not facts.rings:
+        log, times = read_nccl_log(measured.text, source), measured.times
+        if not times.rows and not log.rings:
             continue
-        ranks = times.num_ranks or len(facts.devices) or len(next(iter(facts.rings.values()), ()))
-        if ranks == 1:
-            raise UnsupportedError(
-                f"{source} is of one rank, which sends nothing; build nccl-tests with MPI=1 and start it by mpirun, or "
-                "give -g 8"
-            )
-        if not ranks:
-            raise UnsupportedError(f"{source} does not say how many ranks there are; keep its list of devices")
+        ranks = times.num_ranks or len(log.devices) or len(next(iter(log.rings.values()), ()))
+        if ranks < 2:
+            what = "is of one rank, which sends nothing" if ranks else "does not say how many ranks there are"
+            hint = "build nccl-tests with MPI=1 and start it by mpirun, or give -g 8, and keep its list of devices"
+            raise UnsupportedError(f"{source} {what}; {hint}")
         best: dict[int, MeasuredRow] = {}
         for row in times.rows:
             best[row.size] = min(row, best.get(row.size, row), key=lambda entry: entry.microseconds)
+        wrong_sizes = {row.size for row in times.rows if row.wrong_elements}
         own = as_collective(collective) if collective is not None else _collective(measured, ranks, source)
-        runs.append(_Run(measured, facts, own, ranks, best))
+        runs.append(_Run(log, own, ranks, best, wrong_sizes, measured.is_cut))
     if not runs:
         raise FileFormatError(
-            f"{source} has neither a table of nccl-tests nor rings of NCCL; expected the output of all_reduce_perf or "
-            "another program of nccl-tests, all of it"
+            f"{source} has neither a table of nccl-tests nor rings of NCCL; expected all the output of a program of "
+            "nccl-tests, such as all_reduce_perf"
         )
     return runs
 
 
 def _collective(measured: MeasuredRun, ranks: int, source: str) -> Collective:
-    """Tell the collective by the header, the program, or the ratio of both bandwidths."""
-    named = (
-        measured.times.collective
-        or collective_by_name(measured.program)
-        or (None if measured.times.rows else ALLREDUCE)
-    )
+    """Tell the collective by the header or the program, or where both bandwidths leave one only."""
+    rows = measured.times.rows
+    named = measured.times.collective or collective_by_name(measured.program) or (None if rows else ALLREDUCE)
     if isinstance(named, str):
         raise UnsupportedError(f"{source} measures {named}, which has no bound; give the log of a collective")
-    ratios = [
-        busbw / algbw for *_, printed in measured.times.rows if printed for algbw, busbw in (printed,) if algbw > 1
+    ratios = [row.printed[1] / row.printed[0] for row in rows if row.printed and row.printed[0] > 1]
+    fits = [
+        entry for entry in COLLECTIVES.values() if abs(float(entry.bus_factor(ranks)) - max(ratios, default=0)) < 0.02
     ]
-    fitting = [
-        candidate
-        for candidate in COLLECTIVES.values()
-        if ratios and candidate.traffic is None and abs(max(ratios) - float(candidate.bus_factor(ranks))) < 0.02
-    ]
-    if named is None and ratios and fitting == [ALLREDUCE]:
+    if named is None and fits == [ALLREDUCE]:
         return ALLREDUCE
-    if named is None or (ratios and named not in fitting):
-        raise UnsupportedError(
-            f"{source} does not say which collective it measures, or busbw does not fit it; give --collective"
+    if named is None or (ratios and named not in fits):
+        doubt = (
+            "does not say which collective it measures" if named is None else f"has a busbw that {named} does not have"
         )
+        raise UnsupportedError(f"{source} {doubt}; give --collective")
     return named
 
 
 def network_of(log: NcclLog, source: str) -> tuple[Topology, list[str]]:
     """Build the network of the catalogue that a log's GPUs are of, with the NICs that it lists; say what is assumed."""
-    products = list(dict.fromkeys(product for _, product in log.devices.values()))
-    names = {name for product in products for name in [_box_name(product)] if name}
-    if len(names) != 1 or len(products) > 1:
-        listing = ", ".join(map(shown, products)) or "no GPUs"
-        raise TopologyError(f"{source} lists {listing}, of which the catalogue has no one box; give --topology")
-    name = names.pop()
-    counts = Counter(host for host, _ in log.devices.values())
-    box = stored_box(name)
-    notes = [f"assumed from the log: {name}, {count_text(len(counts), 'host')}; if that is wrong, give --topology"]
-    per_host = max(counts.values())
-    if box.gpus > 16:
+    products = {product for _, product in log.devices.values()}
+    names = {name for pattern, name in PRODUCTS.items() for product in products if re.search(pattern, product)}
+    hosts = Counter(host for host, _ in log.devices.values())
+    if len(names) != 1 or len(products) != 1:
+        listing = ", ".join(map(shown, sorted(products))) or "no GPUs"
+        raise TopologyError(f"{source} lists {listing}, which are not one kind of the catalogue; give --topology")
+    (name,), per_host = names, max(hosts.values())
+    box, notes = _with_nics(stored_box(name), log)
+    notes.append(f"assumed from the log: {name}, {count_text(len(hosts), 'host')}; if that is wrong, give --topology")
+    if box.gpus > MAX_HOST_GPUS:  # Racks of several hosts
         topology = repeat_box(box, -(-len(log.devices) // box.gpus))
         kept = list(topology.compute_nodes[: len(log.devices)])
-    elif per_host > box.gpus or len(set(counts.values())) > 1:
+    elif per_host > box.gpus or len(set(hosts.values())) > 1:
         raise TopologyError(
-            f"hosts of {source} have {sorted(set(counts.values()))} GPUs; give the network by --topology"
+            f"hosts of {source} have {sorted(set(hosts.values()))} GPUs; give the network by --topology"
         )
     else:
-        box, remarks = _with_nics(box, log)
-        notes += remarks
-        topology = repeat_box(box, len(counts))
-        kept = [f"box{host}/gpu{gpu}" for host in range(len(counts)) for gpu in range(per_host)]
+        topology = repeat_box(box, len(hosts))
+        kept = [f"box{host}/gpu{gpu}" for host in range(len(hosts)) for gpu in range(per_host)]
     return topology if len(kept) == topology.num_ranks else topology.restrict(kept), notes
 
 
-def _box_name(product: str) -> str | None:
-    return next((name for pattern, name in PRODUCTS.items() if re.search(pattern, product)), None)
-
-
 def _with_nics(box: Box, log: NcclLog) -> tuple[Box, list[str]]:
-    """Give a box the NICs of a log if its hosts agree on a number or a speed that looks like a design and no fault."""
+    """Give a box the NICs of a log if its hosts agree on a number, or NCCL on a speed: a design, and no fault."""
     counts = {len(nics) for nics in log.nics.values()}
-    used = {nic for nics in log.nics.values() for nic in nics}
-    speeds = Counter(speed for nic, speed in log.speeds.items() if not used or any(nic in name for name in used))
-    count = counts.pop() if len(counts) == 1 else len(box.nics)
-    rate = box.nics[0].bandwidth if box.nics else None
-    if speeds:
-        rate = Fraction(speeds.most_common(1)[0][0], 8000)
-    if count % box.gpus == 0 and count > box.gpus and speeds and rate:
-        rate, count = Fraction(rate) * count / box.gpus, box.gpus
-    same = (count, rate) == (len(box.nics), box.nics[0].bandwidth if box.nics else None)
-    if not box.nics or rate is None or same or count not in (1, 2, 4, box.gpus):
+    if not box.nics or box.nics[0].bandwidth is None or len(counts) > 1:
         return box, []
-    share = box.gpus // count
-    nics = tuple(
-        Nic(tuple(f"gpu{gpu}" for gpu in range(nic * share, (nic + 1) * share)), rate, rate) for nic in range(count)
-    )
-    return replace(box, nics=nics), [
-        f"assumed from the log: {count_text(count, 'NIC')} of {rate_text(Fraction(rate))} per host"
-    ]
+    listed = {nic.partition(":")[0] for nics in log.nics.values() for nic in nics}
+    speeds = Counter(speed for nic, speed in log.speeds.items() if not listed or nic in listed)
+    design = len(box.nics), Fraction(box.nics[0].bandwidth)
+    count = counts.pop() if counts else design[0]
+    rate = Fraction(speeds.most_common(1)[0][0], 8000) if speeds else design[1]
+    if speeds and count > box.gpus and count % box.gpus == 0:
+        count, rate = box.gpus, rate * count / box.gpus
+    if (count, rate) == design or count not in (1, 2, 4, box.gpus):
+        return box, []
+    groups = [tuple(f"gpu{gpu}" for gpu in range(box.gpus) if gpu * count // box.gpus == nic) for nic in range(count)]
+    note = f"assumed from the log: {count_text(count, 'NIC')} of {rate_text(rate)} per host"
+    return replace(box, nics=tuple(Nic(gpus, rate, rate) for gpus in groups)), [note]
 
 
 class _Range(NamedTuple):
@@ -338,14 +311,20 @@ class _Range(NamedTuple):
     floor: float = 0.0  # Below it, a run is low
 
 
-def _diagnosed(run: _Run, network: Topology, twins: Mapping[int, MeasuredRow]) -> RunDiagnosis:
-    """Compare a run with the bound, NCCL's model, and healthy machines."""
+def _diagnosed(
+    run: _Run,
+    network: Topology,
+    twins: Mapping[int, MeasuredRow],
+    graph: str | os.PathLike[str] | None,
+    notes: list[str],
+) -> RunDiagnosis:
+    """Compare a run with the bound, NCCL's model, and healthy machines; add to the notes."""
     sizes = sorted(run.best) or [2**30]
-    near = [min(sizes, key=lambda size: abs(size - wanted)) for wanted in (2**26, 2**20)]
-    shown_sizes = {sizes[-1], *(near if network.num_ranks <= MAX_RANKS else ())}
-    expectation = expect(network, run.collective, sizes=sorted(shown_sizes))
+    near = [min(sizes, key=lambda size: abs(size - target)) for target in SIZES]
+    expectation = expect(
+        network, run.collective, sizes=sorted({sizes[-1], *(near if network.num_ranks <= MAX_RANKS else ())})
+    )
     expected, limit = {row.size: row for row in expectation.sizes}, expectation.bound
-    wrong = {row.size for row in run.measured.times.rows if row.wrong_elements}
     factor, rows = float(run.collective.bus_factor(run.ranks)), list[SizeDiagnosis]()
     for size, row in sorted(run.best.items()):
         measured, about = factor * size / row.microseconds / 1000, expected.get(size)
@@ -354,13 +333,16 @@ def _diagnosed(run: _Run, network: Topology, twins: Mapping[int, MeasuredRow]) -
         # The least bandwidth whose time is printed like this.
         if size / (row.microseconds + row.rounding) / 1000 > float(limit.algbw) * (1 + 1e-9):
             verdict = "impossible"
-        verdict = "wrong data" if size in wrong else verdict
-        model = None if about is None else about.nccl
+        verdict = "wrong data" if size in run.wrong_sizes else verdict
+        model = about and about.nccl
         rows.append(SizeDiagnosis(size, measured, float(limit.busbw), model, healthy.low, healthy.high, verdict))
     verdict, reason = _verdict(rows, limit, run.log)
-    return RunDiagnosis(
-        run.collective, run.ranks, tuple(rows), limit, expectation, verdict, reason, has_twin=sizes[-1] in twins
-    )
+    compared = "shares of NCCL's model that machines reach; nobody published a measurement of such machines"
+    if any(row.rows for row in expectation.sizes):
+        compared = f"measurements of {', '.join(expectation.machines)}"
+    compared = "the reference log" if sizes[-1] in twins else compared
+    channels = _channels(run, limit, graph, notes)
+    return RunDiagnosis(run.collective, run.ranks, tuple(rows), expectation, verdict, reason, compared, channels)
 
 
 def _healthy_range(about: SizeExpectation, expectation: Expectation, twin: MeasuredRow | None, factor: float) -> _Range:
@@ -377,19 +359,19 @@ def _healthy_range(about: SizeExpectation, expectation: Expectation, twin: Measu
     if about.size < LARGE:
         return _Range()
     inside = len(boxes_of(network)) == 1
-    least, most = INSIDE if inside else NETWORK_TREES if "tree" in about.algorithm else NETWORK
-    model = about.nccl or about.bound
-    return _Range(least * model, most * model, SLACK * least * model)
+    shares = INSIDE if inside else NETWORK_TREES if "tree" in about.algorithm else NETWORK
+    low, high = (share * (about.nccl or about.bound) for share in shares)
+    return _Range(low, high, SLACK * low)
 
 
-def _verdict(rows: Sequence[SizeDiagnosis], limit: Bound, log: NcclLog) -> tuple[Verdict, str]:
+def _verdict(rows: Sequence[SizeDiagnosis], limit: Bound, log: NcclLog) -> tuple[str, str]:
+    """Judge a run by its worst error, or by its largest size."""
     if not rows:
         return "unknown", "the log has no measured times"
-    worst = {row.verdict: row for row in rows}
-    if wrong := worst.get("wrong data"):
-        return "wrong data", f"#wrong is above 0 at {wrong.size} bytes: results are wrong, so times say nothing"
-    if "impossible" in worst:
-        row = max((row for row in rows if row.verdict == "impossible"), key=lambda row: row.measured)
+    if errors := [row for row in rows if row.verdict == "wrong data"]:
+        return "wrong data", f"#wrong is above 0 at {errors[0].size} bytes: results are wrong, so times say nothing"
+    if excesses := [row for row in rows if row.verdict == "impossible"]:
+        row = max(excesses, key=lambda entry: entry.measured)
         sharp = any(choice.algorithm.startswith("CollNet") for choice in log.choices)
         where = " NCCL used SHARP, which the network does not describe." if sharp else ""
         return "impossible", (
@@ -399,13 +381,14 @@ def _verdict(rows: Sequence[SizeDiagnosis], limit: Bound, log: NcclLog) -> tuple
     last = rows[-1]
     if last.low is None:
         return "unknown", f"{last.size} bytes are too few to judge bandwidth; run with -e 8G"
-    range_text = f"{last.low:.0f} to {last.high:.0f} GB/s of healthy machines"
+    healthy = f"the {last.low:.0f} to {last.high:.0f} GB/s of healthy machines"
+    text = f"{last.measured:.1f} GB/s at {last.size} bytes"
     if last.verdict == "low":
-        missed = percentage_text(1 - last.measured / last.low)
-        return "low", f"{last.measured:.1f} GB/s at {last.size} bytes is {missed} below the {range_text}"
-    slow = [row for row in rows if row.verdict == "low"]
-    more = f"; slow at {slow[-1].size} bytes, where latency counts" if slow else ""
-    return "normal", f"{last.measured:.1f} GB/s at {last.size} bytes, beside {range_text}{more}"
+        return "low", f"{text} is {percentage_text(1 - last.measured / last.low)} below {healthy}"
+    slow = (
+        f"; slow at {count_text(count, 'smaller size')}" if (count := sum(row.verdict == "low" for row in rows)) else ""
+    )
+    return "normal", f"{text}, beside {healthy}{slow}"
 
 
 def cut_words(limit: Bound) -> str:
@@ -414,9 +397,10 @@ def cut_words(limit: Bound) -> str:
     if not isinstance(witness, Cut):
         return witness.reason(topology, collective)
     pairs = witness.view(topology, collective).links
-    crossing = witness.crossing(topology, collective, limit.weights)
+    rate = rate_text(witness.crossing(topology, collective, limit.weights).bandwidth)
     tails, heads = (set_text({pair[end] for pair in pairs}) for end in (0, 1))
-    return f"{count_text(len(pairs), 'link')} from {tails} to {heads} carry {rate_text(crossing.bandwidth)} together"
+    carry = "carries" if len(pairs) == 1 else "together carry"
+    return f"{count_text(len(pairs), 'link')} from {tails} to {heads} {carry} {rate}"
 
 
 def _healthy(run: RunDiagnosis) -> Healthy:
@@ -428,19 +412,19 @@ def _healthy(run: RunDiagnosis) -> Healthy:
 
 
 def _channels(
-    run: _Run, limit: Bound, graph: str | os.PathLike[str] | None
-) -> tuple[tuple[ChannelScore, ...], list[str]]:
-    """Score the rings and trees of a log, or of a dump of NCCL's search."""
-    rings, hops, notes = dict(run.log.rings), list(run.log.hops), list[str]()
+    run: _Run, limit: Bound, graph: str | os.PathLike[str] | None, notes: list[str]
+) -> tuple[ChannelScore, ...]:
+    """Score the rings and trees of a log, or of a dump of NCCL's search; note those that the network does not have."""
+    log, boxes, scores = run.log, len(boxes_of(limit.topology)), list[ChannelScore]()
+    rings, hops = log.rings, log.hops
     if graph is not None:
-        boxes = len(boxes_of(limit.topology))
         text = read_text(graph, MAX_BYTES)
         rings, hops = read_graph_dump(text, name_of(graph), boxes, limit.topology.num_ranks // boxes)
-    scores = []
-    for items, score in ((rings, score_rings), (run.log.trees, score_trees)):
-        if items and not (run.collective.in_pairs or (score is score_trees and run.collective is not ALLREDUCE)):
+    trees = log.trees if run.collective is ALLREDUCE else {}
+    for channels, score in ((rings, score_rings), (trees, score_trees)):
+        if channels and not run.collective.in_pairs:
             try:
-                scores.append(score(items, hops, limit))
+                scores.append(score(channels, hops, limit))
             except UnsupportedError as error:
                 notes.append(str(error))
-    return tuple(scores), notes
+    return tuple(scores)

@@ -197,27 +197,29 @@ class _Network:
         if any(fault.factor for fault in failure.faults) or self.topology.num_ranks > MAX_BOUND_RANKS:
             return
         with suppress(UnsupportedError, NoAnswerError, BoundError):
-            rest = failure.applied(self.topology)
-            bounds = [[bound(network, run.collective).busbw for network in (rest, self.topology)] for run in self.runs]
+            remainder = failure.applied(self.topology)
+            bounds = [
+                [bound(network, run.collective).busbw for network in (remainder, self.topology)] for run in self.runs
+            ]
             rates = [run.busbw * float(after / before) for run, (after, before) in zip(self.runs, bounds, strict=True)]
             yield Explanation(words, kind, failure, members, tuple((rate, rate) for rate in rates), confirmed)
 
 
 def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     """Lost and slower NICs and links, one of each class of symmetry."""
-    topology, few = network.topology, _few(network.topology)
-    copies = topology.num_ranks // few.num_ranks
+    topology, part = network.topology, _first_boxes(network.topology)
+    copies = topology.num_ranks // part.num_ranks
     listed, idle = unused_nics(log)
     all_used = listed >= len(network.nics) // len(network.boxes) > 0 and not idle
-    seen = set[tuple[str, ...]]()
-    for case in failure_cases(few, ["nic", "link"] if network.has_fabric else ["link"], derate=LEFT):
+    done = set[tuple[str, ...]]()
+    for case in failure_cases(part, ["nic", "link"] if network.has_fabric else ["link"], derate=LEFT):
         (fault,) = case.failure.faults
         place, words = network.place(fault), (_words(network, fault),)
         is_inner = place == "inside" and not set(topology.compute_nodes).isdisjoint(fault.nodes)
         # The links of a NIC on both sides are one fault for every run.
-        if words in seen or not (place == "nic" or is_inner):
+        if words in done or not (place == "nic" or is_inner):
             continue
-        seen.add(words)
+        done.add(words)
         members = len(case.members) * copies
         if not is_inner or fault.factor or not topology.switch_nodes:
             if fault.factor or is_inner or not all_used:
@@ -227,7 +229,7 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
             yield Explanation(words, place, case.failure, members, ranges)
 
 
-def _few(topology: Topology) -> Topology:
+def _first_boxes(topology: Topology) -> Topology:
     """Leave out boxes beyond the second of large networks, whose faults are alike."""
     boxes = boxes_of(topology)[:2]
     kept = [node for node in topology.compute_nodes if node.rpartition("/")[0] in boxes]
@@ -313,20 +315,20 @@ def _pairs(network: _Network, singles: Sequence[Explanation]) -> Iterator[Explan
         assert first.failure is not None
         assert second.failure is not None
         here, kind = first.failure.faults[0], first.kind if first.kind == second.kind else "inside"
-        alike: dict[tuple[float, float], list[Failure]] = {}
-        for there in _alike(topology, second.failure.faults[0]):
+        groups: dict[tuple[float, float], list[Failure]] = {}
+        for there in _same_kind(topology, second.failure.faults[0]):
             common = {*here.nodes} & {*there.nodes} - plain
             if not common or network.place(here) != network.place(there):
                 failure = Failure.of(topology, (here, there))
-                alike.setdefault(network.left(failure), []).append(failure)
-        for failures in alike.values():
+                groups.setdefault(network.left(failure), []).append(failure)
+        for failures in groups.values():
             words = tuple(_words(network, fault) for fault in failures[0].faults)
             yield from network.explanations(
                 words, kind, failures[0], first.members * len(failures) // (1 + (first is second))
             )
 
 
-def _alike(topology: Topology, fault: Fault) -> list[Fault]:
+def _same_kind(topology: Topology, fault: Fault) -> list[Fault]:
     """Faults of the same kind at the other nodes of the same roles."""
 
     def roles(nodes: Sequence[str]) -> list[str]:

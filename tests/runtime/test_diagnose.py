@@ -205,7 +205,7 @@ def test_a_reference_replaces_public_measurements(tmp_path: Path) -> None:
     result = diagnosed(tmp_path, *lines, reference=twin)
     assert result.verdict == "low"
     assert result.explanations[0].faults == ("NIC box0/nic0 lost",)
-    assert result.runs[0].compared == "a reference log"
+    assert result.runs[0].compared == "the reference log"
 
 
 def test_the_table_has_all_sizes(tmp_path: Path) -> None:
