@@ -195,6 +195,10 @@ bench pair.json -b 64M                                   -> 67108864 33554432
 bench pair.json -d int16                                 -> datatype 'int16' int8
 bench pair.json --collective allgather                   -> --collective --topology
 bench --topology ring                                    -> --topology --collective
+diagnose nowhere.txt                                     -> nowhere.txt exist
+diagnose times.txt --boxes 2                             -> --boxes --topology
+diagnose net.json                                        -> net.json
+diagnose times.txt --json --csv                          -> --json --csv
 calibrate                                                -> nothing --topology
 calibrate nowhere.txt                                    -> nowhere.txt exist
 calibrate times.txt -o x                                 -> --output --topology
