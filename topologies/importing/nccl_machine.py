@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from xml.parsers import expat
 from ...errors import FileFormatError
 from ...support.formatting import count_text
 from ...support.validation import shown
+from ..network.devices import Device
 from .documents import Document
 from .options import BoxOptions
 
@@ -219,6 +220,13 @@ class NcclNic(NamedTuple):
     device: Element  # its ``pci`` element, or the ``cpu`` where the file has no slot
     stated: Fraction | None  # GB/s of all its ports in each direction; None where the file does not state it
     bandwidth: Fraction | None  # the same, or the given option
+    ports: tuple[Element, ...] = ()  # its ``net`` elements
+
+    def named(self, node: str) -> Device:
+        """Return what is stated of it: the names of its ports, and the number of the first."""
+        names = dict.fromkeys(net.get("name").strip() for net in self.ports if net.get("name").isprintable())
+        number = self.ports[0].integer("dev", 0, MAX_RANK) if self.ports else None
+        return Device(node, "+".join(names), number, self.device.get("busid").strip().lower())
 
 
 class Machine(NamedTuple):
@@ -233,6 +241,18 @@ class Machine(NamedTuple):
     def partial(self) -> bool:
         """Whether the file lists PCIe devices only, as files for ``NCCL_TOPO_FILE`` in clouds do."""
         return self.gpus[0].element is None
+
+    def devices(self, nics: Iterable[int]) -> tuple[Device, ...]:
+        """Return the devices of its GPUs and of some NICs, in the order of the box; NVML counts GPUs by address."""
+        slots = [gpu.pci.get("busid").strip().lower() for gpu in self.gpus]
+        numbers = [
+            sorted(slots).index(slot) if gpu.element is None else gpu.element.integer("dev", 0, MAX_RANK)
+            for gpu, slot in zip(self.gpus, slots, strict=True)
+        ]
+        gpus = [
+            Device(f"gpu{gpu}", "", number, slot) for gpu, (number, slot) in enumerate(zip(numbers, slots, strict=True))
+        ]
+        return (*gpus, *(self.nics[number].named(f"nic{nic}") for nic, number in enumerate(nics)))
 
     @property
     def kind(self) -> tuple[str, str] | None:
@@ -379,7 +399,7 @@ def _nic(nets: list[Element]) -> NcclNic:
     ports = {(net.get("name"), net.get("port")): net for net in reversed(nets)}
     speeds = [net.integer("speed", -MAX_SPEED, MAX_SPEED, default=0) for net in ports.values()]
     stated = Fraction(sum(speeds), 8000) if min(speeds) > 0 else None
-    return NcclNic(_device_of(nets[0]), stated, stated)
+    return NcclNic(_device_of(nets[0]), stated, stated, tuple(nets))
 
 
 def _device_of(net: Element) -> Element:

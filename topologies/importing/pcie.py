@@ -333,7 +333,7 @@ def nics_of_nearest_gpus(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Frac
     if len(nearest) < len(machine.nics):
         notes.append(DROPPED_NICS)
     attached = attach_nics(gpus, [machine.nics[nic].bandwidth for nic in nearest], _shared_links(pcie, nearest, to_cpu))
-    return attached._replace(notes=(*notes, *attached.notes))
+    return attached._replace(notes=(*notes, *attached.notes), numbers=tuple(nearest))
 
 
 def pcie_network(
@@ -383,4 +383,4 @@ def pcie_network(
         )
     if len(inside) < len(machine.nics):
         notes.append(DROPPED_NICS)
-    return links, attached._replace(notes=(*notes, *attached.notes))
+    return links, attached._replace(notes=(*notes, *attached.notes), numbers=tuple(inside))

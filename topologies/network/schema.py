@@ -19,6 +19,7 @@ from pydantic import (
 
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import MAX_SWITCHED_LINKS, as_name, check_links, shown
+from .devices import Device
 from .runtime_costs import RuntimeCosts
 from .switch_limits import SwitchLimits
 from .topology import Link
@@ -84,6 +85,18 @@ class CostsEntry(Part):
         return RuntimeCosts(**dict(self))
 
 
+class DeviceEntry(Part):
+    """One device, by the name of its node."""
+
+    name: str = ""
+    number: int | None = None
+    bus: str = ""
+
+    def of(self, node: str) -> Device:
+        """Return the device as the topology holds it."""
+        return Device(node, self.name, self.number, self.bus)
+
+
 def _as_rate(row: object) -> tuple[Fraction, Fraction]:
     if not isinstance(row, (list, tuple)) or len(row) != 2:
         raise ValueError(f"is {shown(row)}; expected [bandwidth, latency]")
@@ -110,6 +123,7 @@ class _Document(Part):
     compute: Annotated[list[NodeName], FailFast()]
     switches: Annotated[list[SwitchEntry], FailFast()]
     costs: CostsEntry | None = None
+    devices: dict[str, DeviceEntry] = Field(default_factory=dict)
 
 
 class TopologyDocument(_Document):
@@ -204,9 +218,10 @@ class Slice(Part):
 
 
 class Nics(Part):
-    """One NIC for every `gpus` consecutive GPUs."""
+    """One NIC for every `gpus` consecutive GPUs, attached to them or to a switch of the box."""
 
     gpus: Count
+    switch: NodeName | None = None
     near_bandwidth: Bandwidth
     bandwidth: Bandwidth
     near_latency: Latency
@@ -252,6 +267,9 @@ class BoxDocument(Part):
     def _check_nics(cls, nics: Nics | None, info: ValidationInfo) -> Nics | None:
         if nics is not None and (gpus := info.data.get("gpus", 0)) % nics.gpus:
             raise ValueError(f"{gpus} GPUs cannot share NICs in groups of {nics.gpus}; expected a divisor")
+        names = [switch.name for switch in info.data.get("switches", [])]
+        if nics is not None and nics.switch is not None and nics.switch not in names:
+            raise ValueError(f"{nics.switch!r} is not listed in switches; expected one of them")
         return nics
 
     @field_validator("sources")
