@@ -124,11 +124,7 @@ FURTHER_OPTIONS = {
 }
 COMMANDS = (
     import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report,
-<<<<<<< HEAD
-    explore, run, lint, topology_file, bench, calibrate, find, topologies, doctor,
-=======
-    explore, run, lint, bench, calibrate, diagnose, find, topologies, doctor,
->>>>>>> 41ac4575bcd4ac9d04c30d5c2acf2816fb6308c9
+    explore, run, lint, topology_file, bench, calibrate, diagnose, find, topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

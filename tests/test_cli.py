@@ -27,11 +27,8 @@ from slow_cases import slow_where
 
 COMMANDS = [
     "import", "bound", "plan", "groups", "export", "family", "compare", "survive", "sensitivity", "verify", "score",
-<<<<<<< HEAD
-    "show", "report", "explore", "run", "lint", "topology-file", "bench", "calibrate", "find", "topologies", "doctor",
-=======
-    "show", "report", "explore", "run", "lint", "bench", "calibrate", "diagnose", "find", "topologies", "doctor",
->>>>>>> 41ac4575bcd4ac9d04c30d5c2acf2816fb6308c9
+    "show", "report", "explore", "run", "lint", "topology-file", "bench", "calibrate", "diagnose", "find", "topologies",
+    "doctor",
 ]  # fmt: skip
 WITHOUT_JSON = {"explore", "export", "show", "report"}
 """They write files, figures and pages, and have no figures to tell."""
