@@ -272,9 +272,9 @@ def _orientation(part: _Slice) -> Orientation:
 
 def _tree_bound(topology: Topology, spanning: _Slice) -> Bound | None:
     """Bound trees by the partition that has the strength; None if it says nothing of them."""
-    best = partition(spanning.network, spanning.best.labels)
     with suppress(CertificateError):
-        return best and Bound.from_witness(topology, ALLREDUCE, TreePartition(best.parts))
+        if best := partition(spanning.network, spanning.best.labels):
+            return Bound.from_witness(topology, ALLREDUCE, TreePartition(best.parts))
     return None
 
 
