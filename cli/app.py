@@ -18,6 +18,7 @@ from .commands.bound import bound
 from .commands.calibrate import calibrate
 from .commands.compare import compare
 from .commands.doctor import doctor
+from .commands.expect import expect
 from .commands.explore import explore
 from .commands.find import find
 from .commands.network_files import import_network, topologies
@@ -114,7 +115,7 @@ COMPLETION_OPTIONS = ("--show-completion", "--install-completion")
 SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
 """Variable with which typer's options of completion take the name of a shell."""
 COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (
-    (bound, plan, groups, family, compare, survive, sensitivity, score, show, bench, find),
+    (bound, plan, groups, family, compare, survive, sensitivity, score, show, bench, find, expect),
     (run, lint),
 )
 FURTHER_OPTIONS = {
@@ -123,7 +124,7 @@ FURTHER_OPTIONS = {
 }
 COMMANDS = (
     import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report,
-    explore, run, lint, bench, calibrate, find, topologies, doctor,
+    explore, run, lint, bench, calibrate, expect, find, topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

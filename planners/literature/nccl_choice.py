@@ -6,6 +6,7 @@ NCCL takes the algorithm and the protocol of least time for a size; `nccl_tuning
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -123,6 +124,7 @@ def _planned_rates(
     return rates
 
 
+@lru_cache(maxsize=8)  # it is the same for all sizes
 def machine_of(topology: Topology) -> Machine:
     """Describe the hardware as NCCL's model sees it: the median GPU of the first box, and what leaves this box."""
     problem = cut_problem(topology, "broadcast", ())
@@ -170,5 +172,4 @@ def _rate_out(problem: TreeProblem, box: Sequence[int]) -> int:
     tails = np.concatenate([problem.tails, np.full(len(box), nodes), others])
     heads = np.concatenate([problem.heads, box, np.full(len(others), nodes + 1)])
     capacities = np.concatenate([problem.capacities, np.full(ranks, problem.capacities.sum())])
-    # Capacities without a limit are as large as all links together, whose sum is checked.
     return max_flow(nodes + 2, tails, heads, capacities, nodes, nodes + 1).value

@@ -220,6 +220,12 @@ def choices(
     return options
 
 
+def fastest(machine: Machine, collective: Collective, size: int, version: str = VERSIONS[1]) -> Choice:
+    """Choose as NCCL does on a machine with NVSwitches."""
+    timed = (choices(machine, collective, name, size, version) for name in ALGORITHMS[collective])
+    return min((choice for of_algorithm in timed for choice in of_algorithm), key=lambda choice: choice.time)
+
+
 def _bandwidth(
     machine: Machine, collective: Collective, algorithm: str, graph: Graph, place: int, version: str
 ) -> Fraction:

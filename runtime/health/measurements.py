@@ -17,6 +17,7 @@ import numpy as np
 
 from ...planners.literature.nccl_choice import machine_of as nccl_machine
 from ...planners.literature.nccl_tuning import Machine
+from ...schedules import COLLECTIVES
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ...topologies.switched.box_files import stored_box
@@ -81,6 +82,17 @@ def _machine_name(row: Mapping[str, Any]) -> str | None:
     return f"{row['boxes']} boxes of {box}, {row['nics_per_box']} NICs of {row['nic_gbps']:.0f} Gb/s{sharp}"
 
 
+@cache
+def usual_rows() -> pd.DataFrame:
+    """Rows of NCCL and RCCL with a size, without those whose algorithm was forced or switched off."""
+    rows = _stored()
+    unusual = rows.algorithm.str.contains("forced|off|ENABLE=0", na=False) | rows.software.str.contains(
+        "MSCCL", na=False
+    )
+    named = rows.machine.notna() & rows.collective.isin(list(COLLECTIVES))
+    return rows[named & ~unusual & rows.busbw_gbps.gt(0) & rows.size_bytes.gt(0)]
+
+
 def network(row: Mapping[str, Any]) -> Topology | None:
     """Build a measured machine from the catalogue, with its own NICs and as many of the GPUs as took part.
 
@@ -142,11 +154,11 @@ def machine_of(topology: Topology) -> tuple[str, ...]:
     ('8 x H100', '8 x H200')
     """
     own = shape(as_topology(topology))
-    return tuple(name for name, measured in _measured_shapes().items() if _is_like(own, measured))
+    return tuple(name for name, measured in measured_machines().items() if _is_like(own, measured))
 
 
 @cache
-def _measured_shapes() -> Mapping[str, tuple[Machine, bool]]:
+def measured_machines() -> Mapping[str, tuple[Machine, bool]]:
     """Shapes of all machines of `measurements` that the catalogue has, by name."""
     rows = _stored().dropna(subset=["machine"]).drop_duplicates("machine")
     shapes = {}
