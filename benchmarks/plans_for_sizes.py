@@ -35,7 +35,7 @@ def planned(network: collopt.Topology, collective: str, size: str | None) -> tup
 
 
 def peer_time(plan: Plan, size: str) -> float:
-    """Time in µs of the plan for large data, predicted as those of plans for a size: by a run of the first slices."""
+    """Time in µs of the plan for large data, predicted as those of plans for a size."""
     return float(Predictor(plan.schedule, plan.topology, COSTS).time(as_bytes(size)))
 
 

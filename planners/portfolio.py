@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
 from ..schedules import COLLECTIVES, Collective, TreeSchedule, as_bytes
 from ..schedules.schedule import rate_of_loads
-from ..schedules.timed_run import Predictor
+from ..schedules.timed_run import MANY_EVENTS, Predictor
 from ..schedules.transfers import congestion
 from ..support.quantities import as_amount
 from ..support.validation import shown
@@ -65,6 +65,7 @@ class Entrant:
 
     plan: Plan
     minimum: Fraction
+    predictor: Predictor | None = None  # unless the planner has run it
     time: Fraction | None = None
 
 
@@ -85,7 +86,10 @@ class Race:
         minimum = self._case.least_time(
             self._bytes, least_rate(plan), int(schedule.messages.max()), schedule.least_hops
         )
-        self._entrants.append(Entrant(plan, minimum, None if stated is None else Fraction(stated)))
+        if stated is None:
+            self._entrants.append(Entrant(plan, minimum, Predictor(schedule, plan.topology, self._costs)))
+        else:
+            self._entrants.append(Entrant(plan, minimum, time=Fraction(stated)))
 
     @property
     def is_empty(self) -> bool:
@@ -170,8 +174,8 @@ class Race:
     def _time(self, entrant: Entrant) -> Fraction:
         """Predicted time of a plan."""
         if entrant.time is None:
-            plan = entrant.plan
-            entrant.time = Fraction(Predictor(plan.schedule, plan.topology, self._costs).time(self._bytes))
+            assert entrant.predictor
+            entrant.time = entrant.predictor.time(self._bytes)
         return entrant.time
 
     def _fastest(self) -> Entrant:
@@ -190,9 +194,11 @@ class Race:
         limit = AS_FAST * self._time(self._fastest())
         fast = [entrant for entrant in self._entrants if entrant.time is not None and entrant.time <= limit]
         best = max(fast, key=lambda entrant: (entrant.plan.algbw, -self._time(entrant)))
+        # All events of the winner, where they are not too many, so that the time is that of the simulation.
+        time = best.predictor.time(self._bytes, MANY_EVENTS) if best.predictor else self._time(best)
         return best.plan, {
             "planned_for": f"{self._bytes} bytes",
-            "predicted_us": float(self._time(best)),
+            "predicted_us": float(time),
             "plans_compared": len(self._entrants),
         }
 

@@ -50,7 +50,9 @@ def _create(options: Any, group_options: Any) -> Any:
     settings, cache = None, None
     try:
         settings = settings_of(group_options)
-        cache = PlanCache(settings, options.group_size)
+        _, dist = import_torch()
+        world_size = dist.get_world_size() if dist.is_initialized() else options.group_size
+        cache = PlanCache(settings, options.group_size, list(options.global_ranks_in_group), world_size)
         digest: str | ColloptError = cache.digest
     except ColloptError as error:
         digest = error

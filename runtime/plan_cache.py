@@ -1,12 +1,17 @@
-"""Settings of groups of the ``collopt`` backend, their plans, and the switch to other plans after failures."""
+"""Settings of groups of the ``collopt`` backend, their plans, and the switch to other plans after failures.
+
+Every rank makes small plans itself, alike; the first rank of a group makes others while the rest wait.
+"""
 
 import hashlib
+import json
 import os
 import stat
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,6 +21,7 @@ from ..errors import ColloptError, FileFormatError, ProgramError, TopologyError,
 from ..planners import Plan, load_plan, plan
 from ..planners.literature.fast import boxes_of, nic_rates
 from ..planners.literature.routes import Hops
+from ..planners.plans.files import plan_from_json
 from ..planners.trees.problem import check_reachable, tree_problem
 from ..planners.what_if.folder import INDEX, PlanFolder
 from ..schedules import ALLGATHER, Collective, as_bytes
@@ -23,9 +29,10 @@ from ..support.files import MAX_BYTES, name_of, read_bytes
 from ..support.validation import shown
 from ..topologies import Topology, read_topology
 from ..topologies.network.failures import Failure
-from .execution.agreement import digest, first_line
+from .execution.agreement import PLANNING, agree_on, digest, first_line, gathered
 from .execution.arguments import import_torch
 from .execution.execute import program_of
+from .execution.local_ranks import run_ranks
 from .programs.program import check_counts
 
 PLANS_VARIABLE = "COLLOPT_PLANS"
@@ -35,6 +42,8 @@ FAILURE_VARIABLES = ("COLLOPT_FAILURES", "COLLOPT_FAILURES_FILE")
 MAX_FAILURE_BYTES = 2**16
 NOT_A_FILE = f"what {FAILURE_VARIABLES[1]} names, which is no regular file,"
 FAILURE_CALLS = 16  # Calls from one comparison of the ranks' failures to the next
+MAX_OWN_WORK = 2**18  # Ranks times squared links, up to which each rank plans in about a second
+PLANNING_S = 60.0  # For all others: a rank that waits longer may be taken for lost
 AGREED = "fine"
 REFUSED_PREFIX = "refused: "
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -89,8 +98,8 @@ def configure(
         a call, the one with the least predicted time at its size is taken; those of collectives that the backend does
         not run, or that are not registered, are ignored with a warning.
     topology : Topology or path, optional
-        Network of a group of as many ranks, for which plan files for as many ranks have to be.  A collective without a
-        plan is planned when it is first called.
+        Network of a group of as many ranks, for which plan files for as many ranks have to be.  If that is all ranks,
+        other groups have their ranks' part of it.  A collective without a plan is planned when it is first called.
     slices : int
         See `collopt.runtime.execute`.
     min_bytes : int or str
@@ -183,10 +192,27 @@ def _verified_folder(folder: Path, num_ranks: int, digests: tuple[str, ...]) -> 
     return plans
 
 
-class PlanCache:
-    """The plans for one number of ranks: loaded from a folder, or planned on first use; after a `failure`, others."""
+def misalignment(ranks: Sequence[int]) -> str | None:
+    """Return why the ranks of a group are not an aligned block of consecutive ranks, or None if they are."""
+    start, size = next(iter(ranks), 0), len(ranks)
+    if list(ranks) == list(range(start, start + size)) and start % max(size, 1) == 0:
+        return None
+    some = ", ".join(map(str, ranks[:3])) + ", …" * (size > 3)
+    return (
+        f"the group of ranks {some} is no run of {size} consecutive ones that starts at a multiple of {size}, and the "
+        f"network of all ranks is not given; set {TOPOLOGY_VARIABLE} to it"
+    )
 
-    def __init__(self, settings: BackendSettings, num_ranks: int) -> None:
+
+class PlanCache:
+    """The plans for a group: loaded from a folder, or planned on first use; after a `failure`, others.
+
+    `ranks` are those of the group among all, of which there are `world_size`.
+    """
+
+    def __init__(
+        self, settings: BackendSettings, num_ranks: int, ranks: Sequence[int] = (), world_size: int = 0
+    ) -> None:
         self.num_ranks = num_ranks
         self.slices = settings.slices
         self.folder = None if settings.plans is None else Path(settings.plans)
@@ -202,21 +228,29 @@ class PlanCache:
             self.topology = self._folder.topology
         if self.topology is not None:
             self._digests.append(_digest_line(self.topology.digest.encode(), "the topology"))
+        self._ranks = ranks
+        self._part: tuple[str, ...] = ()  # Names of the ranks of a group that has a part of the network
+        self._intact, self.misfit = self.topology, misalignment(ranks)
+        if self.topology is not None and 1 < num_ranks == len(ranks) < world_size == self.topology.num_ranks:
+            self._part = tuple(self.topology.compute_nodes[rank] for rank in ranks)
+            self.topology, self.misfit = self.topology.restrict(self._part), None
         self.ignored: list[str] = []
         self._plans = [] if self.folder is None else self._load(self.folder)
         self._planned_here: dict[tuple[Collective, int | None], Plan | str] = {}
         self._fastest_cached = lru_cache(maxsize=4096)(self._fastest)
         self._known, self.failure = self.topology, Failure()
-        self._intact = self._plans[0][1].topology if self._plans else self.topology
-        self.watches_failures = watches and self._intact is not None and self._intact.num_ranks == num_ranks
+        if self._plans and not self._part:
+            self._intact = self._plans[0][1].topology
+        size = len(self._part) or (self._intact.num_ranks if self._intact else 0)
+        self.watches_failures = watches and size == num_ranks
 
     @property
     def digest(self) -> str:
         """Equal on ranks that have the same plans and settings, of which each has a line."""
         return "\n".join(self._digests)
 
-    def find(self, request: Request) -> Plan | str:
-        """Return the plan for a call, or the reason why there is none."""
+    def find(self, request: Request) -> Plan | str | None:
+        """Return the plan for a call, the reason why there is none, or None if the ranks have to `plan_together`."""
         suitable = [] if self.failure.faults else self._suitable(request.collective, request.root)
         if len(suitable) > 1:
             return self._fastest_cached(request)
@@ -226,18 +260,44 @@ class PlanCache:
             return self._missing_reason(request)
         key = request.collective, request.root
         if key not in self._planned_here:
-            self._planned_here[key] = self._planned(*key)
+            choice = self._picked(*key)
+            if choice is None and self.num_ranks * self.topology.num_links**2 > MAX_OWN_WORK:
+                return None
+            self._planned_here[key] = choice or self._planned(*key)
         return self._planned_here[key]
+
+    def plan_together(self, request: Request, group: Any, timeout_s: float) -> Plan | str:
+        """Plan on the first rank, for at most `timeout_s`, and return the plan or the reason; all ranks call this.
+
+        The plan is made in a process of its own, which can be stopped, and verified by each rank.
+        """
+        assert self.topology is not None  # `find` has looked.
+        torch_distributed = import_torch()[1]
+        store = torch_distributed.distributed_c10d._get_process_group_store(group)
+        collective, root = key = request.collective, request.root
+        agree_on(PLANNING, {"the collective": collective, "the root": root}, [], group, None)
+        place = f"collopt-plan-{collective}-{root}-{self.topology.digest}"
+        if torch_distributed.get_rank(group) == 0:
+            store.set(place, _plan_text(self.topology, collective, root, min(timeout_s, PLANNING_S)))
+        gathered([0], group, None, PLANNING)
+        text = store.get(place).decode()
+        choice: Plan | str = text.removeprefix(REFUSED_PREFIX)
+        if choice == text:
+            choice = plan_from_json(json.loads(text), "the plan of the group's first rank")
+            choice.verify(self.topology)
+        self._planned_here[key] = choice
+        return choice
 
     def switch(self, failures: str) -> None:
         """Plan for the network after failures, one in a line; raise `ColloptError` if the ranks cannot go on."""
         assert self._intact is not None  # Or it would not watch failures.
         failure = Failure.read(self._intact, failures.splitlines())
         left = failure.applied(self._intact)
-        if left.num_ranks != self.num_ranks:
-            raise UnsupportedError(
-                f"{failure} leaves {left.num_ranks} of {self.num_ranks} ranks; start the job without it"
-            )
+        remaining = len({*left.compute_nodes} & {*(self._part or self._intact.compute_nodes)})
+        if remaining != self.num_ranks:
+            raise UnsupportedError(f"{failure} leaves {remaining} of {self.num_ranks} ranks; start the job without it")
+        if self._part:
+            left = left.restrict(self._part)
         check_reachable(left, ALLGATHER)
         self.failure, self.topology = failure, left if failure.faults else self._known
         self._planned_here.clear()
@@ -278,27 +338,31 @@ class PlanCache:
                 continue
             if candidate.collective.parts_differ:
                 self.ignored.append(f"{path.name}: calls of {candidate.collective} are not run by plans")
-                continue
-            if candidate.topology.num_ranks != self.num_ranks:
+            elif candidate.topology.num_ranks != self.num_ranks:
                 self._other_sizes.add(candidate.topology.num_ranks)
-                continue
-            self._check_network(path.name, candidate, kept)
-            kept.append((path.name, candidate))
+            else:
+                kept.append((path.name, candidate))
         if self._folder is not None:
             self._folder = _verified_folder(folder, self.num_ranks, tuple(self._digests))
-        return kept
+        return self._of_one_network(kept)
 
-    def _check_network(self, name: str, candidate: Plan, before: list[tuple[str, Plan]]) -> None:
-        """Refuse a plan whose network differs from that of the other plans."""
-        place, network = "the topology given", self.topology
-        if before and (network is None or network.num_ranks != self.num_ranks):
-            place, network = before[0][0], before[0][1].topology
-        if network is None or network.num_ranks != self.num_ranks or candidate.topology.digest == network.digest:
-            return
-        raise TopologyError(
-            f"{name} is for another network of {self.num_ranks} ranks, {_description(candidate.topology)}, than "
-            f"{place}, {_description(network)}; keep the plans for one network in a folder"
-        )
+    def _of_one_network(self, plans: list[tuple[str, Plan]]) -> list[tuple[str, Plan]]:
+        """Refuse plans for different networks; where a group has a part of one, those are of other groups."""
+        known = self.topology
+        if self._part and known is not None:
+            own = [pair for pair in plans if pair[1].topology.digest == known.digest]
+            is_one = len({candidate.topology.digest for _, candidate in plans}) == 1
+            return own or (plans if is_one and misalignment(self._ranks) is None else [])
+        networks = [(name, candidate.topology) for name, candidate in plans]
+        if known is not None and known.num_ranks == self.num_ranks:
+            networks.insert(0, ("the topology given", known))
+        for name, network in networks[1:]:
+            if network.digest != networks[0][1].digest:
+                raise TopologyError(
+                    f"{name} is for another network of {self.num_ranks} ranks, {_description(network)}, than "
+                    f"{networks[0][0]}, {_description(networks[0][1])}; keep the plans for one network in a folder"
+                )
+        return plans
 
     def _suitable(self, collective: Collective, root: int | None) -> list[Plan]:
         return [candidate for candidate, of_root in self._lowered.get(collective, ()) if of_root == root]
@@ -326,9 +390,8 @@ class PlanCache:
 
     def _planned(self, collective: Collective, root: int | None) -> Plan | str:
         assert self.topology is not None  # `find` has looked.
-        options: dict[str, Any] = {} if root is None else {"root": root}
         try:
-            new_plan = self._picked(collective, root) or plan(self.topology, collective, **options)
+            new_plan = plan(self.topology, collective, root=root)
             program_of(new_plan)
         except ColloptError as error:
             return f"no plan of it can be made or run on {self.topology.name}: {error}"
@@ -336,7 +399,7 @@ class PlanCache:
 
     def _picked(self, collective: Collective, root: int | None) -> Plan | None:
         """Pick the plan after the failure from the folder, if that has one."""
-        if self._folder is None or self._folder.root != root:
+        if self._folder is None or self._part or self._folder.root != root:
             return None
         try:
             return self._folder.pick(self.failure, collective)
@@ -355,6 +418,25 @@ class PlanCache:
         return f"{where} has nothing that can be run on {self.num_ranks} ranks" + (
             f", only for {other_sizes}" if other_sizes else ""
         )
+
+
+def _plan_text(network: Topology, collective: Collective, root: int | None, seconds: float) -> str:
+    """Plan in a process of its own, within some seconds; return the plan as JSON, or the marked reason of none."""
+    start = time.monotonic()
+    try:
+        [text] = run_ranks(partial(_plan_alone, network, collective.name, root), 1, timeout_s=seconds)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong, the other ranks have to be told.
+        reason = first_line(error)
+        if time.monotonic() - start >= seconds:
+            reason = f"that takes more than {seconds:g} s; save the plan, as collopt plan does, and name its folder"
+        return f"{REFUSED_PREFIX}no plan of it is made on {network.name}: {reason}"
+    return text
+
+
+def _plan_alone(network: Topology, collective: str, root: int | None, _rank: int, _folder: str) -> str:
+    new_plan = plan(network, collective, root=root)
+    program_of(new_plan)
+    return json.dumps(new_plan.to_json())
 
 
 def _digest_line(content: bytes, name: str = "") -> str:

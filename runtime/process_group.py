@@ -20,7 +20,7 @@ from .all_to_allv import all_to_all_single
 from .all_to_allv.arguments import AllToAllCall
 from .execution import execute
 from .execution.arguments import TYPES, check_async, check_process, import_torch
-from .execution.call_queue import AsyncWork, run_now, start
+from .execution.call_queue import AsyncWork, run_in_order, run_now, start
 from .plan_cache import BackendSettings, FailureWatch, PlanCache, Request
 
 torch, dist = import_torch()
@@ -129,15 +129,6 @@ def list_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def misalignment(ranks: list[int]) -> str | None:
-    """Return why the ranks of a group are not an aligned block of consecutive ranks, or None if they are."""
-    start, size = ranks[0], len(ranks)
-    if ranks == list(range(start, start + size)) and start % size == 0:
-        return None
-    some = ", ".join(map(str, ranks[:3])) + ", …" * (size > 3)
-    return f"the group of ranks {some} is no run of {size} consecutive ones that starts at a multiple of {size}"
-
-
 def contiguous(tensor: Any) -> Any:
     """Return the tensor, or a contiguous copy without lazy conjugation and negation."""
     return tensor.resolve_conj().resolve_neg().contiguous()
@@ -208,7 +199,6 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
         self._devices = tuple(backends)
         self._settings = settings
         self._cache = cache
-        self._misalignment = misalignment(self._ranks)
         self._plan_groups: dict[str, Any] = {}
         self._is_destroyed = False
         self._watch = FailureWatch(cache, self._wrapped, self._devices)
@@ -365,7 +355,12 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
             self._warn_once(problem)
         root = opts.rootRank if collective.has_one_root else None
         reason = self._fallback_reason(collective, buffer, opts)
-        choice = reason or self._cache.find(Request(collective, max(1, num_bytes), root))
+        request = Request(collective, max(1, num_bytes), root)
+        choice = reason or self._cache.find(request)
+        if choice is None:
+            group = self.plan_group(buffer.device.type)
+            half = self._options.timeout.total_seconds() / 2  # Others wait meanwhile.
+            choice = run_in_order(group, partial(self._cache.plan_together, request, group, half))
         if isinstance(choice, str):
             self._fall_back(collective, choice)
             return None
@@ -373,8 +368,8 @@ class PlannedGroup(ProcessGroup):  # type: ignore[misc]
 
     def _fallback_reason(self, collective: Collective, buffer: Any, opts: Any) -> str | None:
         """Return why no plan applies, or None."""
-        if self._misalignment:
-            return self._misalignment
+        if self._cache.misfit:
+            return self._cache.misfit
         if buffer.layout != torch.strided:
             return f"tensors are {buffer.layout}"
         if buffer.device.type not in self._devices:

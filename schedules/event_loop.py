@@ -15,25 +15,23 @@ from ..support.kernels import kernel, kernel_with
 
 
 @kernel
-def heap_push(times: IntArray, codes: IntArray, first: int, size: int, time: int, code: int) -> None:
-    """Push an entry onto the binary heap of `size` entries at ``first``, ordered by (time, code)."""
+def heap_push(heap: IntArray, first: int, size: int, time: int, code: int) -> None:
+    """Push an entry onto the binary heap of `size` rows of `heap`, from ``first`` on, ordered by (time, code)."""
     at = size
     while at > 0:
         up = (at - 1) // 2
-        if times[first + up] < time or (times[first + up] == time and codes[first + up] <= code):
+        if heap[first + up, 0] < time or (heap[first + up, 0] == time and heap[first + up, 1] <= code):
             break
-        times[first + at] = times[first + up]
-        codes[first + at] = codes[first + up]
+        heap[first + at, 0], heap[first + at, 1] = heap[first + up, 0], heap[first + up, 1]
         at = up
-    times[first + at] = time
-    codes[first + at] = code
+    heap[first + at, 0], heap[first + at, 1] = time, code
 
 
 @kernel
-def heap_pop(times: IntArray, codes: IntArray, first: int, size: int) -> None:
-    """Pop the first of the `size` entries of the heap at ``first``; see `heap_push`."""
+def heap_pop(heap: IntArray, first: int, size: int) -> None:
+    """Pop the first of the `size` rows of the heap at ``first``; see `heap_push`."""
     last = size - 1
-    time, code = times[first + last], codes[first + last]
+    time, code = heap[first + last, 0], heap[first + last, 1]
     at = 0
     while True:
         low = 2 * at + 1
@@ -41,17 +39,15 @@ def heap_pop(times: IntArray, codes: IntArray, first: int, size: int) -> None:
             break
         other = low + 1
         if other < last and (
-            times[first + other] < times[first + low]
-            or (times[first + other] == times[first + low] and codes[first + other] < codes[first + low])
+            heap[first + other, 0] < heap[first + low, 0]
+            or (heap[first + other, 0] == heap[first + low, 0] and heap[first + other, 1] < heap[first + low, 1])
         ):
             low = other
-        if time < times[first + low] or (time == times[first + low] and code <= codes[first + low]):
+        if time < heap[first + low, 0] or (time == heap[first + low, 0] and code <= heap[first + low, 1]):
             break
-        times[first + at] = times[first + low]
-        codes[first + at] = codes[first + low]
+        heap[first + at, 0], heap[first + at, 1] = heap[first + low, 0], heap[first + low, 1]
         at = low
-    times[first + at] = time
-    codes[first + at] = code
+    heap[first + at, 0], heap[first + at, 1] = time, code
 
 
 NOT_SENT = -1
@@ -83,23 +79,38 @@ class Timeline(NamedTuple):
     unfinished: int  # Pieces that never came, for transfers wait for each other in a circle
 
 
+LINK, TICKS, WAY, OWNER, LEVEL, IS_LAST, SENT = range(7)
+"""Columns of hops: link; how long a piece keeps it busy, and is on its way to the next link or its end; transfer, its
+key or `IN_TURN`; whether no hop follows; pieces sent."""
+FIRST, SIZE, FREE_AT, WAKES, IS_PENDING = range(5)
+"""Columns of links: begin and size of the queue; when it is free; whether that is an event; whether it is `PENDING`."""
+COME, OVER, PENDING, EVENTS, ARRIVED = range(5)
+"""Lists of pieces that came to a link, or to their end, and of links that may send; all are counted, as are entries of
+the heap of events and pieces that arrived."""
+IN_TURN = -1
+
+
 def run_events(network: Network, pieces: int) -> Timeline:
     """Run all transfers, each cut into `pieces`."""
-    transfers = len(network.hop_starts) - 1
-    followers = np.bincount(network.before, minlength=transfers)
-    plan = _Plan(
-        *(network[:4]),
-        network.levels,
-        np.repeat(np.arange(transfers), np.diff(network.hop_starts)),
-        _starts(followers),
-        network.after[np.argsort(network.before, kind="stable")],
-        _starts(np.bincount(network.hop_links, minlength=network.num_links) * pieces),
-        network.store,
-        np.zeros(network.num_links, dtype=np.bool_) if network.in_turn is None else network.in_turn,
-    )
-    waits = np.bincount(network.after, minlength=transfers).astype(np.int32)
-    starts, finish, come = _run(plan, np.repeat(waits, pieces), pieces)
-    return Timeline(starts.reshape(-1, pieces), int(finish), transfers * pieces - int(come))
+    transfers, lengths = len(network.hop_starts) - 1, np.diff(network.hop_starts)
+    hops = np.zeros((len(network.hop_links), 7), dtype=np.int64)
+    hops[:, LINK], hops[:, TICKS] = network.hop_links, network.hop_ticks
+    hops[:, WAY] = network.hop_ticks + network.hop_delays
+    hops[:, OWNER] = np.repeat(np.arange(transfers), lengths)
+    hops[:, LEVEL] = network.levels[hops[:, OWNER]]
+    if network.in_turn is not None:
+        hops[network.in_turn[network.hop_links], LEVEL] = IN_TURN
+    hops[network.hop_starts[1:][lengths > 0] - 1, IS_LAST] = 1
+    if not network.store:
+        before = np.flatnonzero(hops[:, IS_LAST] == 0)
+        hops[before, WAY] -= np.minimum(network.hop_ticks[before], network.hop_ticks[before + 1])
+    links = np.zeros((network.num_links, 5), dtype=np.int64)
+    links[:, FIRST] = _starts(np.bincount(network.hop_links, minlength=network.num_links))[:-1]
+    waits = np.repeat(np.bincount(network.after, minlength=transfers).astype(np.int32), pieces)
+    followers = network.after[np.argsort(network.before, kind="stable")]
+    follower_starts = _starts(np.bincount(network.before, minlength=transfers))
+    starts, finish, arrived = _run(hops, links, network.hop_starts, followers, follower_starts, waits, pieces)
+    return Timeline(starts.reshape(-1, pieces), int(finish), transfers * pieces - int(arrived))
 
 
 def _starts(counts: IntArray) -> IntArray:
@@ -107,165 +118,160 @@ def _starts(counts: IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-class _Plan(NamedTuple):
-    """Constants of a run: the network, with followers by transfer and space for queues by link."""
-
-    hop_starts: IntArray
-    hop_links: IntArray
-    hop_ticks: IntArray
-    hop_delays: IntArray
-    levels: IntArray
-    owners: IntArray
-    follower_starts: IntArray
-    followers: IntArray
-    queue_starts: IntArray
-    store: bool
-    in_turn: npt.NDArray[np.bool_]
-
-
-class _State(NamedTuple):
-    """State of a run.
-
-    Events of one time are a list: many links send equal pieces at once, and the heap of times has one entry for them.
-    The lists to which events were added lately are found by their times, in a table that forgets: a time may have two.
+@kernel_with(lambda hops, *others: 20 * others[-1] * len(hops))
+def _run(
+    hops: IntArray,
+    links: IntArray,
+    hop_starts: IntArray,
+    followers: IntArray,
+    follower_starts: IntArray,
+    waits: npt.NDArray[np.int32],
+    pieces: int,
+) -> tuple[IntArray, int, int]:
+    """Run the loop of the module's docstring; return start times of hops, the last end, and the number of arrivals.
 
     A piece of a hop has code ``hop * pieces + piece``, and a piece of a transfer ``transfer * pieces + piece``.  Codes
-    of events are those of hops for arrivals at their links; as many more for arrivals at the far end of a last hop; and
-    from twice that on, those of links that are idle again.
+    of events are those of hops, whose pieces arrive, and from their number on those of links that are free again.
+    Pieces of a hop come and leave in their order, so the queue of a link has at most one entry for each hop.
+
+    Arrays are arguments by themselves: numba would count references to those in tuples at every event.
     """
-
-    starts: IntArray
-    waits: npt.NDArray[np.int32]
-    queue_keys: IntArray
-    queue_codes: IntArray
-    queue_sizes: IntArray
-    idle: npt.NDArray[np.bool_]
-    times: IntArray
-    codes: IntArray
-    same_time: npt.NDArray[np.int32]  # the next event of the list that an event is in
-    recent_times: IntArray
-    recent_codes: IntArray
-    pending: IntArray
-    is_pending: npt.NDArray[np.bool_]
-    ready: IntArray
-    sizes: IntArray
-
-
-EVENTS, PENDING, READY, ARRIVED = range(4)
-"""Places in `_State.sizes`: entries of `times`, of `pending` (links that may be able to send) and `ready`; ends."""
-
-
-@kernel_with(lambda plan, _, pieces: 20 * pieces * len(plan.hop_links))
-def _run(plan: _Plan, waits: npt.NDArray[np.int32], pieces: int) -> tuple[IntArray, int, int]:
-    """Run the loop of the module's docstring; return start times of hops, the last end, and the number of arrivals."""
-    jobs, links, parts = len(plan.hop_links) * pieces, len(plan.queue_starts) - 1, len(waits)
-    state = _State(
-        np.full(jobs, NOT_SENT, dtype=np.int64),
-        waits,
-        np.empty(jobs, dtype=np.int64),
-        np.empty(jobs, dtype=np.int64),
-        np.zeros(links, dtype=np.int64),
-        np.ones(links, dtype=np.bool_),
-        np.empty(jobs + links, dtype=np.int64),
-        np.empty(jobs + links, dtype=np.int64),
-        np.empty(2 * jobs + links, dtype=np.int32),
-        np.full(RECENT_TIMES, NONE, dtype=np.int64),
-        np.empty(RECENT_TIMES, dtype=np.int64),
-        np.empty(links, dtype=np.int64),
-        np.zeros(links, dtype=np.bool_),
-        np.empty(parts, dtype=np.int64),
-        np.zeros(4, dtype=np.int64),
-    )
-    sizes, now, finish = state.sizes, 0, 0
+    jobs, counts = len(hops) * pieces, np.zeros(5, dtype=np.int64)
+    starts = np.full(jobs, NOT_SENT, dtype=np.int64)  # Of pieces that wait, when they came
+    queues = np.empty((len(hops), 2), dtype=np.int64)
+    lists = np.empty((3, max(jobs, len(waits), len(links))), dtype=np.int64)
+    events, same_time = np.empty((jobs + len(links), 2), dtype=np.int64), np.empty(jobs + len(links), dtype=np.int32)
+    recent = np.full((RECENT_TIMES, 2), NONE, dtype=np.int64)
+    now, finish = 0, 0
     # Pieces that wait for nothing are ready at time 0.
-    for part in range(parts):
+    for part in range(len(waits)):
         if waits[part] == 0:
-            state.ready[sizes[READY]] = part
-            sizes[READY] += 1
+            _start_piece(hop_starts, lists, counts, part // pieces, part % pieces, pieces)
     while True:
-        # Ready pieces join the queues of their first links.
-        while sizes[READY]:
-            sizes[READY] -= 1
-            _start_piece(plan, state, state.ready[sizes[READY]], now, pieces)
-        # Idle links with a queue send.
-        for place in range(sizes[PENDING]):
-            state.is_pending[state.pending[place]] = False
-            _send(plan, state, state.pending[place], now, pieces)
-        sizes[PENDING] = 0
-        if sizes[EVENTS] == 0:
-            return state.starts, finish, sizes[ARRIVED]
+        _release(hop_starts, followers, follower_starts, waits, lists, counts, pieces)
+        _join_queues(hops, links, queues, starts, lists, counts, now, pieces)
+        _send(hops, links, queues, starts, lists, events, same_time, recent, counts, now, pieces)
+        if counts[EVENTS] == 0:
+            return starts, finish, counts[ARRIVED]
         # All events of the next time happen at once.
-        now = state.times[0]
-        while sizes[EVENTS] and state.times[0] == now:
-            if _process_events(plan, state, now, pieces):
+        now = events[0, 0]
+        while counts[EVENTS] and events[0, 0] == now:
+            if _process_events(hops, links, lists, events, same_time, recent, counts, pieces):
                 finish = now
 
 
 @kernel
-def _start_piece(plan: _Plan, state: _State, part: int, now: int, pieces: int) -> None:
-    """Enqueue a ready piece for its first link, or complete it if its transfer has no links."""
-    transfer, piece = divmod(part, pieces)
-    hop = plan.hop_starts[transfer]
-    if hop == plan.hop_starts[transfer + 1]:
-        _complete_piece(plan, state, part, pieces)
+def _append(lists: IntArray, counts: IntArray, name: int, entry: int) -> None:
+    lists[name, counts[name]] = entry
+    counts[name] += 1
+
+
+@kernel
+def _start_piece(
+    hop_starts: IntArray, lists: IntArray, counts: IntArray, transfer: int, piece: int, pieces: int
+) -> None:
+    """Let a ready piece come to its first link, or to its end if its transfer has no links."""
+    if hop_starts[transfer] < hop_starts[transfer + 1]:
+        _append(lists, counts, COME, hop_starts[transfer] * pieces + piece)
     else:
-        _enqueue(plan, state, hop * pieces + piece, now, pieces)
+        _append(lists, counts, OVER, transfer * pieces + piece)
 
 
 @kernel
-def _complete_piece(plan: _Plan, state: _State, part: int, pieces: int) -> None:
-    """Record the arrival of a piece, and release its followers."""
-    state.sizes[ARRIVED] += 1
-    transfer, piece = divmod(part, pieces)
-    for place in range(plan.follower_starts[transfer], plan.follower_starts[transfer + 1]):
-        follower = plan.followers[place] * pieces + piece
-        state.waits[follower] -= 1
-        if state.waits[follower] == 0:
-            state.ready[state.sizes[READY]] = follower
-            state.sizes[READY] += 1
+def _release(
+    hop_starts: IntArray,
+    followers: IntArray,
+    follower_starts: IntArray,
+    waits: npt.NDArray[np.int32],
+    lists: IntArray,
+    counts: IntArray,
+    pieces: int,
+) -> None:
+    """Release the followers of pieces that came to their end."""
+    while counts[OVER]:
+        counts[OVER] -= 1
+        counts[ARRIVED] += 1
+        transfer, piece = divmod(lists[OVER, counts[OVER]], pieces)
+        for place in range(follower_starts[transfer], follower_starts[transfer + 1]):
+            part = followers[place] * pieces + piece
+            waits[part] -= 1
+            if waits[part] == 0:
+                _start_piece(hop_starts, lists, counts, followers[place], piece, pieces)
 
 
 @kernel
-def _enqueue(plan: _Plan, state: _State, code: int, now: int, pieces: int) -> None:
-    """Enqueue a piece of a hop for its link."""
+def _join_queues(
+    hops: IntArray,
+    links: IntArray,
+    queues: IntArray,
+    starts: IntArray,
+    lists: IntArray,
+    counts: IntArray,
+    now: int,
+    pieces: int,
+) -> None:
+    """Let pieces that came wait for their links, behind those of their hop that wait already."""
+    for place in range(counts[COME]):
+        code = lists[COME, place]
+        starts[code] = now
+        hop = code // pieces
+        if hops[hop, SENT] == code % pieces:
+            _enqueue(hops, links, queues, now, code, pieces)
+            _mark_pending(links, lists, counts, hops[hop, LINK])
+    counts[COME] = 0
+
+
+@kernel
+def _enqueue(hops: IntArray, links: IntArray, queues: IntArray, came: int, code: int, pieces: int) -> None:
+    """Push the first piece of a hop that waits onto the queue of its link."""
     hop, piece = divmod(code, pieces)
-    link, key = plan.hop_links[hop], piece + plan.levels[plan.owners[hop]]
-    if plan.in_turn[link]:
-        key = now
-    heap_push(state.queue_keys, state.queue_codes, plan.queue_starts[link], state.queue_sizes[link], key, code)
-    state.queue_sizes[link] += 1
-    _mark_pending(state, link)
+    link = hops[hop, LINK]
+    key = came if hops[hop, LEVEL] == IN_TURN else piece + hops[hop, LEVEL]
+    heap_push(queues, links[link, FIRST], links[link, SIZE], key, code)
+    links[link, SIZE] += 1
 
 
 @kernel
-def _mark_pending(state: _State, link: int) -> None:
+def _mark_pending(links: IntArray, lists: IntArray, counts: IntArray, link: int) -> None:
     """Mark a link as possibly able to send."""
-    if not state.is_pending[link]:
-        state.is_pending[link] = True
-        state.pending[state.sizes[PENDING]] = link
-        state.sizes[PENDING] += 1
+    if not links[link, IS_PENDING]:
+        links[link, IS_PENDING] = 1
+        _append(lists, counts, PENDING, link)
 
 
 @kernel
-def _send(plan: _Plan, state: _State, link: int, now: int, pieces: int) -> None:
-    """Send the first piece of a link's queue, if the link is idle and there is one."""
-    size, first = state.queue_sizes[link], plan.queue_starts[link]
-    if size == 0 or not state.idle[link]:
-        return
-    code = state.queue_codes[first]
-    heap_pop(state.queue_keys, state.queue_codes, first, size)
-    state.queue_sizes[link] -= 1
-    state.idle[link] = False
-    state.starts[code] = now
-    hop, jobs = code // pieces, len(state.starts)
-    busy, arrival = now + plan.hop_ticks[hop], now + plan.hop_delays[hop]
-    _schedule(state, busy, 2 * jobs + link)
-    if hop + 1 == plan.hop_starts[plan.owners[hop] + 1]:
-        arrival, code = arrival + plan.hop_ticks[hop], code + jobs
-    else:
-        ahead = 0 if plan.store else min(plan.hop_ticks[hop], plan.hop_ticks[hop + 1])
-        arrival, code = arrival + plan.hop_ticks[hop] - ahead, code + pieces
-    _schedule(state, arrival, code)
+def _send(
+    hops: IntArray,
+    links: IntArray,
+    queues: IntArray,
+    starts: IntArray,
+    lists: IntArray,
+    events: IntArray,
+    same_time: npt.NDArray[np.int32],
+    recent: IntArray,
+    counts: IntArray,
+    now: int,
+    pieces: int,
+) -> None:
+    """Send the first piece of each queue whose link is free; where more wait, there is an event when it is free."""
+    for place in range(counts[PENDING]):
+        link = lists[PENDING, place]
+        links[link, IS_PENDING] = 0
+        if now >= links[link, FREE_AT]:
+            code = queues[links[link, FIRST], 1]
+            heap_pop(queues, links[link, FIRST], links[link, SIZE])
+            links[link, SIZE] -= 1
+            hop, piece = divmod(code, pieces)
+            starts[code] = now
+            hops[hop, SENT] = piece + 1
+            if piece + 1 < pieces and starts[code + 1] != NOT_SENT:
+                _enqueue(hops, links, queues, starts[code + 1], code + 1, pieces)
+            links[link, FREE_AT] = now + hops[hop, TICKS]
+            _schedule(events, same_time, recent, counts, now + hops[hop, WAY], code)
+        if links[link, SIZE] and not links[link, WAKES]:
+            links[link, WAKES] = 1
+            _schedule(events, same_time, recent, counts, links[link, FREE_AT], len(starts) + link)
+    counts[PENDING] = 0
 
 
 @kernel
@@ -275,37 +281,50 @@ def _place(time: int) -> int:
 
 
 @kernel
-def _schedule(state: _State, time: int, code: int) -> None:
-    """Add an event: to another of its time if that was added lately, otherwise to the heap."""
+def _schedule(
+    events: IntArray, same_time: npt.NDArray[np.int32], recent: IntArray, counts: IntArray, time: int, code: int
+) -> None:
+    """Add an event: to another of its time if that was added lately, otherwise to the heap.
+
+    Events of one time are a list, as many links send equal pieces at once; `same_time` has the next of each.  The lists
+    to which events were added lately are found by their times, in a table that forgets: a time may have two.
+    """
     place = _place(time)
-    first = state.recent_codes[place]
-    if state.recent_times[place] == time:
-        state.same_time[code] = state.same_time[first]
-        state.same_time[first] = code
+    if recent[place, 0] == time:
+        first = recent[place, 1]
+        same_time[code] = same_time[first]
+        same_time[first] = code
         return
-    state.recent_times[place] = time
-    state.recent_codes[place] = code
-    state.same_time[code] = NONE
-    heap_push(state.times, state.codes, 0, state.sizes[EVENTS], time, code)
-    state.sizes[EVENTS] += 1
+    recent[place, 0], recent[place, 1] = time, code
+    same_time[code] = NONE
+    heap_push(events, 0, counts[EVENTS], time, code)
+    counts[EVENTS] += 1
 
 
 @kernel
-def _process_events(plan: _Plan, state: _State, now: int, pieces: int) -> bool:
+def _process_events(
+    hops: IntArray,
+    links: IntArray,
+    lists: IntArray,
+    events: IntArray,
+    same_time: npt.NDArray[np.int32],
+    recent: IntArray,
+    counts: IntArray,
+    pieces: int,
+) -> bool:
     """Process the earliest event and those added to it; return whether a piece arrived at the end of its transfer."""
-    code, jobs, arrived = state.codes[0], len(state.starts), False
-    heap_pop(state.times, state.codes, 0, state.sizes[EVENTS])
-    state.sizes[EVENTS] -= 1
-    state.recent_times[_place(now)] = NONE
+    code, jobs, arrived = events[0, 1], len(hops) * pieces, False
+    recent[_place(events[0, 0]), 0] = NONE
+    heap_pop(events, 0, counts[EVENTS])
+    counts[EVENTS] -= 1
     while code != NONE:
-        if code < jobs:
-            _enqueue(plan, state, code, now, pieces)
-        elif code < 2 * jobs:
-            hop, piece = divmod(code - jobs, pieces)
-            _complete_piece(plan, state, plan.owners[hop] * pieces + piece, pieces)
+        if code >= jobs:
+            links[code - jobs, WAKES] = 0
+            _mark_pending(links, lists, counts, code - jobs)
+        elif hops[code // pieces, IS_LAST]:
+            _append(lists, counts, OVER, hops[code // pieces, OWNER] * pieces + code % pieces)
             arrived = True
         else:
-            state.idle[code - 2 * jobs] = True
-            _mark_pending(state, code - 2 * jobs)
-        code = state.same_time[code]
+            _append(lists, counts, COME, code + pieces)
+        code = same_time[code]
     return arrived

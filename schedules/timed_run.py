@@ -1,4 +1,4 @@
-"""Runs of a schedule, event by event, and the prediction of its time from a run of the first slices."""
+"""Runs of a schedule, event by event, and the prediction of its time, from fewer slices where all are too many."""
 
 from __future__ import annotations
 
@@ -28,13 +28,10 @@ Service = Literal["pipeline", "arrival"]
 
 LEAST_SLICE = 4096  # bytes, below which slices are not chosen
 MAX_EVENTS = 2**26  # About 3 GB while the simulation runs
-FEW_EVENTS = 2**16  # some hundredths of a second
-MANY_EVENTS = 2**19  # half a second
-FIRST_EVENTS = 2**13  # of the run that tells how many slices to run
-FIRST_SLICES = 4  # that are run where all take more than a few events
-MOST_EVENTS = 2**20  # of these first slices
-WORTH = 3  # times as many slices have to be run otherwise
-BUSY = Fraction(19, 20)  # of a run that the busiest link has to be busy, so that more slices tell hardly more
+FEW_EVENTS = 2**18  # some hundredths of a second
+MANY_EVENTS = 2**21  # half a second
+LEAST_SLICES = 4  # that tell the time of more, where all take more than a few events
+MOST_EVENTS = 2**20  # of these
 
 
 class Rules(NamedTuple):
@@ -224,52 +221,40 @@ def _network(
 class Predictor:
     """A schedule with the costs of its software, to predict its times for several sizes."""
 
-    def __init__(
-        self, schedule: Schedule, topology: Topology, costs: RuntimeCosts, few_events: int = FEW_EVENTS
-    ) -> None:
-        self._schedule, self._topology, self._costs, self._few = schedule, topology, costs, few_events
+    def __init__(self, schedule: Schedule, topology: Topology, costs: RuntimeCosts) -> None:
+        self._schedule, self._topology, self._costs = schedule, topology, costs
+        self._times: dict[tuple[int, int], Fraction] = {}  # of runs, by bytes and slices
 
     @cached_property
-    def _timed(self) -> TimedSchedule | None:
-        """The schedule with its transfers, unless they alone, each over one link, are too many events."""
-        if int(self._schedule.messages.sum()) > max(self._few, MOST_EVENTS):
-            return None
+    def _timed(self) -> TimedSchedule:
         return TimedSchedule(self._schedule, self._topology, Rules(self._costs))
 
-    def time(self, num_bytes: int) -> Fraction:
-        """Time in µs for so many bytes in all.
+    def time(self, num_bytes: int, few_events: int = FEW_EVENTS) -> Fraction:
+        """Time in µs for so many bytes in all: that of the run, if it has few events.
 
-        The first slices are run, as many as keep the busiest link busy for nearly all of the run if there are so many
-        and they are few events, and the others follow at the pace of that link.  If it was not busy for most of a run
-        of many events, all data is run in so many larger slices.
+        Otherwise the data is run in fewer, larger slices, and in half as many.  What these take more than so many would
+        is in proportion to the size of a slice, as the pipeline fills and drains with one for each hop.
         """
-        timed = self._timed
-        slices = None if timed is None else timed.chosen_slices(num_bytes)
-        if timed is not None and slices is not None:
+        slices = None
+        # Transfers alone, each over one link, may be too many events.
+        if int(self._schedule.messages.sum()) <= max(few_events, MOST_EVENTS):
+            timed, slices = self._timed, self._timed.chosen_slices(num_bytes)
             hops = len(timed.transfers.hop_links)
-            limit = min(slices, max(self._few // hops, min(FIRST_SLICES, MOST_EVENTS // hops)))
-            if limit == slices or limit >= FIRST_SLICES:
-                return self._of_first_slices(timed, num_bytes, slices, limit)
-        count = slices if self._schedule.pipelined else None
-        return schedule_time(self._schedule, self._topology, num_bytes, count, costs=self._costs)
+            count = min(slices, max(few_events // hops, min(LEAST_SLICES, MOST_EVENTS // hops)))
+            if count == slices:
+                return self._run(num_bytes, count)
+            if count >= LEAST_SLICES:
+                time, longer = self._run(num_bytes, count), self._run(num_bytes, count // 2)
+                share = (Fraction(1, count) - Fraction(1, slices)) / (Fraction(1, count // 2) - Fraction(1, count))
+                least = self._costs.launch + timed.wire_time * num_bytes
+                return max(time - max(longer - time, 0) * share, least)
+        if not self._schedule.pipelined:
+            slices = None
+        return schedule_time(self._schedule, self._topology, num_bytes, slices, costs=self._costs)
 
-    def _of_first_slices(self, timed: TimedSchedule, num_bytes: int, slices: int, limit: int) -> Fraction:
-        """Run some of the slices, at first so few that their run tells how many are enough."""
-        wire = timed.wire_time * num_bytes / slices
-        few_slices = max(FIRST_SLICES, FIRST_EVENTS // len(timed.transfers.hop_links))
-        if WORTH * few_slices <= limit:
-            idle = self._begun(timed, num_bytes, slices, few_slices) - few_slices * wire
-            enough = math.ceil(idle * BUSY / (1 - BUSY) / wire)
-            if enough <= few_slices:
-                return self._costs.launch + idle + slices * wire
-            limit = min(limit, enough)
-        if limit == slices:
-            return timed.run(num_bytes).time
-        begun = self._begun(timed, num_bytes, slices, limit)
-        if 2 * limit * wire >= begun:
-            return self._costs.launch + begun + (slices - limit) * wire
-        return timed.run(num_bytes, limit).time
-
-    def _begun(self, timed: TimedSchedule, num_bytes: int, slices: int, count: int) -> Fraction:
-        """Time in µs of so many of the slices, after the launch."""
-        return timed.run(num_bytes * Fraction(count, slices), count).time - self._costs.launch
+    def _run(self, num_bytes: int, slices: int) -> Fraction:
+        """Time of all data in so many slices."""
+        if (num_bytes, slices) not in self._times:
+            count = slices if self._schedule.pipelined else None
+            self._times[num_bytes, slices] = self._timed.run(num_bytes, count).time
+        return self._times[num_bytes, slices]

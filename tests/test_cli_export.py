@@ -28,8 +28,8 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("nccl-graph-xml", ["nics=3,2,1,0", "type_intra=PHB"], {"nics": [3, 2, 1, 0], "type_intra": "PHB"}),
         (
             "nccl-tuner-csv",
-            ["channels=-1", "protocol=ll", "max_bytes=1G"],
-            {"channels": -1, "protocol": "ll", "max_bytes": 2**30},
+            ["channels=2", "protocol=ll", "max_bytes=1G"],
+            {"channels": 2, "protocol": "ll", "max_bytes": 2**30},
         ),
     ],
 )

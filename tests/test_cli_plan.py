@@ -126,7 +126,7 @@ def test_writes_code_that_registers_the_plan(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_says_what_becomes_of_switches(cli: Cli, tmp_path: Path) -> None:
-    """On standard error, also when a plan is exported later; XML is refused with the way out."""
+    """On standard error, also when a plan is exported later; XML, and the plan with it, does without."""
     network, path, plan = netfile(tmp_path, switched_boxes(2, 3)), tmp_path / "a.json", tmp_path / "plan.json"
     words = ("plan", network, "allreduce", "--planner", "steiner")
     answer = cli(*words, "-o", plan, "--mscclpp", path)
@@ -136,7 +136,10 @@ def test_says_what_becomes_of_switches(cli: Cli, tmp_path: Path) -> None:
     options = "--format", "mscclpp-json", "-o", path, "--set", "version=0.9.0"
     answer = cli("export", plan, *options)
     assert "collopt: note: ranks send each copy that switches make in the plan" in answer.err
-    assert "(--no-in-network on the command line)" in refusal(cli(*words, "--xml", tmp_path / "a.xml"))
+    answer = cli(*words, "-o", plan, "--xml", tmp_path / "a.xml")
+    assert "collopt: warning: the plan's trees branch at switches, which MSCCL XML has no operations" in answer.err
+    assert "in-network      no switch copies or adds" in answer.out
+    assert not any(len(forest.switches) for forest in load_plan(plan).trees.forests)
 
 
 @pytest.mark.parametrize(("options", "place"), [([], "out-of"), (["--in-place"], "in")])

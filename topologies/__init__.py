@@ -48,6 +48,7 @@ from .direct_connect.optimal_broadcasts import (
     undirected_moore_steps,
 )
 from .importing.read import compose, read_box
+from .network.devices import Device
 from .network.direct_graph import Adjacency, DirectGraph
 from .network.failures import Failure, Fault, Scaling, scaled_links
 from .network.link_costs import LinkClass, guessed_costs, link_classes, reached_network
@@ -81,7 +82,7 @@ from .switched.vendor_boxes import (
 from .symmetry.failure_orbits import FailureCase, failure_cases
 from .symmetry.isomorphism import automorphisms, isomorphism, reverse_symmetry, symmetries
 
-__all__ = ["Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
+__all__ = ["Device", "Link", "LinkArrays", "LinkClass", "SwitchLimits", "Topology"]
 __all__ += ["LINKS_ONLY", "RuntimeCosts", "guessed_costs", "reached_network"]
 __all__ += ["link_classes", "read_topology", "symmetries", "topology", "write_topology"]
 __all__ += ["Failure", "FailureCase", "Fault", "Scaling", "failure_cases", "scaled_links"]

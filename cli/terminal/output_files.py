@@ -126,7 +126,9 @@ class RuntimeFiles(NamedTuple):
         xml, mscclpp = "msccl-xml", "mscclpp-json"
         paths = {xml: self.xml, mscclpp: self.mscclpp}
         options = {xml: self._values(*XML_OPTIONS) | shared, mscclpp: shared}
-        files = {path: _exported(planned, form, path, options[form]) for form, path in paths.items() if path}
+        files: dict[Path, bytes] = {}
+        for form, path in paths.items():
+            files |= _exported(planned, form, path, options[form]) if path else {}
         if self.register and self.mscclpp:
             from ...runtime.mscclpp.export import registration_code
             from ...runtime.mscclpp.reader import parse_document
@@ -136,7 +138,7 @@ class RuntimeFiles(NamedTuple):
         return files
 
     def notes(self, plan: planners.Plan, paths: Collection[Path]) -> list[str]:
-        """Say what an MSCCL++ file makes of trees that branch at switches."""
+        """Say what an MSCCL++ file makes of a plan."""
         if self.mscclpp is None or self.mscclpp not in paths:
             return []
         from ...runtime.mscclpp.export import mscclpp_notes
@@ -155,12 +157,12 @@ class RuntimeFiles(NamedTuple):
         return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
-def _exported(plan: planners.Plan, form: str, path: Path, options: dict[str, Any]) -> bytes:
-    """Return the content of a file; SIGTERM removes the folder that it is written to, too."""
+def _exported(plan: planners.Plan, form: str, path: Path, options: dict[str, Any]) -> dict[Path, bytes]:
+    """Return the contents of a file and of those beside it; SIGTERM removes the folder that it is written to, too."""
     ended = handling(signal.SIGTERM, signal.SIG_DFL, lambda number, _: sys.exit(128 + number))
     with working(f"exporting {path}"), ended, TemporaryDirectory() as folder, name_errors_after(path):
-        plan.export(form, target := Path(folder) / path.name, **options)
-        return target.read_bytes()
+        plan.export(form, Path(folder) / path.name, **options)
+        return {path.with_name(file.name): file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
 
 def write_fitting(

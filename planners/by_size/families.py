@@ -18,7 +18,7 @@ from ...errors import UnsupportedError
 from ...formulations.allreduce_cuts import opposite_links
 from ...schedules import Allreduce, Forest, StepAllreduce, StepExchange, StepSchedule, as_bytes
 from ...schedules.collective import EVERY_ROOT, AnyCollective, Direction, as_collective
-from ...schedules.timed_run import Predictor
+from ...schedules.timed_run import MANY_EVENTS, Predictor
 from ...support.arrays import FloatArray, IntArray
 from ...support.validation import shown
 from ...topologies import LINKS_ONLY, RuntimeCosts, Topology
@@ -329,12 +329,14 @@ def _fastest(topology: Topology, candidates: list[Family], num_bytes: int) -> tu
     near = _close(candidates, num_bytes, costs)
     shortest = min(estimate.time for estimate, _ in near)
     times: dict[Family, Fraction] = {}
+    predictors: dict[Family, Predictor] = {}
     tries = MOST_TRIES
     for estimate, family in sorted(near, key=lambda pair: int(pair[0].time / shortest / NEAR_ESTIMATES)):
         best = min(times.values(), default=None)
         if tries and (best is None or estimate.minimum * AS_FAST < best):
-            times[family] = Predictor(family.schedule, topology, costs).time(num_bytes)
+            predictors[family] = Predictor(family.schedule, topology, costs)
+            times[family] = predictors[family].time(num_bytes)
             tries = MOST_TRIES if best is None or times[family] < best else tries - 1
     fast = [family for family, time in times.items() if time <= min(times.values()) * AS_FAST]
     best_family = min(fast, key=lambda family: max(family.schedule.load_units))
-    return best_family, times[best_family]
+    return best_family, predictors[best_family].time(num_bytes, MANY_EVENTS)

@@ -119,16 +119,18 @@ def _plan_and_times(
     if "size" not in planner.keywords:
         unsized = plan(topology, collective, planner=planner, **shards)
         predictor = _predictor(unsized)
-        return unsized, {size: float(predictor.time(as_bytes(size))) for size in sizes}
+        return unsized, {size: float(predictor.time(as_bytes(size), MANY_EVENTS)) for size in sizes}
     sized = {size: plan(topology, collective, planner=planner, size=size, **shards) for size in sizes}
-    times = {size: float(_predictor(sized_plan).time(as_bytes(size))) for size, sized_plan in sized.items()}
+    times = {
+        size: float(_predictor(sized_plan).time(as_bytes(size), MANY_EVENTS)) for size, sized_plan in sized.items()
+    }
     if len(sized) == 1:
         return next(iter(sized.values())), times
     return plan(topology, collective, planner=planner, **shards), times
 
 
 def _predictor(candidate: Plan) -> Predictor:
-    return Predictor(candidate.schedule, candidate.topology, as_costs(None, candidate.topology), MANY_EVENTS)
+    return Predictor(candidate.schedule, candidate.topology, as_costs(None, candidate.topology))
 
 
 def _names(names: Sequence[str] | None, what: str, known_names: Sequence[str], usual: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -153,8 +154,15 @@ class Case(NamedTuple):
             raise UnsupportedError(f"there is no file of the kind {shown(form)}; expected one of {', '.join(FILES)}")
         with TemporaryDirectory() as folder:
             target = Path(folder) / form
-            FILES[form](self, target)
-            yield {"file": target.read_bytes()}
+            notes: list[logging.LogRecord] = []
+            handler = logging.Handler(logging.WARNING)
+            handler.emit = notes.append  # type: ignore[method-assign]
+            logging.getLogger("collopt").addHandler(handler)
+            try:
+                FILES[form](self, target)
+            finally:
+                logging.getLogger("collopt").removeHandler(handler)
+            yield {"file": target.read_bytes(), "note": "; ".join(note.getMessage() for note in notes)}
 
     @property
     def _collective(self) -> Collective:

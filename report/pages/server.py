@@ -19,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
@@ -269,6 +270,7 @@ class _File(_Handler):
             self.refuse(422, last["error"])
             return
         self.set_header("Content-Type", "application/octet-stream")
+        self.set_header("Collopt-Note", quote(last["note"]))
         self.finish(last["file"])
 
 

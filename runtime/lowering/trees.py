@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -11,12 +12,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import UnsupportedError
+from ...errors import ColloptError, UnsupportedError
+from ...planners import PLANNERS, Plan
+from ...planners.plans.registry import plan as make_plan
 from ...schedules import Allreduce, AnyStepSchedule, Forest, Schedule, StepSchedule, TreeSchedule
 from ...schedules.collective import Direction
 from ...schedules.message_order import message_rounds
 from ...schedules.trees.tree_schedule import Share, TreeChunks, heights_below
 from ...support.arrays import IntArray, SmallArray, narrow
+from ...support.formatting import percentage_text, rate_text
 from ...support.kernels import kernel, kernel_with
 from ...topologies import Topology
 from ...topologies.symmetry.rank_groups import RankGroups
@@ -25,6 +29,7 @@ MAX_TRANSFERS = 2**26  # Some tens of GB as steps
 SEND, RECV, RECV_REDUCE = range(3)
 HASH_FACTOR = 0x9E3779B97F4A7C1  # Odd, with bits of both kinds all over
 NONE, INPUT, OUTPUT, SCRATCH = range(4)
+logger = logging.getLogger("collopt.runtime")
 
 
 def branches_at_switches(schedule: Schedule) -> bool:
@@ -32,13 +37,29 @@ def branches_at_switches(schedule: Schedule) -> bool:
     return any(len(forest.switches) for forest in getattr(schedule, "forests", ()))
 
 
-def refuse_switches(schedule: Schedule, what: str) -> None:
-    """Refuse trees that branch at switches; `what` takes the schedule."""
-    if branches_at_switches(schedule):
-        raise UnsupportedError(
-            f"the plan's trees branch at switches, which {what} has no operations for; plan again with "
-            "in_network=False (--no-in-network on the command line)"
-        )
+def without_switches(plan: Plan, what: str) -> Plan:
+    """Plan again without switches that copy or add, for which `what` has no operations; the log says what that costs.
+
+    A plan without such switches is returned as it is.
+    """
+    if not branches_at_switches(plan.schedule):
+        return plan
+    solver = PLANNERS.get(plan.planner)
+    if solver is None or not solver.takes(plan.collective, "in_network"):
+        solver = PLANNERS["auto"]
+    options = {name: value for name, value in plan.options.items() if name in solver.options}
+    options |= plan.schedule.problem(plan.collective) | {"in_network": False}
+    refusal = f"the plan's trees branch at switches, which {what} has no operations for"
+    try:
+        other = make_plan(plan.topology, plan.collective, planner=solver, **options)
+    except ColloptError as error:
+        raise UnsupportedError(f"{refusal}, and there is no plan without: {error}") from None
+    cost = "at the same rate"
+    if other.algbw != plan.algbw:
+        lost = percentage_text(1 - other.algbw / plan.algbw)
+        cost = f"{rate_text(other.algbw)} instead of {rate_text(plan.algbw)}, which costs {lost}"
+    logger.warning("%s: planned again with in_network=False (--no-in-network), %s", refusal, cost)
+    return other
 
 
 def refuse_relays(schedule: Schedule, topology: Topology, what: str) -> None:

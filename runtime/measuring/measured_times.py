@@ -29,6 +29,7 @@ MEASURED: dict[str, Collective | str] = {
 MAX_EXPONENT = 300  # Of numbers in files; more is no time
 MAX_BYTES = 64 * 2**20
 MAX_COLUMNS = 64
+MAX_LINE = 1000  # characters in which a row is looked for
 READING_COLUMNS = ("time", "algbw", "busbw", "#wrong")
 DEFAULT_COLUMNS = ("size", "count", "type", "redop", "root", *READING_COLUMNS, *READING_COLUMNS)
 """Columns of a table without the comment that names them."""
@@ -41,11 +42,14 @@ _LABELS = re.compile(
     r"(?:\[[^][\s]{1,64}\])?<std(?:out|err)>:"  # mpirun --tag-output
     r"|\d{1,9}:(?=\s)"  # srun --label
     r"|\[[^][]{1,64}\]:?\s"  # mpiexec -l, torchrun, kubectl --prefix
-    r"|(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?:?\s"
+    r"|(?:\d{4}[-/]\d\d[-/]\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?"  # a time, after a date
+    r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?:?\s"
     r"|[A-Za-z][\w./-]{0,252}(?:\[\d{1,9}\])?(?::|\s{1,9}\|)?\s"  # the name of a host, pod, container or service
     r")){1,8}?(?=\s*(?:#|\d{1,18}\s+[\d.]{1,18}\s))"
 )
 """What launchers and log shippers put before each line."""
+_ROW = re.compile(r"(\S.*\s)\d{1,18}\s+\d{1,18}\s+[a-z]\w*\s+\w+\s+-?\d{1,9}(?:\s+\d{1,12}\.\d+){3}\s")
+"""A row behind something else."""
 _STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
 _BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
 _RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
@@ -163,6 +167,11 @@ def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
         raise FileFormatError(f"{where} is empty; expected the output of nccl-tests")
     times = read_results(text, where) if _JSON.match(text) else _Table(where).read(text)
     if not times.rows:
+        for number, line in enumerate(text.splitlines(), 1):
+            if match := _ROW.match(line[:MAX_LINE]):
+                raise FileFormatError(
+                    f"{where}, line {number} has a row behind {shown(match[1].strip())}; cut that from all lines"
+                )
         raise FileFormatError(f"{where} has no measured times; expected the output of nccl-tests, as text or JSON")
     return times
 

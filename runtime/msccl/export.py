@@ -15,7 +15,7 @@ from ...schedules import as_bytes
 from ...support.files import name_of, read_bytes, write_whole
 from ...support.validation import is_int
 from ..lowering.lower import lower_plan
-from ..lowering.trees import refuse_switches
+from ..lowering.trees import without_switches
 from ..mscclpp.export import boxes_of
 from ..programs.channels import check_channels
 from ..programs.check import check_program
@@ -80,7 +80,8 @@ def export_msccl_xml(
     Parameters
     ----------
     plan : Plan
-        With equal shards.  A file for broadcast or reduce is right for the plan's root alone; see `to_xml_text`.
+        With equal shards; planned again where switches copy or add, and the log says what that costs.  A file for
+        broadcast or reduce is right for the plan's root alone; see `to_xml_text`.
     path : path
         File to write.
     channels : int
@@ -98,7 +99,7 @@ def export_msccl_xml(
     """
     if not hasattr(plan, "schedule"):
         raise UnsupportedError(f"the plan is a {type(plan).__name__}; expected a Plan")
-    refuse_switches(plan.schedule, "MSCCL XML")
+    plan = without_switches(plan, "MSCCL XML")
     if protocol == "Simple" and plan.collective.has_one_root and max(boxes_of(plan.topology)) > 0:
         raise UnsupportedError(
             f"protocol is 'Simple', with which a {plan.collective} over a network hangs, and {plan.topology.name} has "

@@ -15,12 +15,14 @@ from ...schedules import Allreduce, TreeSchedule, as_bytes, rate_of_loads
 from ...support.files import write_whole
 from ...support.validation import as_path
 from ...topologies import Topology
+from ..lowering.devices import environment_script, write_with_environment
 from ..lowering.lower import collector_paused, lower_plan, program_name
 from ..lowering.trees import branches_at_switches
 from ..programs.channels import check_channels
 from ..programs.program import Instruction, Program, check_choice, check_counts
 from . import executor
 from .code import layout_of
+from .environment import Environment, environment_of
 from .execution_plan import ExecutionPlan, to_mscclpp_text
 from .lower import (
     DEFAULT_SLICE_BYTES,
@@ -40,7 +42,14 @@ from .reader import read_mscclpp
 from .thread_blocks import TOO_LONG, WEIGHTS, merge_blocks
 from .transfers import switch_groups
 
-__all__ = ["as_executed", "boxes_of", "export_mscclpp_json", "mscclpp_notes", "write_registration"]
+__all__ = [
+    "as_executed",
+    "boxes_of",
+    "export_mscclpp_json",
+    "mscclpp_environment",
+    "mscclpp_notes",
+    "write_registration",
+]
 
 STORES = (
     "the file stores to switches, which MSCCL++ runs since 0.10.0, not in 0.9.0; for that, export the plan with "
@@ -80,7 +89,7 @@ def export_mscclpp_json(
     plan : Plan
         With equal shards.  A file for broadcast or reduce is right for the plan's root alone.
     path : path
-        File to write.
+        File to write; beside it ``PATH.env``, a script that names GPUs and NICs, where the topology has their devices.
     channels : int
         Channels per connection at least; more than the busiest connection has transfers are refused.  See `lower`.
     instances : int
@@ -112,6 +121,7 @@ def export_mscclpp_json(
     sizes = _size("slice_bytes", slice_bytes), _size("min_bytes", min_bytes), _size("max_bytes", max_bytes)
     options = PlanOptions(boxes, placement, *sizes, max_thread_blocks, threads_per_block)
     options.check()
+    script = environment_script(mscclpp_environment(plan, boxes).boxes, "Environment of an MSCCL++ plan")
     if _uses_star(plan, boxes, version):
         check_sums(plan.trees, plan.topology)
         if channels > 1:
@@ -122,7 +132,15 @@ def export_mscclpp_json(
     else:
         groups = switch_groups(plan.schedule, boxes) if version in executor.STORING else ()
         execution_plan = _Lowering(plan, channels, options._replace(switch_groups=groups)).lowered(instances)
-    write_whole(path, to_mscclpp_text(execution_plan))
+    write_with_environment(path, to_mscclpp_text(execution_plan), script)
+
+
+def mscclpp_environment(plan: Plan, boxes: Sequence[int] | None = None) -> Environment:
+    """Return the environment in which MSCCL++ takes the GPUs and NICs of a plan; see `environment_of`."""
+    names = boxes_of(plan.topology)
+    if boxes is not None and list(boxes) != names:
+        return Environment([], [])
+    return environment_of(as_executed(plan, version=executor.VERSIONS[0]).schedule, plan.topology, names)
 
 
 def _size(name: str, value: int | str | None) -> int | None:
@@ -136,9 +154,12 @@ def _uses_star(plan: Plan, boxes: Sequence[int], version: str) -> bool:
 
 
 def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
-    """Say what the file of a plan whose trees branch at switches makes of them; nothing for other plans."""
+    """Say which GPUs and NICs run the file of a plan, and what it makes of trees that branch at switches."""
+    devices = [*mscclpp_environment(plan).notes]
+    if Path(f"{path}.env").is_file():
+        devices.append(f"load {path}.env in the shell that starts the ranks: it names the GPUs and NICs of the plan")
     if not branches_at_switches(plan.schedule):
-        return []
+        return devices
     text = Path(path).read_text(encoding="utf-8")
     names = {name for name in executor.SWITCH_OPERATIONS if f'"{name}"' in text}
     directions = {forest.direction for forest in plan.trees.forests if len(forest.switches)}
@@ -151,7 +172,7 @@ def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
         notes.append(
             "ranks add up what switches add up in the plan: MSCCL++ cannot load a sum into the memory of one GPU alone"
         )
-    return notes
+    return [*devices, *notes]
 
 
 def as_executed(plan: Plan, *, boxes: Sequence[int] | None = None, version: str = executor.MAIN) -> Plan:

@@ -7,6 +7,8 @@ docs/explanation/programs.md.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from ...errors import ProgramError, TooLargeError
 from ..programs.layout import Layout
 from ..programs.program import check_counts
-from .code import END, LAST, START, Encoder, Memory, check_data, layout_of
+from .code import END, LAST, RELAXED, START, Encoder, Memory, check_data, layout_of
 from .execution_plan import ExecutionPlan
 from .reader import read_mscclpp
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 INT64 = np.iinfo(np.int64)
 PADS = 1, 2
 """A part of a chunk: a plan that is right with input and output there is right wherever they begin."""
+RELAXED_CAUSE = "rlxsignal and rlxwait, which only show arrival, keep no accesses in order; use signal and wait"
 MAX_NUMBERS = 2**26  # In the memory of all GPUs
 MAX_PROCESSES = 2**14  # Thread blocks, port channels and GPUs together; each keeps a clock of every other one
 
@@ -125,20 +128,30 @@ class _Machine:
         turns = run.turns[: run.counts[TURNS]]
         moved, place = move_data(self.code, turns, self.elements)
         order = RunOrder(self.code, turns[: moved + 1], initial)
+
+        def cause(is_gone: Callable[[RunOrder], bool], otherwise: str) -> str:
+            """Blame relaxed signals for what is gone if they kept accesses in order."""
+            operations = self.code.operations.copy()
+            operations[:, RELAXED] = 0
+            ordered = RunOrder(self.code._replace(operations=operations), turns[: moved + 1], initial)
+            return RELAXED_CAUSE if is_gone(ordered) else otherwise
+
         # What comes first in the run is told first.
         if race := order.first_race():
-            self._refuse_race(race)
+            self._refuse_race(race, partial(cause, lambda other: other.first_race() != race))
         if place >= 0:
             self._refuse_place(place)
         if run.counts[NO_END] >= 0:
             kind, rank, channel = self.encoder.resources[run.counts[NO_END]]
             raise ProgramError(f"rank {rank} signals on {kind} channel {channel}, which has no other end")
         self._check_finished(run)
-        if unfinished := order.first_unfinished(np.array(self.bounds)):
+        bounds = np.array(self.bounds)
+        if unfinished := order.first_unfinished(bounds):
             buffer, chunk = self.memory[unfinished.rank].place(unfinished.element)
+            cure = cause(lambda other: other.first_unfinished(bounds) != unfinished, "let it wait for that")
             raise ProgramError(
                 f"race: rank {unfinished.rank} may end before {self._name(unfinished.process)} has finished with "
-                f"{buffer} chunk {chunk}; let it wait for that"
+                f"{buffer} chunk {chunk}; {cure}"
             )
         check_data(self.plan, self.layout, self.memory, self.inputs)
 
@@ -149,19 +162,20 @@ class _Machine:
         _, rank, number = self.encoder.resources[process - len(self.encoder.blocks)]
         return f"port channel {number} of rank {rank}"
 
-    def _refuse_race(self, race: Race) -> NoReturn:
-        """Name two accesses without an order."""
+    def _refuse_race(self, race: Race, cause: Callable[[str], str]) -> NoReturn:
+        """Name two accesses without an order, and the cause or else the usual one."""
         place = self.encoder.places[race.place]
         if race.earlier < 0:
             raise ProgramError(
                 f"race: {self._name(race.later)} {'writes to' if race.writes else 'reads'} {place.buffer} chunk "
-                f"{place.start} of rank {place.rank}, which may not have started yet; let it wait for a signal"
+                f"{place.start} of rank {place.rank}, which may not have started yet; "
+                f"{cause('let it wait for a signal')}"
             )
         chunk = place.start + (race.element - int(self.code.places[race.place, START])) // self.code.slices
         before, after = ("writes" if writes else "reads" for writes in (race.earlier_writes, race.writes))
         raise ProgramError(
             f"race: {self._name(race.earlier)} {before} {place.buffer} chunk {chunk} of rank {place.rank} and "
-            f"{self._name(race.later)} {after} it, but nothing keeps them in order"
+            f"{self._name(race.later)} {after} it, but {cause('nothing keeps them in order')}"
         )
 
     def _refuse_place(self, number: int) -> NoReturn:

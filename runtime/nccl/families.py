@@ -233,6 +233,8 @@ def _export(window: SizeWindow, path: Path, format: str, runtime: str, options: 
     extra = {} if runtime == MSCCLPP else {"runtime": runtime}
     try:
         window.plan.export(format, path, **extra, **sizes, **options)
+        # Runtimes load all files of a folder.
+        Path(f"{path}.env").unlink(missing_ok=True)
     except UnsupportedError as error:
         what = f"the plan by {window.plan.planner!r} cannot be written for {window.first} to {window.last} bytes"
         raise type(error)(f"{what}: {error}") from error

@@ -1,6 +1,8 @@
 """Configuration of NCCL's example tuner plugin (plugins/tuner/example): the algorithm for each size.
 
-A line has ``collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks``, with -1 for any.
+A line has ``collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks``, with -1 for any number of
+boxes or ranks.  Channels are 0 to leave them to NCCL, which takes its own number then (src/enqueue.cc of NCCL 2.30.7,
+line 2178): the plugin sets 1 before it looks at its lines, and keeps it where a line has -1 (plugin.c, lines 361, 407).
 """
 
 import os
@@ -26,6 +28,7 @@ TREE_PLANNER = "double-binary-tree"
 SWITCH_ALGORITHMS = {"nvls": "nvls", "nvls-tree": "nvls_tree", "collnet": "collnet_direct"}  # by planner
 MAX_BYTES = 2**32 - 1  # The largest size in NCCL's own example
 ANY = -1
+OWN_CHANNELS = 0
 
 
 class _Window(NamedTuple):
@@ -44,7 +47,7 @@ def export_nccl_tuner(
     min_bytes: int | str = 0,
     max_bytes: int | str = MAX_BYTES,
     protocol: str = "simple",
-    channels: int | None = None,
+    channels: int = OWN_CHANNELS,
     boxes: int = ANY,
 ) -> None:
     """Write one line that makes NCCL use the algorithm of a plan.
@@ -64,16 +67,16 @@ def export_nccl_tuner(
     protocol : str
         One of `PROTOCOLS`; ``"simple"`` for the last three planners.
     channels : int, optional
-        As many as the plan has rings by default; -1 leaves it to NCCL, the default of all other plans.
+        0, the default, leaves it to NCCL.
     boxes : int
         Number of boxes that the line is for, which is the plan's where names of ranks tell it, as in ``"box0/gpu0"``;
         -1, the default, is any.
     """
-    algorithm, own = _algorithm(plan)
+    algorithm = _algorithm(plan)
     low, high = as_bytes(min_bytes, "min_bytes", low=0), as_bytes(max_bytes, "max_bytes", low=0)
     if high < low:
         raise UnsupportedError(f"max_bytes is {high}, less than min_bytes, {low}; expected at least as many")
-    window = _Window(low, high, algorithm, own if channels is None else _channels(channels))
+    window = _Window(low, high, algorithm, _channels(channels))
     _write(path, plan, [window], protocol, boxes)
 
 
@@ -111,15 +114,15 @@ def write_nccl_tuner(
                 f"{plan.topology.name}; expected one collective on one topology"
             )
     windows: list[_Window] = []
-    # NCCL does not tell plans of one algorithm and as many channels apart.
+    # NCCL does not tell plans of one algorithm apart.
     for kind, group in groupby(fastest_windows(candidates, 0, largest), key=lambda window: kinds[window.plan]):
         ranges = list(group)
-        windows.append(_Window(ranges[0].first, ranges[-1].last, *kind))
+        windows.append(_Window(ranges[0].first, ranges[-1].last, kind, OWN_CHANNELS))
     _write(path, first, windows, protocol, boxes)
 
 
-def _algorithm(plan: Plan) -> tuple[str, int]:
-    """NCCL's name for a plan's algorithm, and its number of channels."""
+def _algorithm(plan: Plan) -> str:
+    """NCCL's name for a plan's algorithm."""
     as_kind(plan, Plan, "the plan")
     if plan.collective not in TREE_COLLECTIVES:
         raise UnsupportedError(
@@ -127,17 +130,16 @@ def _algorithm(plan: Plan) -> tuple[str, int]:
             f"{', '.join(map(str, TREE_COLLECTIVES))}"
         )
     if plan.planner == TREE_PLANNER and plan.collective is ALLREDUCE:
-        return "tree", ANY
+        return "tree"
     if plan.planner in SWITCH_ALGORITHMS:
-        return SWITCH_ALGORITHMS[plan.planner], ANY
-    return "ring", len(ring_channels(plan))
+        return SWITCH_ALGORITHMS[plan.planner]
+    ring_channels(plan)
+    return "ring"
 
 
 def _channels(channels: object) -> int:
-    if not is_int(channels) or channels not in {ANY, *range(1, MAX_CHANNELS + 1)}:
-        raise UnsupportedError(
-            f"channels is {shown(channels)}; expected 1 to {MAX_CHANNELS}, or -1 to leave it to NCCL"
-        )
+    if not is_int(channels) or not 0 <= channels <= MAX_CHANNELS:
+        raise UnsupportedError(f"channels is {shown(channels)}; expected 1 to {MAX_CHANNELS}, or 0 to leave it to NCCL")
     return channels
 
 

@@ -22,7 +22,7 @@ from ...schedules.transfers import Transfers
 from ...support.files import write_all_whole
 from ...support.formatting import count_text
 from ...support.validation import as_kind, as_path, as_whole, shown
-from ..lowering.trees import refuse_relays, refuse_switches
+from ..lowering.trees import refuse_relays, without_switches
 from ..programs.program import check_choice, check_counts
 from .chakra_trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
@@ -76,7 +76,7 @@ def plan_traces(
     Parameters
     ----------
     plan : Plan
-        With any schedule.
+        With any schedule; planned again where switches copy or add, and the log says what that costs.
     size : int or str
         Bytes in all, as nccl-tests counts them, such as ``"1M"``.
     slices : int
@@ -96,7 +96,7 @@ def plan_traces(
     ['send transfer 0 slice 0 to 1', 'turn', 'send transfer 0 slice 1 to 1']
     """
     as_kind(plan, Plan, "the plan")
-    refuse_switches(plan.schedule, "a Chakra trace")
+    plan = without_switches(plan, "a Chakra trace")
     refuse_relays(plan.schedule, plan.topology, "a Chakra trace")
     slices = as_whole(slices, "slices")
     check_counts({"reduce_us": reduce_us}, minimum=0)

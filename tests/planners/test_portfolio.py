@@ -41,6 +41,33 @@ def test_small_data_takes_few_messages(network: collopt.Topology, sends: int, ga
     assert limit.time <= time <= Fraction(3, 2) * limit.time
 
 
+STAR = collopt.Topology.from_links(
+    [(f"r{rank}", "hub", 50 - 30 * (rank == 5), 1) for rank in range(6)],
+    compute=[f"r{rank}" for rank in range(6)],
+    switches=["hub"],
+    bidirectional=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("network", "collective"),
+    [
+        (dgx_h100(boxes=3), "allreduce"),
+        (mi250(boxes=1), "allreduce"),
+        (dgx_a100(boxes=2), "allgather"),
+        (torus(4, 4, bandwidth=25, latency=1), "reduce_scatter"),
+        (STAR, "allreduce"),
+        (IRREGULAR, "all_to_all"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("size", ["4M", "64M"])
+def test_predicted_times_are_those_of_the_simulation(network: collopt.Topology, collective: str, size: str) -> None:
+    """Of pipelined plans, all slices of the plan that is returned are run."""
+    plan = collopt.plan(network, collective, size=size)
+    assert plan.provenance["predicted_us"] == pytest.approx(simulate(plan, size).microseconds, rel=0.001)
+
+
 def test_costs_go_with_the_plan(tmp_path: Path) -> None:
     """Into its file, and from there into its times; the network is the same."""
     network = dgx_a100(boxes=2)

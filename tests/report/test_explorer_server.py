@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import gettempdir
+from urllib.parse import unquote
 
 import pytest
 
@@ -181,6 +182,17 @@ def test_files_are_those_that_the_command_line_writes(
     flag = {"plan.json": "-o", "msccl.xml": "--xml", "mscclpp.json": "--mscclpp"}[form]
     assert call(capsys, "plan", *scenario.words(), flag, mine).status == 0
     assert mine.read_bytes() == reply.body
+
+
+def test_a_file_without_the_plans_switches_has_a_note(explorer: Explorer) -> None:
+    """MSCCL XML has none, and MSCCL++ has."""
+    replies = [
+        request(explorer, f"file/{form}?network=dgx-h100&collective=allreduce")
+        for form in ("msccl.xml", "mscclpp.json")
+    ]
+    notes = [unquote(reply.headers["Collopt-Note"]) for reply in replies]
+    assert "257.14 GB/s (1800/7) instead of 400.00 GB/s" in notes[0]
+    assert notes[1] == ""
 
 
 def test_what_nobody_waits_for_is_stopped(explorer: Explorer) -> None:

@@ -94,7 +94,10 @@ def test_each_reason_is_said_once_by_the_first_rank(
             ),
             (
                 "allreduce on 2 ranks",
-                "the group of ranks 0, 2 is no run of 2 consecutive ones that starts at a multiple of 2",
+                (
+                    "the group of ranks 0, 2 is no run of 2 consecutive ones that starts at a multiple of 2, and the "
+                    "network of all ranks is not given; set COLLOPT_TOPOLOGY to it"
+                ),
             ),
             # DDP begins with one.
             ("broadcast on 4 ranks", no_root.format(0)),

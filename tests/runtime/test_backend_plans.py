@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from collopt import Plan, plan
-from collopt.errors import CertificateError, FileFormatError, ProgramError, TopologyError, UnsupportedError
+from collopt.errors import (
+    CertificateError,
+    ColloptError,
+    FileFormatError,
+    ProgramError,
+    TopologyError,
+    UnsupportedError,
+)
 from collopt.planners import survive
 from collopt.runtime import plan_cache
 from collopt.runtime.plan_cache import BackendSettings, PlanCache, Request, configure, settings_of
@@ -101,6 +108,52 @@ def test_what_cannot_be_planned_is_a_reason() -> None:
     )
     one_way = PlanCache(BackendSettings(topology=ring(4, bandwidth=25)), 4)
     assert "root 9 is not a rank" in str(one_way.find(Request(COLLECTIVES["broadcast"], 100, 9)))
+
+
+def test_a_group_has_its_part_of_the_network_of_all_ranks(tmp_path: Path) -> None:
+    """Plans are made for it, unless a file is for exactly that, or for any aligned group of the size."""
+    whole = complete(4, bandwidth=10)
+    ask = Request(COLLECTIVES["allgather"], 100, None)
+    plan(ring(2, bandwidth=5), "allgather", planner="bruck").save(tmp_path / "any.json")
+
+    def chosen(ranks: list[int]) -> str:
+        cache = PlanCache(BackendSettings(plans=tmp_path, topology=whole), len(ranks), ranks, 4)
+        assert cache.misfit is None
+        found = cache.find(ask)
+        assert isinstance(found, Plan)
+        return f"{found.planner} on {found.topology.name}"
+
+    planned = "forestcoll on complete-4 [2 of 4 ranks]"
+    assert (chosen([0, 1]), chosen([1, 2])) == ("bruck on ring-2", planned)
+    for ranks in ([0, 1], [0, 2]):
+        plan(whole.restrict(ranks), "allgather", planner="blink").save(tmp_path / f"{ranks[1]}.json")
+    assert [chosen(ranks) for ranks in ([0, 1], [0, 2], [2, 3])] == [
+        *["blink on complete-4 [2 of 4 ranks]"] * 2,
+        planned,
+    ]
+    assert PlanCache(BackendSettings(topology=whole), 2, [1, 2], 8).misfit is not None  # Of a part of all ranks
+
+
+def test_failures_reach_the_groups_of_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that take one of their ranks away are refused, those of other ranks are not."""
+    monkeypatch.setenv("COLLOPT_FAILURES", "gpu3")
+    cache = PlanCache(BackendSettings(topology=complete(4, bandwidth=10)), 2, [1, 2], 4)
+    assert cache.watches_failures
+    cache.switch("gpu3\ngpu1--gpu2 x 1/2")
+    found = cache.find(Request(COLLECTIVES["allgather"], 100, None))
+    assert isinstance(found, Plan)
+    assert found.algbw == 10
+    for lost, reason in (("gpu1", "gpu1 leaves 1 of 2 ranks"), ("gpu1--gpu2", "no path")):
+        with pytest.raises(ColloptError, match=reason):
+            cache.switch(lost)
+
+
+def test_the_first_rank_plans_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache has no answer of its own then."""
+    monkeypatch.setattr(plan_cache, "MAX_OWN_WORK", 4 * 8**2 - 1)
+    assert PlanCache(BackendSettings(topology=ring(4)), 4).find(Request(COLLECTIVES["allgather"], 9, None)) is None
+    monkeypatch.setattr(plan_cache, "MAX_OWN_WORK", 4 * 8**2)
+    assert PlanCache(BackendSettings(topology=ring(4)), 4).find(Request(COLLECTIVES["allgather"], 9, None))
 
 
 def test_a_failure_that_takes_too_many_chunks_leaves_calls_to_the_wrapped_backend() -> None:

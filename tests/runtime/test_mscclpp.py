@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -251,7 +251,7 @@ def test_what_does_not_fit_the_executor_is_refused() -> None:
 def test_the_exporter_takes_steps_that_fit(tmp_path: Path) -> None:
     """As many thread blocks as it takes to keep each below 64 operations; the root is part of the name."""
     topology = Topology.from_links(
-        [(f"box{box}/gpu0", f"box{(box + 1) % 3}/gpu0", 25) for box in range(3)],
+        [(f"box{box}/gpu0", f"box{other}/gpu0", 25) for box, other in permutations(range(3), 2)],
         compute=["box0/gpu0", "box1/gpu0", "box2/gpu0"],
         name="a [b] c",
     )

@@ -331,6 +331,23 @@ def test_barriers_are_needed(documents: dict[str, Document], name: str, end: int
         run_document(changed)
 
 
+def test_relaxed_signals_are_named_as_the_cause(documents: dict[str, Document]) -> None:
+    """A last barrier of relaxed signals waits, but for no stores; without any barrier, signals are not to blame."""
+    changed = copy.deepcopy(documents["sum"])
+    for gpu in changed["gpus"]:
+        for block in gpu["threadblocks"]:
+            signals = [operation for operation in block["ops"] if operation["name"] in ("signal", "wait")]
+            for operation in signals[2:]:
+                operation["name"] = f"rlx{operation['name']}"
+    with pytest.raises(ProgramError, match="may end before .*; rlxsignal and rlxwait.* use signal and wait"):
+        run_document(changed)
+    for gpu in changed["gpus"]:
+        for block in gpu["threadblocks"]:
+            block["ops"] = [op if not op["name"].startswith("rlx") else {"name": "nop"} for op in block["ops"]]
+    with pytest.raises(ProgramError, match="let it wait for that"):
+        run_document(changed)
+
+
 def test_a_sum_that_nothing_keeps_from_a_write_is_a_race() -> None:
     """Here rank 0 copies into its output while the others may be storing sums there."""
     document = document_of(star_plan(switched_schedule("allreduce", 1, 3), ALLREDUCE, "sum", PlanOptions()))

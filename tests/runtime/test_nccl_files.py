@@ -1,5 +1,7 @@
 """What NCCL is told: rings as graph files, and lines for its tuner."""
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,17 +17,15 @@ from collopt.planners import plan_of_schedule
 from collopt.runtime import write_nccl_tuner
 from collopt.runtime.nccl.graph import ring_channels
 from collopt.schedules import Forest
-from collopt.topologies import Topology, complete, dgx_a100, dgx_h100, rail, ring
+from collopt.topologies import Topology, complete, dgx1_v100, dgx_a100, dgx_b200, dgx_h100, mi250, rail, ring
 
 
 def graph_of(path: Path) -> tuple[dict[str, str], list[list[tuple[str, int]]]]:
-    """Attributes of the graph, and its channels as (kind, number) of what they pass; GPUs are hexadecimal."""
+    """Attributes of the graph, and its channels as (kind, number) of what they pass, in hexadecimal."""
     root = defusedxml.ElementTree.parse(path).getroot()
     assert (root.tag, root.attrib) == ("graphs", {"version": "1"})
     [graph] = root
-    channels = [
-        [(each.tag, int(each.attrib["dev"], 16 if each.tag == "gpu" else 10)) for each in channel] for channel in graph
-    ]
+    channels = [[(each.tag, int(each.attrib["dev"], 16)) for each in channel] for channel in graph]
     return graph.attrib, channels
 
 
@@ -73,10 +73,39 @@ def test_rings_enter_and_leave_a_box_through_nics(box: int, tmp_path: Path) -> N
     assert graph["crossnic"] == str(int(any(channel[0][1] != channel[-1][1] for channel in channels)))
 
 
-def test_numbers_of_gpus_are_hexadecimal(tmp_path: Path) -> None:
-    """NCCL reads them so."""
-    collopt.plan(ring(12), "allgather", planner="ring", channels=1).export("nccl-graph-xml", tmp_path / "graph.xml")
-    assert '<gpu dev="b"' in (tmp_path / "graph.xml").read_text()
+def test_numbers_of_gpus_and_nics_are_hexadecimal(tmp_path: Path) -> None:
+    """NCCL reads both so: with 16 GPUs in a box, 15 is not 21."""
+    plan = collopt.plan(mi250(2), "allgather", planner="ring")
+    plan.export("nccl-graph-xml", tmp_path / "graph.xml", nics=range(16))
+    text = (tmp_path / "graph.xml").read_text()
+    assert {'<gpu dev="f"', '<net dev="f"'} <= set(re.findall('<... dev="."', text))
+    assert not re.search('dev="1[0-9]"', text)
+
+
+@pytest.mark.parametrize(
+    ("topology", "channels", "speed"),
+    [
+        (dgx_a100(), 12, 20),
+        (dgx_h100(), 12, 30),
+        (dgx_b200(), 16, 45),
+        (dgx1_v100(), 6, 20),
+        (dgx_a100(2), 8, 25),
+        (dgx_h100(2), 8, 50),
+    ],
+    ids=str,
+)
+def test_rings_are_divided_into_channels_as_by_nccl(
+    topology: Topology, channels: int, speed: float, tmp_path: Path
+) -> None:
+    """The first is NCCL 2.30.7's figure in one box, after it doubled six of 40, six of 60 and eight of 90 GB/s."""
+    plan = collopt.plan(topology, "allgather", planner="ring")
+    plan.export("nccl-graph-xml", tmp_path / "graph.xml")
+    graph, listed = graph_of(tmp_path / "graph.xml")
+    assert (int(graph["nchannels"]), float(graph["speedintra"])) == (channels, speed)
+    assert len(listed) == channels
+    # Every ring of the plan has as many of them.
+    rings = Counter(ring_channels(plan))
+    assert sum(rings.values()) * (channels // sum(rings.values())) == channels
 
 
 def test_shares_of_rings_become_numbers_of_channels() -> None:
@@ -100,6 +129,8 @@ def test_shares_of_rings_become_numbers_of_channels() -> None:
         ({"nics": 5}, "nics is 5; expected a number of at least 0 for each of 16 GPUs"),
         ({"nics": [0]}, "nics is .*; expected a number of at least 0 for each of 16 GPUs"),
         ({"type_intra": "NVLINK"}, "type_intra is 'NVLINK'; expected one of LOC, NVL"),
+        ({"type_intra": "C2C"}, "type_intra is 'C2C'"),
+        ({"type_inter": "DIS"}, "type_inter is 'DIS'"),
         ({"gpus_per_box": 2}, "enters the box of ranks 0 to 1 2 times"),
     ],
 )
@@ -146,15 +177,15 @@ CHANNELS: dict[str, dict[str, int]] = {"ring": {"channels": 2}, "double-binary-t
 @pytest.mark.parametrize(
     ("collective", "planner", "expected"),
     [
-        ("reduce_scatter", "ring", "reducescatter,0,4294967295,ring,simple,2,-1,4"),
-        ("allgather", "ring", "allgather,0,4294967295,ring,simple,2,-1,4"),
-        ("allreduce", "double-binary-tree", "allreduce,0,4294967295,tree,simple,-1,-1,4"),
+        ("reduce_scatter", "ring", "reducescatter,0,4294967295,ring,simple,0,-1,4"),
+        ("allgather", "ring", "allgather,0,4294967295,ring,simple,0,-1,4"),
+        ("allreduce", "double-binary-tree", "allreduce,0,4294967295,tree,simple,0,-1,4"),
     ],
 )
 def test_the_tuner_is_told_the_algorithm_of_a_plan(
     collective: str, planner: str, expected: str, tmp_path: Path
 ) -> None:
-    """In NCCL's words, for all sizes and any number of boxes by default."""
+    """In NCCL's words, for all sizes, any number of boxes and NCCL's channels by default: -1 would be one."""
     collopt.plan(complete(4), collective, planner=planner, **CHANNELS[planner]).export(
         "nccl-tuner-csv", tmp_path / "tuner.conf"
     )
@@ -164,9 +195,9 @@ def test_the_tuner_is_told_the_algorithm_of_a_plan(
 @pytest.mark.parametrize(
     ("planner", "topology", "collective", "expected"),
     [
-        ("nvls", dgx_h100(), "reduce_scatter", "reducescatter,0,4294967295,nvls,simple,-1,-1,8"),
-        ("nvls-tree", dgx_h100(2), "allreduce", "allreduce,0,4294967295,nvls_tree,simple,-1,-1,16"),
-        ("collnet", rail(2, 4, sharp=True), "allreduce", "allreduce,0,4294967295,collnet_direct,simple,-1,-1,8"),
+        ("nvls", dgx_h100(), "reduce_scatter", "reducescatter,0,4294967295,nvls,simple,0,-1,8"),
+        ("nvls-tree", dgx_h100(2), "allreduce", "allreduce,0,4294967295,nvls_tree,simple,0,-1,16"),
+        ("collnet", rail(2, 4, sharp=True), "allreduce", "allreduce,0,4294967295,collnet_direct,simple,0,-1,8"),
     ],
     ids=str,
 )
@@ -206,7 +237,7 @@ def test_plans_that_nccl_cannot_tell_apart_have_one_line(tmp_path: Path) -> None
         for count in (1, 2, 4)
     ]
     write_nccl_tuner(plans, tmp_path / "tuner.conf")
-    assert lines_of(tmp_path / "tuner.conf") == [["broadcast", "0", str(2**32 - 1), "ring", "simple", "1", "-1", "8"]]
+    assert lines_of(tmp_path / "tuner.conf") == [["broadcast", "0", str(2**32 - 1), "ring", "simple", "0", "-1", "8"]]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +248,8 @@ def test_plans_that_nccl_cannot_tell_apart_have_one_line(tmp_path: Path) -> None
         ({"max_bytes": 10**30}, "max_bytes 1000000000000000000000000000000 is too large; expected less than 10"),
         ({"boxes": 5}, "boxes is 5; expected 1 to 4, the ranks of ring-4, or -1"),
         ({"protocol": "LL"}, "protocol is 'LL'; expected one of ll, ll128, simple"),
-        ({"channels": 0}, "channels is 0; expected 1 to 32, or -1"),
+        ({"channels": -1}, "channels is -1; expected 1 to 32, or 0 to leave it to NCCL"),
+        ({"channels": 33}, "channels is 33; expected 1 to 32"),
         ({"boxes": 0}, "boxes is 0; expected 1 to 4, the ranks of ring-4, or -1"),
     ],
 )

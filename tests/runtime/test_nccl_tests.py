@@ -56,8 +56,15 @@ def test_both_columns_are_read_and_empty_sizes_are_not(tmp_path: Path) -> None:
 LABELS = (
     "0: ", " 3: ", "[1,0]<stdout>:", "[1,12]<stdout>: ", "[0] ", "[rank0]: ", "[prterun-host-12@1,0]<stdout>:",
     "2026-01-05T10:00:00.123456789Z ", "2026-01-05 10:00:00,123 [1,0]<stdout>:", "Jan  5 10:00:00 host perf[12]: ",
-    "pod-0 ", "pod-0 worker ", "worker-1  | ", "[pod/perf-0/main] ", "node1.local: ",
+    "pod-0 ", "pod-0 worker ", "worker-1  | ", "[pod/perf-0/main] ",
+    "2026/01/05 10:00:00.123 [INFO] worker-0 | ", "node1.local: ",
 )  # fmt: skip
+
+
+def test_rows_behind_an_unknown_label_are_told(tmp_path: Path) -> None:
+    """The rows are there; what stands before them is named."""
+    with pytest.raises(FileFormatError, match="has a row behind 'worker ~'; cut that from all lines"):
+        read(tmp_path, "".join(f"worker ~ {line}\n" for line in (HEADER + ROWS).splitlines()))
 
 
 def test_logs_and_labels_in_between_are_passed_over(tmp_path: Path) -> None:

@@ -153,15 +153,15 @@ def test_events_of_one_time_may_come_in_any_order(drawn: Network, pieces: int) -
 
 
 def test_heaps_sort() -> None:
-    """Entries leave a heap, which begins anywhere in its arrays, by time and then by code."""
+    """Entries leave a heap, which begins anywhere in its array, by time and then by code."""
     chance = np.random.default_rng(0)
     entries = chance.integers(0, 20, size=(200, 2)).tolist()
-    times, codes = np.full((2, 210), -1)
+    heap = np.full((210, 2), -1)
     for size, (time, code) in enumerate(entries):
-        heap_push(times, codes, 10, size, time, code)
+        heap_push(heap, 10, size, time, code)
     found = []
     for size in range(200, 0, -1):
-        found.append([int(times[10]), int(codes[10])])
-        heap_pop(times, codes, 10, size)
+        found.append(heap[10].tolist())
+        heap_pop(heap, 10, size)
     assert found == sorted(entries)
-    assert (times[:10] == -1).all()
+    assert (heap[:10] == -1).all()

@@ -124,6 +124,14 @@ def test_numa_nodes_count_more_than_weights() -> None:
     assert "every NUMA node is modeled as one CPU" in box.notes
 
 
+def test_lost_links_are_named() -> None:
+    """A pair over two hops, of GPUs that are sold as a mesh; each two MI300A have two links."""
+    weights = [[0 if a == b else 30 if a + b == 1 else 15 for b in range(4)] for a in range(4)]
+    box = read(TYPES, rocm_topology(weights), gpu="mi300a")
+    assert {link.bandwidth for link in box.links} == {128}
+    assert any(note.startswith("no direct link of gpu0-gpu1, though mi300a has") for note in box.notes)
+
+
 def test_only_weight_15_is_a_direct_link() -> None:
     """The hops are 1 on every xGMI path, so a ring of four looks like a mesh by hops."""
     ring = [[0 if a == b else 15 if (a - b) % 2 else 30 for b in range(4)] for a in range(4)]
@@ -131,7 +139,7 @@ def test_only_weight_15_is_a_direct_link() -> None:
     assert {frozenset((link.tail, link.head)) for link in box.links} == {
         frozenset((f"gpu{gpu}", f"gpu{(gpu + 1) % 4}")) for gpu in range(4)
     }
-    assert "a pair of mi100 is taken to have one xGMI link" in box.notes
+    assert "a pair of mi100 is taken to have 1 xGMI link" in box.notes
 
 
 @pytest.mark.parametrize("weight", [13, 41])

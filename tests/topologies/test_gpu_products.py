@@ -16,8 +16,9 @@ from nccl_texts import box_of, cpu, gpu, link, nic, port, slot, switched, system
 
 ONE_WAY = {
     "p100": 80, "v100": 150, "A100": 300, "a800": 200, "a40": Fraction(225, 4), "h100": 450, "H200": 450, "h20": 450,
-    "h800": 200, "b200": 900, "GB200": 900, "b300": 900, "gb300": 900, "mi300x": 448, "mi325x": 448, "MI300A": 512,
-    "RTX A6000": Fraction(225, 4),
+    "h800": 200, "b200": 900, "GB200": 900, "b300": 900, "gb300": 900, "mi300x": 448, "mi325x": 448, "MI300A": 384,
+    "MI210": 150, "RTX 3090": Fraction(225, 4),
+    "RTX A6000": Fraction(225, 4), "Quadro RTX 8000": 50, "A30": 100, "H200 NVL": 450, "T4": 0,
     "mi355x": Fraction(2688, 5), "L40S": 0, "l4": 0, "rtx-pro-6000": 0, "RTX 5090": 0,
 }  # fmt: skip
 

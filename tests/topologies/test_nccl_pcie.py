@@ -415,7 +415,7 @@ def test_no_link_carries_more_than_it_can_in_whatever_order_it_is_listed(
 def check_loads(box: Box, text: str, options: dict[str, Any]) -> None:
     """Find the way of each card to each GPU, and add up."""
     told = BoxOptions.of(**options)
-    tree = read_pcie(read_machine(read_tree(Document("x", text)), told), told)
+    tree = read_pcie(read_machine(read_tree(Document("x", text))[0], told), told)
     spread: defaultdict[Node, Fraction] = defaultdict(Fraction)
     alone: defaultdict[Node, defaultdict[int, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     for card, (found, leaf) in enumerate(zip(box.nics, tree.nics.values(), strict=True)):
@@ -432,3 +432,12 @@ def check_loads(box: Box, text: str, options: dict[str, Any]) -> None:
     for step, load in spread.items():
         assert step.up is None or load <= step.up
         assert step.up is None or sum(alone[step].values()) <= step.up
+
+
+def test_a_slow_slot_of_a_gpu_is_no_limit_of_cards_that_reach_others() -> None:
+    """Two cards of 50 GB/s near four GPUs, of which one slot has four lanes of 16."""
+    fast: dict[str, Any] = {"speed": "32.0 GT/s PCIe"}
+    gpus = [gpu(number, switched(), width=4 if number == 1 else 16, **fast) for number in range(4)]
+    box = box_of(system(cpu(*gpus, *(card(port(n, 400000), busid=f"0000:9{n}:00.0", **fast) for n in range(2)))))
+    assert [(each.near, each.bandwidth) for each in box.nics] == [(("gpu0", "gpu2", "gpu3"), 50)] * 2
+    assert any(note.startswith("gpu1: its PCIe link has 15.75 GB/s, less than half") for note in box.notes)

@@ -44,10 +44,10 @@ def bare(count: int, **attributes: object) -> str:
     return system(cpu(*(pci(slot(number), kind=GPU) for number in range(count)), **attributes))
 
 
-def amd(gcn: str) -> str:
+def amd(gcn: str, **place: object) -> str:
     """Two GPUs of AMD with an xGMI link; their ``sm`` counts compute units."""
     links = [tag("gpu", link(slot(1 - n), name="xgmi"), dev=n, sm=104, **({"gcn": gcn} if gcn else {})) for n in (0, 1)]
-    text = system(cpu(*(pci(slot(n), element, kind="0x120000") for n, element in enumerate(links))), version=2)
+    text = system(cpu(*(pci(slot(n), element, kind="0x120000", **place) for n, element in enumerate(links))), version=2)
     return text if gcn else text.replace(' sm="104"', "")
 
 
@@ -81,11 +81,31 @@ BOXES: dict[str, tuple[str, dict[str, Any], str, dict[tuple[str, str], object] |
     "an MI250 by an old name": (amd("910"), {}, "mi250-2gpu", {BOTH: 50}, ""),
     "an MI250 with features": (amd("gfx90a:sramecc+"), {}, "mi250-2gpu", {BOTH: 50}, ""),
     "an MI300X": (amd("gfx942"), {}, "mi300x-2gpu", {BOTH: 64}, ""),
+    "an MI300A by its PCI device, with links that RCCL does not count": (
+        amd("gfx942", device="0x74a0"), {}, "mi300a-2gpu", {BOTH: 128}, "2 xGMI links join each two mi300a"),
+    "switches of one address, as RCCL's models have": (
+        system(cpu(*(pci("0000:a1:00.0", gpu(n, switched())) for n in range(2)))), {}, "h100-2gpu", None,
+        "1 repeated busid of PCIe switches (0000:a1:00.0 on line"),
+    "a GPU that has lost its links": (
+        system(cpu(gpu(0, switched()), gpu(1), gpu(2, switched(count=16)))), {}, "h100-3gpu", None,
+        "gpu1: no NVLinks, which other GPUs of this box have"),
+    "a GPU with fewer links": (
+        system(cpu(gpu(0, switched()), gpu(1, switched(count=16)))), {}, "h100-2gpu",
+        {("gpu0", "nvswitch"): 450, ("gpu1", "nvswitch"): 400}, "gpu1 has 16 of 18 NVLinks to the NVSwitches"),
+    "elements that are not read": (
+        pair().replace("<cpu", "<fpga><pin/></fpga><cpu", 1), {}, "h100-2gpu", None,
+        "elements of unknown kinds were not read: 1 <fpga>"),
+    "cards without direct access": (
+        system(cpu(gpu(0, switched()), gpu(1, switched()), nic("0000:91:00.0", port(0, gdr=0)))), {}, "h100-2gpu", None,
+        "gdr is 0 for network cards"),
+    "a tray with Grace": (
+        system(cpu(*(gpu(n, switched(), sm=100) for n in range(2)), arch="arm64")), {}, "gb200-2gpu",
+        {("gpu0", "nvswitch"): 900, ("gpu1", "nvswitch"): 900}, ""),
     "a vendor that only links tell": (amd(""), {"gpu": "mi100"}, "mi100-2gpu", {BOTH: 46}, ""),
     "the file overrules the option": (
         pair(), {"gpu": "b200"}, "h100-2gpu", {BOTH: 50}, "ignored: gpu='b200', as the file itself says h100"),
     "an option of the same code counts": (pair(sm=103), {"gpu": "b200"}, "b300-2gpu", {BOTH: 100}, ""),
-    "a GPU that the table lacks": (pair(sm=75), {"gpu": "v100"}, "v100-2gpu", {BOTH: 50}, "taken as the given v100"),
+    "a GPU that the table lacks": (pair(sm=72), {"gpu": "v100"}, "v100-2gpu", {BOTH: 50}, "taken as the given v100"),
     "GPUs without links need no product": (unlinked(89, 89), {}, "sm89-2gpu", None, ""),
     "GPUs of different kinds without links": (unlinked(89, 86), {}, "mixed-2gpu", None, ""),
     "links that lead nowhere are left out": (NOWHERE, {}, "h100-2gpu", {BOTH: 25}, "lead from a GPU to itself"),
@@ -144,7 +164,7 @@ def test_known_boxes_of_eight_are_assumed_where_a_file_lists_pcie_only(product: 
     [
         ("nccl-topo-dump_h100-8gpu-8nic-vm.xml", "h100-8gpu", 8, 8, ("nvswitch",)),
         ("nccl-topo_azure-ncv4-a100pcie.xml", "a100-4gpu", 10, 1, ("cpu0", "cpu1", "cpu2", "cpu3")),
-        ("rccl-topo_3gpu-pcie.xml", "mi250-3gpu", 4, 1, ("cpu0", "cpu1")),
+        ("rccl-topo_3gpu-pcie.xml", "mi210-3gpu", 4, 1, ("cpu0", "cpu1")),
         ("rccl-topo_mi100-4gpu.xml", "mi100-4gpu", 6, 1, ()),
         ("rccl-topo_mi100-8gpu-hypercube.xml", "mi100-8gpu", 24, 1, ()),
         ("rccl-topo_mi250x-16gcd-8nic.xml", "mi250-16gpu", 28, 8, ()),
@@ -200,7 +220,7 @@ def hosts(*ranks: int, linked: bool) -> str:
         (system(cpu(gpu(0, link(slot(1))), gpu(1))), {}, "gpu0 lists count 1 to gpu1, but gpu1 does not list gpu0;"),
         (pair(), {"gpu": "mi300x"}, "gpu is 'mi300x', but the GPUs of this file are NVIDIA's; leave out gpu"),
         (amd(""), {"gpu": "h100"}, "the GPUs of this file are AMD's"),
-        (pair(sm=75), {}, "has GPUs that are not in the table of links (75)"),
+        (pair(sm=72), {}, "has GPUs that are not in the table of links (72)"),
         (system(cpu(gpu(0, link(slot(1)), sm=80), gpu(1, link(slot(0))))), {}, "the GPUs are of different kinds"),
         (system(cpu(gpu(0, link("nowhere", kind="")), gpu(1))), {}, "target 'nowhere' is no GPU of this file"),
         (bare(4), {"gpu": "h100"}, "the wiring of 4 h100 is unknown"),

@@ -132,6 +132,23 @@ def test_groups_of_gpus_may_have_nvswitches_of_their_own() -> None:
     assert compose([box]).link("box0/gpu5", "box0/nvswitch1").bandwidth == 450
 
 
+def test_a_gpu_with_fewer_links_to_the_switch_is_named() -> None:
+    """The pairs of gpu3 show one NVLink less, as after a link has failed."""
+    rows = [" ".join("NV17" if 3 in (low, high) else "NV18" for high in range(low + 1, 8)) for low in range(7)]
+    box = read(table(rows), gpu="h100")
+    assert {link.tail: link.bandwidth for link in box.links}["gpu3"] == 425
+    assert bound(compose([box]), "allgather").algbw == Fraction(425 * 8, 7)
+    assert any(note.startswith("gpu3 has 17 of 18 NVLinks") for note in box.notes)
+
+
+def test_a_pair_that_an_nvswitch_would_join_is_named() -> None:
+    """GPU0 and GPU1 have all of their links to the same two others; a switch is not taken for cards without any."""
+    with pytest.raises(FileFormatError, match="cell GPU1-GPU0 is 'NODE'; expected NV12, as of the other pairs"):
+        read(table(["NODE NV12 NV12", "NV12 NV12", "NV12"]), gpu="a100")
+    with pytest.raises(FileFormatError, match="gpu0 would have 4 links to others, but rtx8000 has 2"):
+        read(table(all_pairs("NV2", 3)), gpu="rtx8000")
+
+
 def test_trays_of_a_rack_are_not_joined_by_their_cards_alone() -> None:
     """NVLink joins them, which the table of one tray does not show; the catalogue has the rack."""
     tray = read(table(all_pairs("NV18", 4)), gpu="gb200", nic_bandwidth=50)

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from ...support.arrays import components
 from ...support.files import decode_json
+from ...support.formatting import count_text
 from ...support.validation import is_int, shown
 from ..switched.scale_out import Box
 from .box_from_links import (
@@ -18,6 +19,7 @@ from .box_from_links import (
     direct_links,
     linked_box,
     needed_product,
+    unlinked_note,
 )
 from .documents import (
     MAX_LABELS,
@@ -39,7 +41,6 @@ WEIGHT = CellKind(re.compile(r"(?:N/A|\d+)(?!\S)", re.ASCII), "a whole number")
 DIRECT_WEIGHT = "15"  # of one xGMI link; a path of two has 30
 PARTITION_WEIGHTS = ("13", "41")  # of partitions of one package, and of different ones (`kfd_crat.c` of the kernel)
 MAX_WITHIN_CPU = 40  # weight of two PCIe segments, from GPU to CPU to GPU; paths between CPUs have more
-SINGLE_LINK = ("mi100", "mi300x", "mi350x")  # GPUs with one link to each peer in every product
 MAX_DIGITS = 9  # of a bandwidth in MB/s, or of a weight
 OTHER_SOURCES = "`rocm-smi --showtopo` or `amd-smi topology`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
 
@@ -102,7 +103,8 @@ def _box_of_links(
         notes = [product.rate_note(options.figures)]
         if other := [megabytes for megabytes in stated if Fraction(megabytes, 1000) != rate]:
             notes.append(f"the file states {_listed(other)} GB/s for a link, which the driver does not measure")
-    between = GpuLinks(direct_links(rates), notes=tuple(notes))
+    links = direct_links(rates)
+    between = GpuLinks(links, notes=(*notes, *unlinked_note(len(matrix.labels), links, "xGMI link")))
     return linked_box(
         document, options, "amd", len(matrix.labels), between, locations or (lambda: _refuse_pcie(document))
     )
@@ -125,16 +127,26 @@ def _box_of_types(
         product = needed_product(
             document, options, "amd", "it states neither the speed of xGMI links nor their number per pair"
         )
-        if product.name not in SINGLE_LINK:
+        if not product.per_pair:
             raise document.error(
                 f"pairs of {product.name} have one to four links, and it does not say how many; use the "
                 "output of `rocm-smi --shownodesbw`, or a dump of RCCL (NCCL_TOPO_DUMP_FILE)"
             )
-        counts = {pair: 1 for pair in pairs if weights.cells[pair[0]][pair[1]] == DIRECT_WEIGHT}
+        counts = {pair: product.per_pair for pair in pairs if weights.cells[pair[0]][pair[1]] == DIRECT_WEIGHT}
         check_counts(document, product, counts, types.lines.__getitem__)
-        links = direct_links(dict.fromkeys(counts, product.link(options.figures)))
-        note = f"a pair of {product.name} is taken to have one xGMI link"
-        between = GpuLinks(links, notes=(product.rate_note(options.figures), note))
+        links = direct_links(dict.fromkeys(counts, product.per_pair * product.link(options.figures)))
+        notes = [
+            product.rate_note(options.figures),
+            f"a pair of {product.name} is taken to have {count_text(product.per_pair, 'xGMI link')}",
+            *unlinked_note(len(types.labels), links, "xGMI link"),
+        ]
+        lost = [f"gpu{one}-gpu{other}" for one, other in pairs if (one, other) not in counts]
+        if lost and product.links >= product.per_pair * (len(types.labels) - 1):
+            notes.append(
+                f"no direct link of {', '.join(lost[:3])}{' ...' * (len(lost) > 3)}, though {product.name} has enough "
+                "for all pairs; check it if that is a fault"
+            )
+        between = GpuLinks(links, notes=tuple(notes))
     return linked_box(document, options, "amd", len(types.labels), between, locations)
 
 

@@ -7,6 +7,7 @@ from itertools import chain, combinations
 from typing import NamedTuple
 
 from ...support.arrays import components
+from ...support.formatting import set_text
 from ..network.topology import Link, SwitchLimits
 from ..switched.scale_out import (
     GPU_LINK,
@@ -49,6 +50,15 @@ class GpuLinks(NamedTuple):
         numbers = {f"gpu{gpu}": gpu for gpu in range(gpus)}
         ends = [[numbers.setdefault(node, len(numbers)) for node in link[:2]] for link in links]
         return not components(len(numbers), ends)[:gpus].any()
+
+
+def unlinked_note(gpus: int, links: Collection[Link], kind: str) -> list[str]:
+    """Name the GPUs without links of a kind, which others have, as a fault may be the cause."""
+    ends = {end for link in links for end in link[:2]}
+    lost = [name for gpu in range(gpus) if (name := f"gpu{gpu}") not in ends]
+    if not lost or len(lost) == gpus:
+        return []
+    return [f"{set_text(lost)}: no {kind}s, which other GPUs of this box have; check them if that is a fault"]
 
 
 def direct_links(rates: Mapping[Pair, Fraction]) -> tuple[Link, ...]:

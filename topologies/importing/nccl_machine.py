@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -16,12 +16,14 @@ from xml.parsers import expat
 from ...errors import FileFormatError
 from ...support.formatting import count_text
 from ...support.validation import shown
+from ..network.devices import Device
 from .documents import Document
 from .options import BoxOptions
 
 MAX_XML_DEPTH = 64  # nesting depth; PCIe switches are some three deep
 MAX_XML = 4 * 2**20
 MAX_ELEMENTS = 50_000  # a rack of 72 GPUs has some two thousand, in some hundred thousand characters
+MAX_TAG = 40  # characters of a tag in a note
 MAX_VALUE = 255  # characters of an attribute; NCCL keeps no more (``src/graph/xml.h``)
 
 PARENTS = {
@@ -98,8 +100,8 @@ class Element:
         return element
 
 
-def read_tree(document: Document) -> Element:
-    """Parse a topology file and return its ``system`` element."""
+def read_tree(document: Document) -> tuple[Element, list[str]]:
+    """Parse a topology file and return its ``system`` element, and a note on elements that are not read."""
     if len(document.text) > MAX_XML:
         raise document.error(f"the file has more than {MAX_XML} characters; expected the dump of one machine")
     builder = _TreeBuilder(document)
@@ -109,7 +111,9 @@ def read_tree(document: Document) -> Element:
         reason = expat.ErrorString(error.code)
         raise document.error(f"the file is not well-formed XML ({reason}); is it cut short?", error.lineno) from None
     assert builder.root is not None  # expat refuses a document without a root
-    return builder.root
+    unknown = [f"{count} <{tag[:MAX_TAG]}>" for tag, count in builder.unknown.most_common(3) if count]
+    notes = [f"elements of unknown kinds were not read: {', '.join(unknown)}"] if unknown else []
+    return builder.root, notes
 
 
 class _TreeBuilder:
@@ -120,6 +124,7 @@ class _TreeBuilder:
         self.root: Element | None = None
         self.open: list[Element] = []
         self.skipped = self.count = 0  # open elements that are not kept, and all elements so far
+        self.unknown: Counter[str] = Counter()  # the outermost of those that are not kept
         # The text is decoded already, whatever encoding the file declares.
         self.parser = expat.ParserCreate("utf-8")
         self.parser.StartDoctypeDeclHandler = self.doctype
@@ -145,6 +150,7 @@ class _TreeBuilder:
                 raise self.error(f"attribute {shown(name)} is too long; expected at most {MAX_VALUE} characters")
         parent = self.open[-1] if self.open else None
         if self.skipped or (parent and tag not in PARENTS):
+            self.unknown[tag] += not self.skipped
             self.skipped += 1
             return
         if parent is None:
@@ -214,6 +220,13 @@ class NcclNic(NamedTuple):
     device: Element  # its ``pci`` element, or the ``cpu`` where the file has no slot
     stated: Fraction | None  # GB/s of all its ports in each direction; None where the file does not state it
     bandwidth: Fraction | None  # the same, or the given option
+    ports: tuple[Element, ...] = ()  # its ``net`` elements
+
+    def named(self, node: str) -> Device:
+        """Return what is stated of it: the names of its ports, and the number of the first."""
+        names = dict.fromkeys(net.get("name").strip() for net in self.ports if net.get("name").isprintable())
+        number = self.ports[0].integer("dev", 0, MAX_RANK) if self.ports else None
+        return Device(node, "+".join(names), number, self.device.get("busid").strip().lower())
 
 
 class Machine(NamedTuple):
@@ -229,11 +242,29 @@ class Machine(NamedTuple):
         """Whether the file lists PCIe devices only, as files for ``NCCL_TOPO_FILE`` in clouds do."""
         return self.gpus[0].element is None
 
+    def devices(self, nics: Iterable[int]) -> tuple[Device, ...]:
+        """Return the devices of its GPUs and of some NICs, in the order of the box; NVML counts GPUs by address."""
+        slots = [gpu.pci.get("busid").strip().lower() for gpu in self.gpus]
+        numbers = [
+            sorted(slots).index(slot) if gpu.element is None else gpu.element.integer("dev", 0, MAX_RANK)
+            for gpu, slot in zip(self.gpus, slots, strict=True)
+        ]
+        gpus = [
+            Device(f"gpu{gpu}", "", number, slot) for gpu, (number, slot) in enumerate(zip(numbers, slots, strict=True))
+        ]
+        return (*gpus, *(self.nics[number].named(f"nic{nic}") for nic, number in enumerate(nics)))
+
     @property
     def kind(self) -> tuple[str, str] | None:
         """Vendor and code of its GPUs; None where they differ, or the file does not state them."""
         kinds = {gpu.kind for gpu in self.gpus}
         return kinds.pop() if len(kinds) == 1 else None
+
+    @property
+    def device(self) -> str:
+        """PCI device of its GPUs; empty where they differ, or the file does not state it."""
+        devices = {gpu.pci.get("device").lower() for gpu in self.gpus}
+        return devices.pop() if len(devices) == 1 else ""
 
 
 def host_of(element: Element) -> str:
@@ -241,13 +272,13 @@ def host_of(element: Element) -> str:
     return (element if element.tag == "cpu" else element.ancestor("cpu")).get("host_hash").lower()
 
 
-def read_machine(system: Element, options: BoxOptions) -> Machine:
+def read_machine(system: Element, options: BoxOptions, notes: Sequence[str] = ()) -> Machine:
     """Find the GPUs, by ``dev``, or by ``rank`` in files of several hosts, and NICs.
 
     Without ``gpu`` elements, they are the leaf ``pci`` elements of a display or accelerator class, in file order.
     """
-    _check_addresses(system)
-    notes: list[str] = []
+    notes = [*notes]
+    _check_addresses(system, notes)
     gpus = _gpus(system, notes)
     if len(gpus) > MAX_GPUS:
         raise gpus[MAX_GPUS].pci.error(f"there are more than {MAX_GPUS} GPUs; expected those of one machine or rack")
@@ -268,8 +299,10 @@ def read_machine(system: Element, options: BoxOptions) -> Machine:
     return Machine(system, tuple(gpus), tuple(nics), tuple(notes))
 
 
-def _check_addresses(system: Element) -> None:
+def _check_addresses(system: Element, notes: list[str]) -> None:
+    """Refuse CPUs, GPUs and NICs of one address; bridges are told apart by their place, as in NCCL."""
     owners: dict[tuple[str, str, str], Element] = {}
+    repeated: list[str] = []
     for element in system.descendants("cpu", "pci"):
         name = "numaid" if element.tag == "cpu" else "busid"
         number = element.required(name)
@@ -277,7 +310,17 @@ def _check_addresses(system: Element) -> None:
             number = str(element.integer(name, -1, MAX_NUMA))
         other = owners.setdefault((name, host_of(element), number.lower()), element)
         if other is not element:
-            raise element.error(f"{name} {shown(number)} is also that of line {other.line}; expected one of its own")
+            is_bridge = any(child.tag == "pci" for device in (element, other) for child in device.children)
+            if element.tag == "cpu" or not is_bridge:
+                raise element.error(
+                    f"{name} {shown(number)} is also that of line {other.line}; expected one of its own"
+                )
+            repeated.append(f"{number} on line {element.line}")
+    if repeated:
+        notes.append(
+            f"{count_text(len(repeated), 'repeated busid')} of PCIe switches ({repeated[0]}): taken for other devices, "
+            "as in NCCL"
+        )
 
 
 def _gpus(system: Element, notes: list[str]) -> list[Gpu]:
@@ -335,6 +378,8 @@ def _nics(system: Element, notes: list[str]) -> list[NcclNic]:
     ports = [net for net in system.descendants("net") if net.get("dev") and net.integer("net", 0, 1, default=1)]
     if not ports:
         return [NcclNic(pci, None, None) for pci in _leaves(system, NIC_CLASS)]
+    if any(net.get("gdr") == "0" for net in ports):
+        notes.append("gdr is 0 for network cards: they copy through memory of CPUs, which is not modeled")
     virtual = [net.get("name") for net in ports if net.get("name").startswith(VIRTUAL_PREFIXES)]
     if virtual:
         notes.append(f"left out {shown(virtual[0])}: a virtual interface sends through another card")
@@ -354,7 +399,7 @@ def _nic(nets: list[Element]) -> NcclNic:
     ports = {(net.get("name"), net.get("port")): net for net in reversed(nets)}
     speeds = [net.integer("speed", -MAX_SPEED, MAX_SPEED, default=0) for net in ports.values()]
     stated = Fraction(sum(speeds), 8000) if min(speeds) > 0 else None
-    return NcclNic(_device_of(nets[0]), stated, stated)
+    return NcclNic(_device_of(nets[0]), stated, stated, tuple(nets))
 
 
 def _device_of(net: Element) -> Element:

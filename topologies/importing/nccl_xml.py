@@ -16,10 +16,10 @@ from ...support.validation import shown
 from ..network.topology import Link
 from ..switched.box_files import stored_fields
 from ..switched.scale_out import Box
-from .box_from_links import GpuLinks, direct_links, switch_links
+from .box_from_links import GpuLinks, direct_links, switch_links, unlinked_note
 from .documents import Document
 from .nccl_machine import GPU_CLASSES, Element, Gpu, Machine, host_of, read_machine, read_tree
-from .options import BoxOptions, GpuProduct, products_of
+from .options import NVSWITCH_GPUS, PRODUCTS, BoxOptions, GpuProduct, products_of
 from .pcie import nics_of_nearest_gpus, pcie_network, read_pcie
 
 NVSWITCH = "nvswitch"
@@ -28,9 +28,6 @@ MAX_BANDWIDTH = 10**7  # MB/s of one link between a GPU and its CPU
 
 HIDDEN_NVSWITCH = "fffffff:ffff:ff"  # address of NVSwitches that are not visible in a virtual machine
 CPU_CLASS = "0x068001"
-
-NVSWITCH_GPUS = ("a100", "a800", "h100", "h800", "b200", "b300", "gb200", "gb300")
-"""GPUs that are sold by eight, or in racks, with NVSwitches; the V100 by eight has a hybrid cube mesh."""
 
 
 class _Listing:
@@ -106,12 +103,20 @@ def listed_links(machine: Machine, options: BoxOptions) -> _Links:
     totals = listing.totals()
     product, notes = _product(machine, options, linked=bool(totals))
     rate = product.link(options.figures) if product else Fraction(0)
-    pairs = {(tail, head): count * rate for (tail, head), (count, _) in listing.between.items() if tail < head}
-    links = direct_links(pairs)
+    per_pair = product.per_pair if product else 0
+    counts = {(tail, head): count for (tail, head), (count, _) in listing.between.items() if tail < head}
+    if any(count < per_pair for count in counts.values()):
+        notes.append(
+            f"{per_pair} xGMI links join each two {product.name}, as RCCL writes 1 where the driver counts none"
+        )
+    links = direct_links({pair: max(count, per_pair) * rate for pair, count in counts.items()})
     for gpu, count in sorted(listing.to_switch.items()):
         links += switch_links([gpu], NVSWITCH, count * rate)
     if product and totals:
         notes += _notes(listing, product, options, totals)
+    if not listing.unlisted_links:
+        kind = "xGMI link" if product and product.vendor == "amd" else "NVLink"
+        notes += unlinked_note(len(machine.gpus), links, kind)
     if listing.self_links:
         notes.append("NVLinks that lead from a GPU to itself, as some virtual machines show them, were left out")
     if listing.unlisted_links:
@@ -157,8 +162,10 @@ def _product(machine: Machine, options: BoxOptions, *, linked: bool) -> tuple[Gp
         if linked and gpu.kind != other.kind:
             raise other.pci.error("the GPUs are of different kinds, so their links are as well; expected one kind")
     kind = machine.kind
-    same_code = products_of(*kind) if kind else []
+    same_code = products_of(*kind, machine.device) if kind else []
     listed_product = same_code[0] if same_code else None
+    if listed_product and any(cpu.get("arch") == "arm64" for cpu in machine.system.children):
+        listed_product = PRODUCTS.get(f"g{listed_product.name}", listed_product)  # On a board with Grace
     option, vendor = options.gpu, _vendor(machine, kind)
     if option and vendor and option.vendor != vendor:
         maker = "NVIDIA" if vendor == "nvidia" else "AMD"
@@ -190,6 +197,12 @@ def _notes(listing: _Listing, product: GpuProduct, options: BoxOptions, totals: 
     notes = [product.rate_note(options.figures)]
     if len(listing.nvswitches) > 1:
         notes.append(f"{len(listing.nvswitches)} NVSwitches became one, as in NCCL")
+    ports = max(listing.to_switch.values(), default=0)
+    notes += [
+        f"gpu{gpu} has {count} of {ports} NVLinks to the NVSwitches; check it if that is a fault"
+        for gpu, count in sorted(listing.to_switch.items())
+        if count < ports
+    ]
     gpu, links = min(totals.items(), key=lambda item: (-item[1], item[0]))
     if links > product.links:
         notes.append(f"gpu{gpu} has {links} links in this file; a known {product.name} has {product.links}")
@@ -206,7 +219,8 @@ def matches_nccl(document: Document) -> bool:
 
 def read_nccl(document: Document, options: BoxOptions) -> Box:
     """Read the box that a topology file of NCCL or RCCL describes."""
-    machine = read_machine(read_tree(document), options)
+    system, unread = read_tree(document)
+    machine = read_machine(system, options, unread)
     product, between, to_cpu = (assumed_links if machine.partial else listed_links)(machine, options)
     pcie, gpus = read_pcie(machine, options), len(machine.gpus)
     inside: list[Link] = []
@@ -238,4 +252,5 @@ def read_nccl(document: Document, options: BoxOptions) -> Box:
         attached.shared,
         between.limits,
         product.rack_of(gpus) if product and between.switches else "",
+        machine.devices(attached.numbers),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
+from itertools import combinations
 from typing import NamedTuple
 
 from ...support.arrays import components
@@ -24,14 +25,16 @@ from .box_from_links import (
     linked_box,
     needed_product,
     switch_links,
+    unlinked_note,
 )
 from .documents import MAX_LINE, CellKind, Document, Header, TextMatrix, plain_lines, read_rows
-from .options import BoxOptions, GpuProduct
+from .options import NVSWITCH_GPUS, BoxOptions, GpuProduct
 
 BRIDGE = ("PIX", "PXB")  # paths below one CPU
 CPU = ("PHB", "NODE")  # paths within one NUMA node
 FAR = ("SYS", "SOC")  # paths between NUMA nodes; SOC is of old drivers
 NEAREST = BRIDGE + CPU + FAR
+SWITCHED = (*NVSWITCH_GPUS, "v100")  # as in DGX-2
 
 
 def read_nvidia_smi(document: Document, options: BoxOptions) -> Box:
@@ -71,37 +74,59 @@ def _gpu_links(
     rate, notes = product.link(options.figures), [product.rate_note(options.figures)]
     groups = components(len(table.gpus), [*counts]).tolist()
     members = {group: [gpu for gpu, own in enumerate(groups) if own == group] for group in sorted({*groups})}
-    switched = {group: count for group in members if (count := _switch_ports(members[group], counts, product))}
+    ports = {group: _switch_ports(members[group], counts, product) for group in members}
+    switched = {group: own for group, own in ports.items() if own}
     names = {group: f"nvswitch{place if len(switched) > 1 else ''}" for place, group in enumerate(switched)}
     direct = {pair: count for pair, count in counts.items() if groups[pair[0]] not in switched}
+    _check_pairs(document, table, counts, product)
     check_counts(document, product, direct, table.line)
-    for group, count in switched.items():
-        gpus = f" of {set_text(f'gpu{gpu}' for gpu in members[group])}" if len(members) > 1 else ""
+    links = direct_links({pair: count * rate for pair, count in direct.items()})
+    for group, own in switched.items():
+        gpus = f" of {set_text(f'gpu{gpu}' for gpu in own)}" if len(members) > 1 else ""
+        full = max(own.values())
         notes.append(
-            f"every pair{gpus} has NV{count}, more than {product.name} can give each pair, so the GPUs share one "
+            f"every pair{gpus} has NV{full}, more than {product.name} can give each pair, so the GPUs share one "
             "NVSwitch"
         )
-    lost = [f"gpu{group[0]}" for group in members.values() if len(group) == 1]
-    if lost:
-        notes.append(f"{set_text(lost)}: no NVLinks, which other GPUs of this box have; check them if that is a fault")
+        notes += [
+            f"gpu{gpu} has {count} of {full} NVLinks; check it if that is a fault"
+            for gpu, count in own.items()
+            if count < full
+        ]
+        for gpu, count in own.items():
+            links += switch_links([gpu], names[group], count * rate)
+    notes += unlinked_note(len(table.gpus), links, "NVLink")
     limits = tuple(limit._replace(switch=name) for name in names.values() for limit in product.switch_limits)
     if limits:
         notes.append(
             "the NVSwitch is assumed to support in-network multicast and reduction, like the one sold with this GPU"
         )
-    links = direct_links({pair: count * rate for pair, count in direct.items()})
-    for group, count in switched.items():
-        links += switch_links(members[group], names[group], count * rate)
     return GpuLinks(links, tuple(names.values()), limits, tuple(notes))
 
 
-def _switch_ports(gpus: Sequence[int], counts: dict[Pair, int], product: GpuProduct) -> int:
-    """Return the number of NVLinks from each GPU of a group to an NVSwitch; 0 if there is no NVSwitch."""
-    inside = [count for pair, count in counts.items() if pair[0] in gpus]
-    is_complete = 2 * len(inside) == len(gpus) * (len(gpus) - 1)
-    if not inside or not is_complete or len({*inside}) > 1:
-        return 0
-    return inside[0] if inside[0] <= product.links < inside[0] * (len(gpus) - 1) else 0
+def _switch_ports(gpus: Sequence[int], counts: dict[Pair, int], product: GpuProduct) -> dict[int, int]:
+    """Return the number of NVLinks from each GPU of a group to an NVSwitch; empty if there is no NVSwitch.
+
+    A pair has those of its GPU with fewer, as after some have failed.
+    """
+    ports = {gpu: max((count for pair, count in counts.items() if gpu in pair), default=0) for gpu in gpus}
+    fits = all(counts.get(pair) == min(ports[pair[0]], ports[pair[1]]) for pair in combinations(gpus, 2))
+    full = max(ports.values())
+    return ports if fits and product.name in SWITCHED and full <= product.links < full * (len(gpus) - 1) else {}
+
+
+def _check_pairs(document: Document, table: Table, counts: dict[Pair, int], product: GpuProduct) -> None:
+    """Refuse pairs without NVLinks whose GPUs have all of theirs to the same other one, as over an NVSwitch."""
+    gpus = table.gpus
+    peers: list[set[int]] = [set() for _ in gpus]
+    for (one, other), count in counts.items():
+        if count == product.links:
+            peers[one].add(other)
+            peers[other].add(one)
+    for one, other in combinations(range(len(gpus)), 2):
+        if (one, other) not in counts and peers[one] & peers[other]:
+            expected = f"NV{product.links}, as of the other pairs on this NVSwitch"
+            raise table.matrix.wrong_cell(document, gpus[other], gpus[one], expected)
 
 
 def _far_note(distances: Sequence[Sequence[int]]) -> str:

@@ -52,6 +52,8 @@ class GpuProduct(NamedTuple):
     line: Fraction  # GB/s of one link in one direction, by data sheet
     nccl: Fraction  # GB/s of one link in one direction, as NCCL or RCCL counts
     lane_speed: str  # GT/s of each of its 16 PCIe lanes, a key of `LANE_RATES`
+    per_pair: int = 0  # links of each two GPUs in every machine with it; 0 where that differs
+    device: str = ""  # PCI device, where others have the same `code`
 
     def link(self, figures: str) -> Fraction:
         """Return GB/s of one link in one direction, by one of `FIGURES`."""
@@ -72,7 +74,7 @@ class GpuProduct(NamedTuple):
 
     def rack_of(self, gpus: int) -> str:
         """Return the rack in the catalogue whose NVSwitches join boxes of so few of these GPUs; empty if none does."""
-        return RACKS.get(self.name, "") if gpus <= MAX_TRAY_GPUS else ""
+        return RACKS.get(self.name, "") if gpus < MIN_RACK_GPUS else ""
 
 
 NVLINK_SHARP = {
@@ -84,15 +86,19 @@ NVLINK_SHARP = {
     "gb300": "gb300-nvl72",
 }
 """GPUs whose NVSwitch has NVLink SHARP, and a box with this NVSwitch."""
+NVSWITCH_GPUS = (*NVLINK_SHARP, "a100", "a800")  # sold by eight, or in racks, with NVSwitches
 RACKS = {"gb200": "gb200-nvl72", "gb300": "gb300-nvl72"}
-MAX_TRAY_GPUS = 4
+MIN_RACK_GPUS = 36  # NVL36
 PRODUCTS = {
-    name: GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), lane_speed)
-    for name, vendor, code, links, line, nccl, lane_speed in (
+    name: GpuProduct(name, vendor, code, links, Fraction(line), Fraction(nccl), lane_speed, *wiring)
+    for name, vendor, code, links, line, nccl, lane_speed, *wiring in (
         ("p100", "nvidia", "60", 4, "20", "18", "8"),
         ("v100", "nvidia", "70", 6, "25", "20", "8"),
+        ("rtx8000", "nvidia", "75", 2, "25", "20", "8"),
+        ("t4", "nvidia", "75", 0, "0", "0", "8"),
         ("a100", "nvidia", "80", 12, "25", "20", "16"),
         ("a800", "nvidia", "80", 8, "25", "20", "16"),
+        ("a30", "nvidia", "80", 4, "25", "20", "16"),
         ("a40", "nvidia", "86", 4, "14.0625", "12", "16"),
         ("a10", "nvidia", "86", 0, "0", "0", "16"),
         ("l40s", "nvidia", "89", 0, "0", "0", "16"),
@@ -103,35 +109,40 @@ PRODUCTS = {
         ("gb200", "nvidia", "100", 18, "50", "40.1", "32"),
         ("gb300", "nvidia", "103", 18, "50", "40.1", "64"),
         ("rtxpro6000", "nvidia", "120", 0, "0", "0", "32"),
-        ("mi100", "amd", "gfx908", 3, "46", "24", "16"),
+        ("mi100", "amd", "gfx908", 3, "46", "24", "16", 1),
         ("mi250", "amd", "gfx90a", 8, "50", "36", "16"),
-        ("mi300x", "amd", "gfx942", 7, "64", "48", "32"),
-        ("mi300a", "amd", "gfx942", 8, "64", "48", "32"),
-        ("mi350x", "amd", "gfx950", 7, "76.8", "48", "32"),
+        ("mi210", "amd", "gfx90a", 3, "50", "36", "16", 0, "0x740f"),
+        ("mi300x", "amd", "gfx942", 7, "64", "48", "32", 1),
+        ("mi300a", "amd", "gfx942", 6, "64", "48", "32", 2, "0x74a0"),
+        ("mi350x", "amd", "gfx950", 7, "76.8", "48", "32", 1),
     )
 }
 """By name; the first of those with one code is the default for files that state only the code.
 
 Compute capabilities are those of NVIDIA's list (https://developer.nvidia.com/cuda-gpus).  Line rates and numbers of
 links are those of the vendors' data sheets, which state both directions of all links together.  In one direction,
-NVLink 1 has 20 GB/s, NVLink 2 to 4 25, NVLink 5 50 (1800 GB/s of 18 links), the bridge of A40 and RTX A6000 14.0625
-(112.5 of four links); A800 and H800 have 8 links (400 GB/s), H20 has all 18 (900).  An xGMI link of MI100 has 46 GB/s,
-of MI250 50, of MI300X, MI325X and MI300A 64 (MI300A has eight), of MI350X and MI355X 76.8 (16 lanes of 38.4 GT/s, 153.6
-GB/s in both directions).  For compute capability 100 and more NCCL has one figure (``ncclTopoNVLinkBw``), for gfx94 and
-gfx95 RCCL has the same."""
+NVLink 1 has 20 GB/s, NVLink 2 to 4 25, NVLink 5 50 (1800 GB/s of 18 links), the bridge of GA102, as of A40, RTX A6000
+and RTX 3090, 14.0625 (112.5 of four links); Turing has two links (100 GB/s, Quadro RTX 8000), A30 four (200); A800 and
+H800 have 8 (400), H20 has all 18 (900).  An xGMI link of MI100 has 46 GB/s, of MI250 and MI210 50, of MI300X, MI325X
+and MI300A 64, of MI350X and MI355X 76.8 (16 lanes of 38.4 GT/s, 153.6 GB/s in both directions).  MI210 has three links.
+Each two of the four MI300A of a node are joined by two, 256 GB/s in both directions (https://hpc.llnl.gov/node/1244, on
+El Capitan).  For compute capability 100 and more NCCL has one figure (``ncclTopoNVLinkBw``), for gfx94 and gfx95 RCCL
+has the same.  PCI devices are those of RCCL's ``tools/topo_expl/models`` (topo_4p_940.xml, topo_3p_pcie.xml)."""
 
 ALIASES = {
     alias: name
     for name, aliases in (
-        ("h100", "h200 h20 gh200"),
+        ("rtx8000", "quadrortx8000 quadrortx6000 titanrtx rtx2080ti"),
+        ("a100", "a100pcie"),
+        ("h100", "h200 h20 gh200 h100pcie h100nvl h200nvl"),
         ("b200", "b100"),
-        ("a40", "a6000 rtxa6000"),
+        ("a40", "a6000 rtxa6000 a5000 rtxa5000 rtx3090"),
         ("mi250", "mi250x"),
         ("mi300x", "mi325x"),
         ("mi350x", "mi355x"),
-        ("a10", "a10g"),
-        ("l40s", "l4 l40 rtx6000ada"),
-        ("rtxpro6000", "rtx5090"),
+        ("a10", "a10g a4000 rtxa4000"),
+        ("l40s", "l4 l40 l20 rtx6000ada rtx4090"),
+        ("rtxpro6000", "rtx5090 rtxpro5000"),
     )
     for alias in aliases.split()
 }
@@ -148,9 +159,10 @@ def find_product(name: str) -> GpuProduct:
     return PRODUCTS[word]
 
 
-def products_of(vendor: str, code: str) -> list[GpuProduct]:
-    """Return the GPUs of a compute capability or architecture, the one that a file without a name means first."""
-    return [product for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code)]
+def products_of(vendor: str, code: str, device: str = "") -> list[GpuProduct]:
+    """Return the GPUs of a compute capability or architecture, that of the PCI device first, then the usual one."""
+    products = [product for product in PRODUCTS.values() if (product.vendor, product.code) == (vendor, code)]
+    return sorted(products, key=lambda product: not device or product.device != device)
 
 
 class BoxOptions(NamedTuple):

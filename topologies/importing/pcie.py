@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain
 from typing import NamedTuple
 
 from ...support.formatting import count_text
@@ -303,21 +304,36 @@ MAX_PAIRS = 2**16  # pairs of a NIC and a nearest GPU
 DROPPED_NICS = "network cards of hosts without GPUs were left out"
 
 
+def _slow_gpus(near: _NearestGpus, pcie: Pcie) -> list[int]:
+    """GPUs whose own link has less than half of the fastest one's; they would limit NICs that need not use it."""
+    speeds = {gpu: UNLIMITED if near.by_cpu else pcie.gpus[gpu].up or UNLIMITED for gpu in near.gpus}
+    return [gpu for gpu, speed in speeds.items() if 2 * speed < max(speeds.values())]
+
+
 def nics_of_nearest_gpus(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> AttachedNics:
     """Attach every NIC to its nearest GPUs. Units: `to_cpu` in GB/s."""
     nearest = _nearest_gpus(pcie, to_cpu)
+    slow = {near: _slow_gpus(near, pcie) for places in nearest.values() for near in places}
+    nearest = {
+        nic: [near._replace(gpus=tuple(gpu for gpu in near.gpus if gpu not in slow[near])) for near in places]
+        for nic, places in nearest.items()
+    }
     gpus = [tuple(f"gpu{gpu}" for near in places for gpu in near.gpus) for places in nearest.values()]
     if sum(map(len, gpus)) > MAX_PAIRS:
         raise machine.system.error(
             f"more than {MAX_PAIRS} pairs of a network card and a GPU are equally near; expected PCIe switches"
         )
-    notes = []
+    notes = [
+        f"gpu{gpu}: its PCIe link has {float(pcie.gpus[gpu].up or 0):.4g} GB/s, less than half of the others near its "
+        "network cards, which reach it through these; check it if that is a fault"
+        for gpu in sorted({*chain(*slow.values())})
+    ]
     if len(machine.gpus) > 1:
         notes.append("PCIe between GPUs was left out, as in NCCL: the links above join all of them")
     if len(nearest) < len(machine.nics):
         notes.append(DROPPED_NICS)
     attached = attach_nics(gpus, [machine.nics[nic].bandwidth for nic in nearest], _shared_links(pcie, nearest, to_cpu))
-    return attached._replace(notes=(*notes, *attached.notes))
+    return attached._replace(notes=(*notes, *attached.notes), numbers=tuple(nearest))
 
 
 def pcie_network(
@@ -367,4 +383,4 @@ def pcie_network(
         )
     if len(inside) < len(machine.nics):
         notes.append(DROPPED_NICS)
-    return links, attached._replace(notes=(*notes, *attached.notes))
+    return links, attached._replace(notes=(*notes, *attached.notes), numbers=tuple(inside))

@@ -37,9 +37,17 @@ Matrix = Annotated[list[Numbers], FailFast()]
 
 
 class _Input(BaseModel):
-    """Fields of an input, of which others are not read."""
+    """Fields of an input, of which others are not used."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow")
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """A note on the others, if there are any."""
+        names = sorted(self.model_extra or ())
+        return (f"fields that are not used: {', '.join(map(shown, names[:5]))}{' ...' * (len(names) > 5)}",) * bool(
+            names
+        )
 
 
 Input = TypeVar("Input", bound=_Input)
@@ -118,7 +126,7 @@ def read_taccl(document: Document, options: BoxOptions) -> Box:
         nics = [Nic(gpus_near, speed, speed, Fraction(0), profile.remote_alpha / 2) for gpus_near in near]
     # A profile has no PCIe figures, so a given NIC bandwidth applies to the NIC's links to GPUs as well.
     shared = tuple(SharedLink(OWN_LINK, UNLIMITED, ((n, len(nic.near)),)) for n, nic in enumerate(nics))
-    return Box(profile.name, gpus, links, tuple(nics), switches, notes=notes, shared=shared)
+    return Box(profile.name, gpus, links, tuple(nics), switches, notes=(*notes, *profile.unused), shared=shared)
 
 
 def _links_of_matrices(
@@ -201,7 +209,8 @@ def read_teccl(document: Document, options: BoxOptions) -> Imported:
     if params.name == "AMD" and params.chassis > 1 and len(params.alpha) < 2:
         raise document.error("field TopologyParams.alpha has one latency; expected a second one between chassis")
     topology = TECCL_NETWORKS[params.name](params)
-    return Imported(topology, (f"links of {params.name} are those of TE-CCL's program; the file has only its name",))
+    source = f"links of {params.name} are those of TE-CCL's program; the file has only its name"
+    return Imported(topology, (source, *params.unused))
 
 
 def _ndv2(params: TecclParams) -> Topology:
@@ -326,13 +335,17 @@ def read_msccl(document: Document, options: BoxOptions) -> Imported:
             for sender, count in enumerate(row)
             if count
         ]
-        return Imported(Topology.from_links(links, compute=names, name=title), (note,))
+        return Imported(Topology.from_links(links, compute=names, name=title), (note, *topology.unused))
     leaving, entering = _ports(document, units, bounds)
     links = [Link(node, "hub", rate * leaving[number], latency / 2) for number, node in enumerate(names)]
     links += [Link("hub", node, rate * entering[number], latency / 2) for number, node in enumerate(names)]
     return Imported(
         Topology.from_links(links, compute=names, switches=["hub"], name=title),
-        (note, "its bound for each sender and receiver is modeled as the port of that node on one switch"),
+        (
+            note,
+            *topology.unused,
+            "its bound for each sender and receiver is modeled as the port of that node on one switch",
+        ),
     )
 
 

@@ -299,8 +299,9 @@ def _with_nics(box: Box, nics: int | None, speed: Fraction | None) -> Box:
     """Add the NICs, or the bandwidth of the NICs, that the source of one of several boxes does not state."""
     if box.rack:
         raise TopologyError(
-            f"box {box.name!r} is a tray of a rack, whose NVLink switches join all trays; its source does not show "
-            f"them: plan for ranks of {box.rack}, as collopt bound {box.rack} allgather --ranks 0-{2 * box.gpus - 1}"
+            f"box {box.name!r} is part of a rack, whose NVLink switches join all trays; its source does not "
+            f"show them: plan for ranks of {box.rack}, as collopt bound {box.rack} allgather --ranks "
+            f"0-{2 * box.gpus - 1}"
         )
     if box.nics:
         return box if speed is None else with_port_bandwidth(box, speed)

@@ -19,6 +19,7 @@ from pydantic import (
 
 from ...support.quantities import as_bandwidth, as_latency
 from ...support.validation import MAX_SWITCHED_LINKS, as_name, check_links, shown
+from .devices import Device
 from .runtime_costs import RuntimeCosts
 from .switch_limits import SwitchLimits
 from .topology import Link
@@ -83,6 +84,18 @@ class CostsEntry(Part):
         return RuntimeCosts(**dict(self))
 
 
+class DeviceEntry(Part):
+    """One device, by the name of its node."""
+
+    name: str = ""
+    number: int | None = None
+    bus: str = ""
+
+    def of(self, node: str) -> Device:
+        """Return the device as the topology holds it."""
+        return Device(node, self.name, self.number, self.bus)
+
+
 def _as_rate(row: object) -> tuple[Fraction, Fraction]:
     if not isinstance(row, (list, tuple)) or len(row) != 2:
         raise ValueError(f"is {shown(row)}; expected [bandwidth, latency]")
@@ -109,6 +122,7 @@ class _Document(Part):
     compute: Annotated[list[NodeName], FailFast()]
     switches: Annotated[list[SwitchEntry], FailFast()]
     costs: CostsEntry | None = None
+    devices: dict[str, DeviceEntry] = Field(default_factory=dict)
 
 
 class TopologyDocument(_Document):

@@ -19,6 +19,7 @@ from ...support.arrays import IntArray
 from ...support.packages import Viewed
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_kind, as_list, as_name, as_names, as_title, check_links, shown
+from .devices import Device, as_devices
 from .direct_graph import DirectGraph
 from .links import (
     Link,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-__all__ = ["Link", "LinkArrays", "SwitchLimits", "Topology"]
+__all__ = ["Device", "Link", "LinkArrays", "SwitchLimits", "Topology"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Topology(WhatIf, Viewed):
         For display; it does not count in comparisons.
     costs : RuntimeCosts or None
         Costs of the software, if they are known; they do not count in comparisons.
+    devices : tuple of Device
+        GPUs and NICs as their machines name them, where that is known; they do not count in comparisons.
     graph : DirectGraph or None
         The multigraph of a direct-connect family or expansion, with the self-loops and parallel arcs that `links` does
         not have.  Files and changed topologies do not keep it; see `direct_graph`.
@@ -79,6 +82,7 @@ class Topology(WhatIf, Viewed):
     name: str = field(default="topology", compare=False)
     limits: tuple[SwitchLimits, ...] = ()
     costs: RuntimeCosts | None = field(default=None, compare=False)
+    devices: tuple[Device, ...] = field(default=(), compare=False)
     graph: DirectGraph | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -105,6 +109,7 @@ class Topology(WhatIf, Viewed):
         object.__setattr__(self, "limits", as_switch_limits(self.limits, set(switches)))
         if not isinstance(self.costs, RuntimeCosts | None):
             raise TopologyError(f"the topology's costs are {shown(self.costs)}; expected RuntimeCosts(alpha=2, ...)")
+        object.__setattr__(self, "devices", as_devices(self.devices, self.nodes))
 
     @classmethod
     def from_links(
@@ -434,6 +439,15 @@ class Topology(WhatIf, Viewed):
     def limits_of(self) -> Mapping[str, dict[str, object]]:
         """Limits of each switch by their names."""
         return {limits.switch: limits.stated for limits in self.limits}
+
+    @cached_property
+    def _devices_by_node(self) -> Mapping[str, Device]:
+        return {device.node: device for device in self.devices}
+
+    def device(self, node: str) -> Device:
+        """Return the device of a node; nothing is stated of it if it is not known."""
+        names = self._devices_by_node
+        return names.get(node) or names.get(node.rpartition("/")[2]) or Device(node)
 
     def without_abilities(self) -> Topology:
         """Return the network whose switches only forward data."""

@@ -38,6 +38,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
         if as_arrays
         else [[link.tail, link.head, _plain(link.bandwidth), _plain(link.latency)] for link in topology.links],
         **({} if topology.costs is None else {"costs": topology.costs.to_json()}),
+        **({"devices": {device.node: device.stated for device in topology.devices}} if topology.devices else {}),
     }
 
 
@@ -75,6 +76,7 @@ def topology_from_json(data: object, where: str) -> Topology:
             # Those of a hundred thousand switches without any would take seconds to check.
             tuple(switch.limits for switch in document.switches if switch.model_fields_set - ABILITIES),
             None if document.costs is None else document.costs.costs,
+            tuple(entry.of(node) for node, entry in document.devices.items()),
         )
         if topology.costs is not None:
             matching_classes(link_classes(topology), dict(topology.costs.efficiency))

@@ -13,6 +13,7 @@ from ...errors import TopologyError
 from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_amount, as_factor
 from ...support.validation import as_flag, as_names, as_several, shown
+from .devices import Device, devices_of
 from .links import Link, LinkColumns, grouped_links, rank_number
 from .runtime_costs import RuntimeCosts
 from .switch_limits import SwitchLimits
@@ -29,6 +30,7 @@ class WhatIf:
     limits: tuple[SwitchLimits, ...]
     name: str
     costs: RuntimeCosts | None
+    devices: tuple[Device, ...]
 
     @property
     @abstractmethod
@@ -148,6 +150,7 @@ class WhatIf:
             ),
             name=name,
             costs=costs,
+            devices=devices_of(self.devices, (*ranks, *switches)),
         )
 
     def _places(self, tail: str, head: str, *, bidirectional: bool) -> IntArray:

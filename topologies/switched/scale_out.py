@@ -13,6 +13,7 @@ from ...errors import TopologyError
 from ...support.arrays import IntArray
 from ...support.quantities import Exact
 from ...support.validation import MAX_SWITCHED_LINKS, as_size, check_links
+from ..network.devices import Device, devices_of
 from ..network.links import merged_links
 from ..network.topology import Link, SwitchLimits, Topology
 
@@ -95,6 +96,8 @@ class Box:
     rack : str
         The network of the catalogue whose switches join several such boxes, such as ``"gb200-nvl72"``; empty if NICs
         alone do.
+    devices : tuple of Device
+        GPUs and NICs as the machine names them, where that is known.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Box:
     shared: tuple[SharedLink, ...] = ()
     limits: tuple[SwitchLimits, ...] = ()
     rack: str = ""
+    devices: tuple[Device, ...] = ()
 
 
 def repeat_box(box: Box, boxes: int, *, fabrics: Sequence[str] = ("ib",), backbone: Sequence[Link] = ()) -> Topology:
@@ -152,7 +156,7 @@ def join_boxes(
             tiles.add(links if inner else _nic_links(box, prefix, ports[run[0]]), place | outside, run)
     tiles.add(backbone if joined else (), outside, range(1))
     tails, heads = np.concatenate(tiles.ends).T
-    return Topology.from_arrays(
+    topology = Topology.from_arrays(
         tails,
         heads,
         np.concatenate(tiles.kinds),
@@ -168,6 +172,14 @@ def join_boxes(
         ],
         name=name,
     )
+    devices = boxes[0].devices
+    if any(box.devices != devices for box in boxes):
+        devices = tuple(
+            device._replace(node=f"box{number}/{device.node}")
+            for number, box in enumerate(boxes)
+            for device in box.devices
+        )
+    return topology.changed(devices=devices_of(devices, topology.nodes)) if devices else topology
 
 
 def _parts(box: Box, *, joined: bool) -> tuple[Sequence[str], ...]:
@@ -227,6 +239,7 @@ class AttachedNics(NamedTuple):
     nics: tuple[Nic, ...]
     shared: tuple[SharedLink, ...]
     notes: tuple[str, ...]
+    numbers: tuple[int, ...] = ()  # of each in the file that describes the machine
 
 
 def attach_nics(

@@ -255,7 +255,9 @@ async function save(form) {
   const link = element("a", "", { href: URL.createObjectURL(await response.blob()), download: form });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-  say("Saved " + form);
+  const note = decodeURIComponent(response.headers.get("Collopt-Note"));
+  if (note) fail("Saved " + form + ": " + note);
+  else say("Saved " + form);
 }
 function fail(message) {
   $("error").textContent = message;
