@@ -139,8 +139,8 @@ def machine_of(topology: Topology) -> Machine:
         nic = min(out, hops.widths(first[0]).get(boxes[1][0], 0) * unit)
     generation = [name for name, floor in GENERATIONS.items() if floor <= inside][-1]
     length = hops.nearest(first[0])[0]
-    able = {topology.node_index[name] for name in topology.multicast & topology.aggregation}
-    has_nvls = not able.isdisjoint(hops.following(first[0]))
+    reducers = {topology.node_index[name] for name in topology.multicast & topology.aggregation}
+    has_nvls = not reducers.isdisjoint(hops.following(first[0]))
     return Machine(topology.num_ranks, len(boxes), generation, inside, out, nic, length != 1, has_nvls)
 
 
@@ -168,8 +168,8 @@ def _rate_inside(hops: Hops, box: Sequence[int], rank: int) -> int:
 def _rate_out(problem: TreeProblem, box: Sequence[int]) -> int:
     """Capacity from a box to all other ranks: the minimum cut around it."""
     ranks, nodes = problem.topology.num_ranks, problem.num_nodes
-    others = np.setdiff1d(np.arange(ranks), box)
-    tails = np.concatenate([problem.tails, np.full(len(box), nodes), others])
-    heads = np.concatenate([problem.heads, box, np.full(len(others), nodes + 1)])
+    outside = np.setdiff1d(np.arange(ranks), box)
+    tails = np.concatenate([problem.tails, np.full(len(box), nodes), outside])
+    heads = np.concatenate([problem.heads, box, np.full(len(outside), nodes + 1)])
     capacities = np.concatenate([problem.capacities, np.full(ranks, problem.capacities.sum())])
     return max_flow(nodes + 2, tails, heads, capacities, nodes, nodes + 1).value

@@ -7,6 +7,7 @@ bandwidth of a GPU and of the NICs, as all GPUs of a box are alike.
 
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 from ...errors import UnsupportedError
@@ -22,6 +23,7 @@ MAX_HEADS = 32  # NCCL_MAX_NVLS_ARITY
 Numbers = tuple[Fraction, ...]
 
 
+@cache
 def _numbers(text: str) -> Numbers:
     return tuple(map(Fraction, text.split()))
 
@@ -166,8 +168,8 @@ def _ring(machine: Machine, speeds: Iterable[Fraction]) -> Graph:
         if machine.per_box > 1 and best.channels * speed >= total:
             break
     # ncclTopoDupChannels: fast channels become two.
-    least = 25 if machine.generation in ("volta", "ampere") or best.channels <= 4 else 50
-    if best.inside >= least:
+    slowest = 25 if machine.generation in ("volta", "ampere") or best.channels <= 4 else 50
+    if best.inside >= slowest:
         twice = min(2 * best.channels, MAX_CHANNELS)
         parts = -(-twice // max(best.channels, 1))
         best = Graph(twice, best.inside / parts, best.between / parts)
@@ -177,10 +179,10 @@ def _ring(machine: Machine, speeds: Iterable[Fraction]) -> Graph:
 def _heads(machine: Machine, speeds: Iterable[Fraction]) -> Graph:
     """Channels of NVLS: one for each head, which every GPU of the box sends to, the head itself twice."""
     heads = min(machine.per_box, MAX_HEADS, machine.nics if machine.boxes > 1 else MAX_HEADS)
-    able = [speed for speed in speeds if machine.boxes == 1 or speed <= machine.nic_rate]
-    inside = next((speed for speed in able if speed * (heads + 1) <= machine.nvlink_rate), Fraction(0))
+    usable_speeds = [speed for speed in speeds if machine.boxes == 1 or speed <= machine.nic_rate]
+    inside = next((speed for speed in usable_speeds if speed * (heads + 1) <= machine.nvlink_rate), Fraction(0))
     between = inside
-    for speed in reversed([speed for speed in able if speed > inside]):
+    for speed in reversed([speed for speed in usable_speeds if speed > inside]):
         if between < 2 * inside:
             between = speed
     return Graph(heads if inside and machine.has_nvls else 0, inside, between)
@@ -251,8 +253,8 @@ def _bandwidth(
         if protocol == "LL128":
             bus = min(bus * Fraction("0.92"), graph.channels * limit(RING_LL128, "ring"))
         return bus * machine.ranks / _ring_steps(machine, collective)
-    each = graph.inside if two_boxes and version != "2.31" else graph.between
-    bus = graph.channels * min(each * Fraction("0.92"), limit(TREE, "tree"))
+    channel = graph.inside if two_boxes and version != "2.31" else graph.between
+    bus = graph.channels * min(channel * Fraction("0.92"), limit(TREE, "tree"))
     if protocol == "LL":
         bus = min(bus / Fraction("3.8"), ll_limit)
     if protocol == "LL128":
@@ -272,7 +274,7 @@ def _nvls_bandwidth(
     machine: Machine, collective: Collective, graph: Graph, channel_limit: Fraction, version: str
 ) -> Fraction:
     """GB/s of data of NVLS and NVLSTree (311-325; 264-274 of 2.27)."""
-    per_box, several = machine.per_box, machine.boxes > 1
+    per_box = machine.per_box
     if version == "2.27":
         if collective is not ALLREDUCE:  # not converted to data
             return graph.channels * min(graph.inside * (per_box - 1) / per_box, graph.between * Fraction(9, 10))
@@ -281,9 +283,9 @@ def _nvls_bandwidth(
     efficiency = NVLS_EFFICIENCY[machine.generation] * (graph.channels - 1) / graph.channels
     inside = graph.inside * efficiency * (2 if collective is ALLREDUCE else Fraction(per_box - 1, per_box))
     between = graph.between * (2 if machine.boxes == 2 else 1)
-    each = min(inside, between, channel_limit) if several else min(inside, between)
+    channel = min(inside, between, channel_limit) if machine.boxes > 1 else min(inside, between)
     is_data = collective is not ALLREDUCE and version != "2.31"
-    return graph.channels * each * (1 if is_data else Fraction(machine.ranks, _ring_steps(machine, collective)))
+    return graph.channels * channel * (1 if is_data else Fraction(machine.ranks, _ring_steps(machine, collective)))
 
 
 def _latency(machine: Machine, collective: Collective, algorithm: str, place: int, version: str) -> Fraction:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SIZES = ("64K", "1M", "16M", "256M", "1G", "8G")
 STEADY = {False: 2**24, True: 2**28}
-"""Bytes, in one box and in several, beyond which bandwidth counts and latency hardly does."""
+"""Bytes, in one box and in has_boxes, beyond which bandwidth counts and latency hardly does."""
 MARGINS = {(False, False): 2.5, (False, True): 1.25, (True, False): 2.5, (True, True): 1.5}
 """Ratio between two tables of one kind of machine that is normal, by whether there are several boxes, and steady sizes.
 
@@ -39,19 +39,37 @@ BANDS = tuple(2**exponent for exponent in (16, 20, 24, 28))
 
 
 class SizeExpectation(NamedTuple):
-    """Bus bandwidths of one size in GB/s; None where nothing says any."""
+    """Bus bandwidths of one size in GB/s; None where nothing says any.
 
-    size: int  # Bytes as nccl-tests counts them
-    bound: float  # No schedule exceeds it
-    nccl: float | None  # By NCCL's model of its own algorithms
-    algorithm: str  # NCCL's choice and protocol; empty without
-    low: float | None  # Least and largest measurement
+    Attributes
+    ----------
+    size : int
+        Bytes, as nccl-tests counts them.
+    bound : float
+        No schedule exceeds it.
+    nccl, algorithm
+        By NCCL's model of its own algorithms, and its choice with the protocol; empty without.
+    low, high : float or None
+        Least and largest measurement.
+    rows, tables
+        Number of measured curves at this size, and the tables that they are from.
+    threshold, normal_high : float or None
+        Least and most that is normal.
+    reason : str
+        Of these two.
+    """
+
+    size: int
+    bound: float
+    nccl: float | None
+    algorithm: str
+    low: float | None
     high: float | None
-    rows: int  # Measured curves at this size
-    tables: tuple[str, ...]  # That they are from
-    threshold: float | None  # Below it, something is wrong: the least that is normal
-    normal_high: float | None  # The most that is
-    reason: str  # Of these two
+    rows: int
+    tables: tuple[str, ...]
+    threshold: float | None
+    normal_high: float | None
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -126,9 +144,9 @@ def expect(
     proven = bound(network, operation)
     machines, rows = machine_of(network), usual_rows()
     rows = rows[~rows.table.isin(without)]
-    alike = rows[rows.machine.isin(machines) & (rows.collective == operation.name)]
+    own_rows = rows[rows.machine.isin(machines) & (rows.collective == operation.name)]
     shares = model_shares(tuple(sorted(without)))
-    sized = tuple(_expected(proven, alike, shares, size) for size in as_several_bytes(sizes))
+    sized = tuple(_expected(proven, own_rows, shares, size) for size in as_several_bytes(sizes))
     return Expectation(network, operation, proven, machines, sized)
 
 
@@ -136,21 +154,20 @@ def _expected(
     proven: Bound, rows: pd.DataFrame, shares: dict[tuple[bool, int], tuple[float, float]], size: int
 ) -> SizeExpectation:
     limit = float(proven.busbw)
-    predicted, algorithm, several = _by_nccl(proven, size)
+    predicted, algorithm, has_boxes = _by_nccl(proven, size)
     measured = measured_at(rows, size)
     tables = tuple(dict.fromkeys(table for table, *_ in measured))
     about = SizeExpectation(size, limit, predicted, algorithm, None, None, len(measured), tables, None, None, "")
     if measured:
         low, high = min(measured.values()), max(measured.values())
-        margin = MARGINS[several, size > STEADY[several]]
+        margin = MARGINS[has_boxes, size > STEADY[has_boxes]]
         curves = count_text(len(measured), "curve")
         what = f"{low:.4g} GB/s / {margin} to {high:.4g} GB/s x {margin}, from {curves} of such machines"
         normal = low / margin, high * margin
         about = about._replace(low=low, high=high)
-    elif predicted is not None and (share := shares.get((several, _band(size)))):
-        what = (
-            f"{share[0]:.0%} to {share[1]:.0%} of NCCL's model, as others of {'several boxes' if several else 'a box'}"
-        )
+    elif predicted is not None and (share := shares.get((has_boxes, _band(size)))):
+        kind = "machines of several boxes" if has_boxes else "boxes"
+        what = f"{share[0]:.0%} to {share[1]:.0%} of NCCL's model, as other {kind}"
         normal = share[0] * predicted, share[1] * predicted
     else:
         return about._replace(reason="nothing like it was measured, and NCCL's model does not cover it")
@@ -167,8 +184,8 @@ def _by_nccl(proven: Bound, size: int) -> tuple[float | None, str, bool]:
     except UnsupportedError:
         return None, "", False
     factor = float(collective.bus_factor(topology.num_ranks))
-    several = nccl_machine(topology).boxes > 1
-    return factor * size / float(best.time) / 1000, f"{best.algorithm} {best.protocol}", several
+    has_boxes = nccl_machine(topology).boxes > 1
+    return factor * size / float(best.time) / 1000, f"{best.algorithm} {best.protocol}", has_boxes
 
 
 def measured_at(rows: pd.DataFrame, size: int) -> dict[tuple[str, ...], float]:

@@ -126,12 +126,12 @@ def network(row: Mapping[str, Any]) -> Topology | None:
         bandwidth = Fraction(rate) * nics / (8 * ports)
         near = np.split(np.array([f"gpu{gpu}" for gpu in range(box.gpus)]), ports)
         box = replace(box, nics=tuple(Nic(tuple(group.tolist()), bandwidth, bandwidth) for group in near))
-    built = repeat_box(box, boxes)
+    topology = repeat_box(box, boxes)
     if size < box.gpus:
-        built = built.restrict([f"box{box}/gpu{gpu}" for box, gpu in product(range(boxes), range(size))])
+        topology = topology.restrict([f"box{box}/gpu{gpu}" for box, gpu in product(range(boxes), range(size))])
     if boxes > 1 and "SHARP" in row["system"]:
-        return built.changed(multicast=built.multicast | {"ib"}, aggregation=built.aggregation | {"ib"})
-    return built
+        return topology.changed(multicast=topology.multicast | {"ib"}, aggregation=topology.aggregation | {"ib"})
+    return topology
 
 
 def machine_of(topology: Topology) -> tuple[str, ...]:
@@ -164,9 +164,9 @@ def measured_machines() -> Mapping[str, tuple[Machine, bool]]:
     shapes = {}
     for row in _records(rows):
         # Two boxes have the shape of any number.
-        few = network(row | {"boxes": min(row["boxes"], 2)})
-        if few is not None:
-            machine, reduces = shape(few)
+        smaller = network(row | {"boxes": min(row["boxes"], 2)})
+        if smaller is not None:
+            machine, reduces = shape(smaller)
             shapes[row["machine"]] = machine._replace(boxes=row["boxes"], ranks=row["ranks"]), reduces
     return shapes
 
@@ -175,9 +175,9 @@ def shape(topology: Topology) -> tuple[Machine, bool]:
     """Describe a network by its boxes, and whether what joins them adds up, as InfiniBand SHARP."""
     machine = nccl_machine(topology)
     ranks, (tails, heads, _, _) = topology.num_ranks, topology.arrays
-    able = topology.multicast & topology.aggregation
+    reducers = topology.multicast & topology.aggregation
     beside_ranks = {topology.nodes[node] for node in heads[tails < ranks].tolist()}
-    return machine, machine.boxes > 1 and not able <= beside_ranks
+    return machine, machine.boxes > 1 and not reducers <= beside_ranks
 
 
 def _is_like(own: tuple[Machine, bool], measured: tuple[Machine, bool]) -> bool:
