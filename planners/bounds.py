@@ -7,10 +7,9 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, overload
 
-import numpy as np
-
 from ..errors import CertificateError, UnsupportedError
-from ..schedules import COLLECTIVES, Bound, Collective, Cut, Partition, Schedule, SizeBound, Witness, verified_loads
+from ..schedules import COLLECTIVES, Bound, Collective, Partition, Schedule, SizeBound, Witness, verified_loads
+from ..schedules.bounds.cuts import rank_cut
 from ..schedules.collective import AnyCollective, as_collective
 from ..schedules.schedule import is_verifiable
 from ..support.quantities import as_several_bytes
@@ -241,13 +240,9 @@ def bound_of_schedule(topology: Topology, collective: Collective, schedule: Sche
 
 
 def _rank_cut_bound(topology: Topology, collective: Collective) -> Witness:
-    nodes = topology.compute_nodes
     if collective.has_two_phases:
-        return Partition(tuple(frozenset({node}) for node in nodes))
-    tails, heads, capacities, _ = topology.arrays
-    intake = np.zeros(len(nodes), dtype=np.int64)
-    np.add.at(intake, tails if collective.reduces else heads, capacities)
-    return Cut(frozenset(nodes) - {nodes[int(intake.argmin())]})
+        return Partition(tuple(frozenset({node}) for node in topology.compute_nodes))
+    return rank_cut(topology, collective)
 
 
 def _check_kind(collective: Collective, schedule: Schedule) -> None:

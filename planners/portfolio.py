@@ -99,7 +99,7 @@ class Race:
     @property
     def has_best_rate(self) -> bool:
         """Whether a plan is optimal for endless data, or nearly, at line rate."""
-        return self._at_line_rate and any(entrant.plan.gap <= NEARLY_OPTIMAL for entrant in self._entrants)
+        return self._at_line_rate and any(entrant.plan.scoped_gap <= NEARLY_OPTIMAL for entrant in self._entrants)
 
     def can_win(self, candidate: Candidate) -> bool:
         """Whether the plan of a candidate may be faster than all others, by more than hardly anything."""
@@ -317,7 +317,7 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
     for candidate in exact_candidates(case):
         unlikely = log.has_planned(*UNLIKELY_AFTER.get(candidate.planner, ()))
         repeated = candidate.planner == "strength" and log.has_planned(SPANNING)
-        if repeated or any(plan.gap == 0 for plan in plans):
+        if repeated or any(plan.scoped_gap == 0 for plan in plans):
             log.add(candidate, CANNOT_WIN)
         elif spent + candidate.cost * (UNSUITED if unlikely else 1) > budget:
             postponed.append(candidate)
@@ -325,7 +325,7 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
             plans.append(plan)
             spent += candidate.work
     for candidate in sorted(postponed, key=lambda candidate: candidate.cost):
-        if any(plan.gap <= PROFILES[plan.planner].enough for plan in plans):
+        if any(plan.scoped_gap <= PROFILES[plan.planner].enough for plan in plans):
             log.add(candidate, BEYOND_EFFORT)
         elif plan := _planned(candidate, case, log, refusals):
             plans.append(plan)

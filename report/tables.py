@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedError
 from ..planners import Plan
-from ..schedules import EVERY_SCHEDULE, Bound, Forest, Witness, as_bytes, schedule_time
+from ..schedules import Bound, Forest, Witness, as_bytes, schedule_time
 from ..schedules import busiest_links as bottleneck_links
 from ..schedules.bounds.witness import WitnessView
 from ..schedules.trees.tree_arrays import TreeArrays
 from ..schedules.trees.tree_schedule import NO_SWITCH
 from ..support.arrays import BoolArray, IntArray
-from ..support.formatting import gap_text, rate_text
+from ..support.formatting import gap_text, percentage_text, rate_text
 from ..support.validation import as_kind, as_several, shown
 from ..topologies import Topology
 
@@ -43,7 +43,7 @@ def check_rows(checked: Plan, origin: str) -> dict[str, str]:
     """List what `Plan.verify` has checked, one line each."""
     network, bound = checked.topology, checked.bound
     return {
-        "bound": f"{bound.witness.reason(network, checked.collective)}; algbw at most {rate_text(bound.algbw)}",
+        "bound": f"{bound.witness.reason(network, checked.collective)}; {bound_text(checked)}",
         **checked.schedule.checks(),
         "links": f"{network.num_links} link loads{'' if checked.schedule.pipelined else ' of each step'} match the "
         f"stated ones; algbw {rate_text(checked.algbw)}",
@@ -52,10 +52,19 @@ def check_rows(checked: Plan, origin: str) -> dict[str, str]:
     }
 
 
+def bound_text(plan: Plan) -> str:
+    """State the bound of all schedules, and beside it the one of some, if there is one."""
+    scoped = plan.scoped_bound
+    return f"algbw at most {rate_text(plan.bound.algbw)}" + (
+        f"; {rate_text(scoped.algbw)} for {scoped.scope}" if scoped else ""
+    )
+
+
 def optimality(plan: Plan) -> str:
-    """Say how far a plan is from its bound, and what an optimum is one of if that is not all schedules."""
-    scope = plan.bound.scope
-    return gap_text(plan.gap) if plan.gap or scope == EVERY_SCHEDULE else f"0 (optimal of {scope})"
+    """Say how far a plan is from the bound of all schedules, and from that of some."""
+    scoped = plan.scoped_bound
+    missed = percentage_text(plan.scoped_gap) if plan.scoped_gap else "0"
+    return gap_text(plan.gap) + (f"; {missed} for {scoped.scope}" if scoped else "")
 
 
 def schedule_rows(plan: Plan) -> dict[str, str]:

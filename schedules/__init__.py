@@ -5,7 +5,7 @@ from .bounds.bound import Bound, link_values
 from .bounds.cuts import Cut, Partition, RankCuts
 from .bounds.length_duals import CutDual, LengthDual
 from .bounds.size_bound import FanOut, RateAndHop, SizeBound, TimedCut, TimedLink, TimedRequest, TimeWitness
-from .bounds.tree_witnesses import TreeDual, TreePartition
+from .bounds.tree_witnesses import LoopbackPartition, TreeDual, TreePartition
 from .bounds.witness import EVERY_SCHEDULE, Crossing, LinkValue, Witness
 from .collective import (
     ALL_TO_ALL,
@@ -66,7 +66,7 @@ __all__ += ["AnyStepSchedule", "Send", "StepAllreduce", "StepCost", "StepExchang
 __all__ += ["FlowPath", "FlowSchedule", "StagedFlow"]
 __all__ += ["H200", "MI300X", "PIPELINES", "AllToAllvSchedule", "Stage", "TwoTierModel", "TwoTierTimes"]
 __all__ += ["EVERY_SCHEDULE", "Bound", "Crossing", "Cut", "CutDual", "LengthDual", "LinkValue", "Partition", "RankCuts"]
-__all__ += ["TreeDual", "TreePartition", "Witness", "link_values"]
+__all__ += ["LoopbackPartition", "TreeDual", "TreePartition", "Witness", "link_values"]
 __all__ += ["FanOut", "RateAndHop", "SizeBound", "TimeWitness", "TimedCut", "TimedLink", "TimedRequest"]
 __all__ += ["allreduce_schedule", "reduce_scatter_schedule", "reversed_schedule", "without_repeats"]
 __all__ += ["base_reduce_scatter", "base_schedule", "bidirectional_schedule", "cartesian_power_schedule"]

@@ -56,6 +56,7 @@ def _as_json(proven: Bound) -> dict[str, Any]:
     return {
         **request_figures(proven),
         **rates(proven),
+        "scope": proven.scope,
         "busbw": float(proven.busbw),
         **({} if collective.in_pairs else {"trees_per_root": proven.trees_per_root}),
         "weights": list(proven.weights),

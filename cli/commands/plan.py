@@ -9,7 +9,7 @@ from typing import Any
 
 from ... import planners
 from ...errors import ColloptError
-from ...schedules import EVERY_SCHEDULE, Bound, as_bytes
+from ...schedules import Bound, as_bytes
 from ...schedules.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text
 from ...topologies.network.link_costs import as_costs
@@ -119,14 +119,13 @@ def _figures(plan: planners.Plan, intact: Bound | None, size: str | None) -> dic
 
 
 def _print(plan: planners.Plan, intact: Bound | None, size: str | None) -> None:
-    from ...report.tables import optimality, schedule_rows
+    from ...report.tables import bound_text, optimality, schedule_rows
 
-    network, scope = plan.topology, plan.bound.scope
-    about = "" if scope == EVERY_SCHEDULE else f" for {scope}"
+    network = plan.topology
     rows = {
         "algbw": rate_text(plan.algbw),
         "busbw": rate_text(plan.busbw),
-        "bound": f"algbw at most {rate_text(plan.bound.algbw)}{about}",
+        "bound": bound_text(plan),
         "optimality gap": optimality(plan),
     } | schedule_rows(plan)
     if size is not None:
@@ -165,15 +164,18 @@ def plan_figures(plan: planners.Plan) -> dict[str, Any]:
     """Return the key figures of a plan for JSON; exact numbers are strings such as ``"15/166"``."""
     from ...report.tables import busiest_links
 
+    scoped = plan.scoped_bound
     return {
         **request_figures(plan),
         "planner": plan.planner,
         "options": dict(plan.options),
         **rates(plan),
         "busbw": float(plan.busbw),
-        "bound": rates(plan.bound),
+        "bound": rates(plan.bound) | {"scope": plan.bound.scope},
         "gap": str(plan.gap),
-        "optimal": plan.gap == 0 and plan.bound.scope == EVERY_SCHEDULE,
+        "optimal": plan.gap == 0,
+        "scoped_bound": scoped and rates(scoped) | {"scope": scoped.scope},
+        "scoped_gap": scoped and str(plan.scoped_gap),
         **plan.schedule.figures(plan.topology),
         "num_links": plan.topology.num_links,
         "busiest_links": busiest_links(plan),

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationError
 
 from ...errors import CertificateError, FileFormatError, TopologyError, UnsupportedError
-from ...schedules import SCHEDULE_KINDS, Bound, Witness, schedule_from_json
+from ...schedules import (
+    EVERY_SCHEDULE,
+    SCHEDULE_KINDS,
+    Bound,
+    LoopbackPartition,
+    TreePartition,
+    Witness,
+    schedule_from_json,
+)
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
+from ...schedules.bounds.cuts import rank_cut
 from ...schedules.collective import Collective, collective_or_given
 from ...support.arrays import IntArray
 from ...support.files import PLAN_KIND, name_of, read_json, wrong_kind
@@ -75,6 +85,7 @@ class BoundEntry(_Entry):
     cut: list[str] | None = None
     rank_cuts: list[list[str]] | None = None
     partition: list[list[str]] | None = None
+    loopback_partition: list[list[str]] | None = None
     tree_partition: list[list[str]] | None = None
     prices: CutDualEntry | None = None
     lengths: list[ValueRow] | None = None
@@ -92,6 +103,7 @@ class PlanDocument(_Entry):
     options: dict[Word, int | str]
     inverse_rate: ExactText
     bound: BoundEntry
+    scoped_bound: BoundEntry | None = None
     topology_digest: str
     topology: dict[str, Any]
     schedule: dict[str, Any]
@@ -142,14 +154,32 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
             f"{where}: field topology has digest {topology.digest[:12]}, but the plan was made for "
             f"{document.topology_digest[:12]!r}; the file was changed, plan again"
         )
-    entry, collective = document.bound, collective_or_given(document.collective)
+    collective = collective_or_given(document.collective)
     if not isinstance(collective, Collective):
         raise UnsupportedError(
             f"{where}: the collective {shown(collective)} is not registered; import the module that registers it"
         )
-    bound = Bound(topology, collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
+    entries = filter(None, (document.bound, document.scoped_bound))
+    bound, *scoped = (
+        Bound(topology, collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
+        for entry in entries
+    )
+    if not scoped and bound.scope != EVERY_SCHEDULE:
+        narrow, bound = bound, _bound_of_all(bound)  # versions up to 8 have only one
+        scoped = [narrow] if narrow.inverse_rate > bound.inverse_rate else []
     parts = schedule_from_json(document.schedule, where), bound, document.inverse_rate, document.link_loads
-    return Plan(topology, collective, *parts, document.planner, document.options)
+    return Plan(topology, collective, *parts, document.planner, document.options, {}, *scoped)
+
+
+def _bound_of_all(narrow: Bound) -> Bound:
+    """Bound all schedules where there is a bound of some: by the same parts, or the links of one rank."""
+    request, bounds = (narrow.topology, narrow.collective), list[Bound]()
+    with suppress(CertificateError):
+        narrow.verify()
+        bounds.append(Bound.from_witness(*request, rank_cut(*request, narrow.weights), narrow.weights))
+        if isinstance(narrow.witness, TreePartition):
+            bounds.append(Bound.from_witness(*request, LoopbackPartition(narrow.witness.parts)))
+    return max(bounds, key=lambda bound: bound.inverse_rate, default=narrow)
 
 
 def _witness(entry: BoundEntry, where: str) -> Witness:

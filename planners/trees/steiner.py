@@ -6,7 +6,6 @@ why.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from ...errors import BoundError, CapacityOverflowError, NoAnswerError, SolverError, UnsupportedError
 from ...formulations.steiner import SteinerModel, SteinerTree, build
 from ...schedules import TREE_COLLECTIVES, Allreduce, Bound, Forest
+from ...schedules.bounds.cuts import rank_cut
 from ...schedules.bounds.tree_witnesses import TreeDual
 from ...schedules.bounds.witness import LinkValue
 from ...schedules.collective import AnyCollective, Collective, Direction
@@ -109,7 +109,7 @@ def plan_steiner(
     weights: Sequence[object] | None = None,
 ) -> Plan:
     """Plan the best trees that branch at switches, on small networks."""
-    from .forestcoll import bound_trees  # with kernels
+    from .forestcoll import bound_cuts  # with kernels
 
     check_abilities(topology)
     trace = Trace()
@@ -119,11 +119,12 @@ def plan_steiner(
         trace.note("tree_algbw", str(best.bound.algbw))
     schedule = _schedule(topology, collective, sizes or (1,) * topology.num_ranks, best.rates)
     with trace.stage("bound"):
-        bound = best.bound
-        with suppress(UnsupportedError, CapacityOverflowError):  # switches that give out less than they take in
-            general = bound_trees(topology, collective, root=root, weights=weights)
-            bound = general if general.algbw <= bound.algbw else bound
-    return proved_plan(topology, collective, schedule, "steiner", {}, trace, bound)
+        try:
+            bound = bound_cuts(topology, collective, sizes)
+        except CapacityOverflowError:
+            bound = Bound.from_witness(topology, collective, rank_cut(topology, collective, sizes), sizes)
+        scoped = best.bound if best.bound.algbw < bound.algbw else None
+    return proved_plan(topology, collective, schedule, "steiner", {}, trace, bound, scoped)
 
 
 def best_trees(topology: Topology, collective: Collective, weights: tuple[int, ...]) -> Optimum:

@@ -6,6 +6,8 @@ reduce: see ``docs/explanation/allreduce.md``, and ``docs/explanation/in-network
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -13,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BoundError, CapacityOverflowError, SolverError, UnsupportedError
-from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, Partition, TreePartition, Witness
+from ...errors import BoundError, CapacityOverflowError, CertificateError, SolverError, UnsupportedError
+from ...schedules import ALLREDUCE, Allreduce, Bound, Cut, Forest, LoopbackPartition, Partition, TreePartition, Witness
 from ...solvers.flows.bottleneck import Bottleneck
 from ...solvers.trees.strength import Orientation, Strength, orient, strength
 from ...support.arrays import IntArray, components
@@ -58,7 +60,15 @@ def unchecked_bound(topology: Topology) -> Bound:
         partitions += [_best_partition(topology, _joined(topology, count)) for count in (size, 1)]
     witnesses: list[Witness] = [narrowest_cut(topology), *filter(None, partitions)]
     bounds = [Bound.from_witness(topology, ALLREDUCE, witness) for witness in witnesses]
-    return max(bounds, key=lambda bound: bound.inverse_rate)
+    return max([*bounds, *_loopback_bounds(topology)], key=lambda bound: bound.inverse_rate)
+
+
+def _loopback_bounds(topology: Topology) -> Iterator[Bound]:
+    """Bound by the best partition between ranks and switches that loop back, if it bounds every schedule."""
+    switches = tuple(switch for switch in topology.switch_nodes if switch in topology.loopback)
+    with suppress(CapacityOverflowError, CertificateError):
+        if switches and (best := _best_partition(spanning_network(topology, switches), np.arange(len(topology.nodes)))):
+            yield Bound.from_witness(topology, ALLREDUCE, LoopbackPartition(best.parts))
 
 
 def node_names(topology: Topology, inside: npt.NDArray[np.bool_]) -> frozenset[str]:
@@ -141,8 +151,8 @@ def plan_strength(topology: Topology, *, in_network: bool = True) -> Plan:
     With `in_network`, trees also span switches that multicast and aggregate, where that makes the plan faster.
     """
     trace = Trace()
-    choices, bound = _choices(topology, trace, in_network=in_network)
-    return _planned(topology, choices, bound, trace, in_network=in_network)
+    choices, bounds = _choices(topology, trace, in_network=in_network)
+    return _planned(topology, choices, bounds, trace, in_network=in_network)
 
 
 def plan_with_switches(topology: Topology) -> Plan | None:
@@ -150,22 +160,24 @@ def plan_with_switches(topology: Topology) -> Plan | None:
     if not spannable(topology):
         return None
     trace = Trace()
-    choices, bound = _choices(topology, trace, in_network=True)
+    choices, bounds = _choices(topology, trace, in_network=True)
     if len(choices) == 1:
         return None
-    plan = _planned(topology, choices, bound, trace, in_network=True)
+    plan = _planned(topology, choices, bounds, trace, in_network=True)
     return plan if plan.algbw > choices[-1][0].algbw else None
 
 
-def _choices(topology: Topology, trace: Trace, *, in_network: bool) -> tuple[list[list[_Slice]], Bound]:
-    """Find the ways of planning, the last of which spans no switches, and the bound."""
+def _choices(topology: Topology, trace: Trace, *, in_network: bool) -> tuple[list[list[_Slice]], Bounds]:
+    """Find the ways of planning, the last of which spans no switches, and the bounds."""
     with trace.stage("strength"):
         plain = [_slice(topology)]
-        best, bound = _best_slices(topology, plain, in_network=in_network)
-        return [plain] if best is plain else [*_simpler(topology, best), best, plain], bound
+        best, bounds = _best_slices(topology, plain, in_network=in_network)
+        return [plain] if best is plain else [*_simpler(topology, best), best, plain], bounds
 
 
-def _planned(topology: Topology, choices: list[list[_Slice]], bound: Bound, trace: Trace, *, in_network: bool) -> Plan:
+def _planned(
+    topology: Topology, choices: list[list[_Slice]], bounds: Bounds, trace: Trace, *, in_network: bool
+) -> Plan:
     """Plan the first choice that is faster than the last one, which spans no switches, or that."""
     *spanning, plain = choices
     for parts in spanning:
@@ -177,7 +189,7 @@ def _planned(topology: Topology, choices: list[list[_Slice]], bound: Bound, trac
         parts, schedule = plain, _schedule(topology, plain, trace)
     assert schedule, "trees from rank to rank are always packed"
     trace.note("spanned_switches", len({switch for part in parts for switch in part.switches}))
-    return proved_plan(topology, ALLREDUCE, schedule, "strength", tree_options(in_network), trace, bound)
+    return proved_plan(topology, ALLREDUCE, schedule, "strength", tree_options(in_network), trace, *bounds)
 
 
 def _schedule(topology: Topology, parts: list[_Slice], trace: Trace) -> Allreduce | None:
@@ -191,6 +203,10 @@ def _schedule(topology: Topology, parts: list[_Slice], trace: Trace) -> Allreduc
         if topology.loopback.intersection(topology.nodes[node] for node in forest.switches.tolist()):
             forest = rooted_for_loopback(forest, topology, sum((part.algbw for part in parts), Fraction(0)))
     return Allreduce(replace(forest, direction="reduce"), forest)
+
+
+Bounds = tuple[Bound, Bound | None]
+"""Of every schedule, and the lower one of schedules by trees if there is one."""
 
 
 class _Slice(NamedTuple):
@@ -210,24 +226,25 @@ class _Slice(NamedTuple):
         return reached if self.limit is None else min(reached, self.limit)
 
 
-def _best_slices(topology: Topology, plain: list[_Slice], *, in_network: bool) -> tuple[list[_Slice], Bound]:
-    """Choose the switches to span: none, if `plain` is as fast as anything tried here; return the bound too."""
+def _best_slices(topology: Topology, plain: list[_Slice], *, in_network: bool) -> tuple[list[_Slice], Bounds]:
+    """Choose the switches to span: none, if `plain` is as fast as anything tried here; return the bounds too."""
     best = plain
     spannable_switches = spannable(topology) if in_network else ()
     if not spannable_switches:
-        return best, _bound(topology, best[0].best)
-    bound = allreduce_bound(topology)
+        return best, (_bound(topology, best[0].best), None)
+    bound, scoped = allreduce_bound(topology), None
     for networks in span_choices(topology, spannable_switches):
-        if sum(part.algbw for part in best) >= bound.algbw:
+        if sum(part.algbw for part in best) >= (scoped or bound).algbw:
             break
         try:
             parts = [_slice(spanning_network(part, switches), switches) for part, switches in networks]
         except (BoundError, SolverError):
             continue  # a part that does not connect the ranks
-        if len(parts) == 1 and (own := _tree_bound(topology, parts[0])) and own.inverse_rate > bound.inverse_rate:
-            bound = own
+        own = _tree_bound(topology, parts[0]) if len(parts) == 1 else None
+        if own and own.algbw < (scoped or bound).algbw:
+            scoped = own
         best = max(best, parts, key=lambda slices: sum(part.algbw for part in slices))
-    return best, bound
+    return best, (bound, scoped)
 
 
 def _slice(
@@ -254,14 +271,13 @@ def _orientation(part: _Slice) -> Orientation:
 
 
 def _tree_bound(topology: Topology, spanning: _Slice) -> Bound | None:
-    """Bound trees by the partition that has the strength; None if it only divides switches from all ranks."""
+    """Bound trees by the partition that has the strength; None if it says nothing of them."""
     parts: dict[int, set[str]] = {}
     for node, label in zip(spanning.network.nodes, spanning.best.labels.tolist(), strict=True):
         parts.setdefault(label, set()).add(node)
-    witness = TreePartition(tuple(frozenset(part) for part in parts.values()))
-    ranks = set(topology.compute_nodes)
-    divides = sum(not ranks.isdisjoint(part) for part in witness.parts) > 1
-    return Bound.from_witness(topology, ALLREDUCE, witness) if divides else None
+    with suppress(CertificateError):
+        return Bound.from_witness(topology, ALLREDUCE, TreePartition(tuple(map(frozenset, parts.values()))))
+    return None
 
 
 def _sliced_forest(topology: Topology, part: _Slice, trace: Trace) -> Forest | None:
@@ -296,8 +312,9 @@ def _two_way_links(topology: Topology) -> _Links:
 
 def _bound(topology: Topology, best: Strength) -> Bound:
     witness = partition(topology, best.labels)
-    # What switches add up outside of all parts, a partition does not see.
-    return allreduce_bound(topology) if witness is None else Bound.from_witness(topology, ALLREDUCE, witness)
+    if witness is None or topology.loopback:  # what switches do outside of all parts, a partition does not see
+        return allreduce_bound(topology)
+    return Bound.from_witness(topology, ALLREDUCE, witness)
 
 
 def _forest(topology: Topology, links: _Links, orientation: Orientation, trace: Trace) -> Forest:

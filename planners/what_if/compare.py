@@ -64,9 +64,10 @@ class Outcome:
     times: Mapping[int | str, float]  # predicted µs by size, of the plan for that size
 
     @property
-    def bound(self) -> Bound | None:
-        """The bound that this result is, or that its plan has."""
-        return self.answer.bound if isinstance(self.answer, Plan) else self.answer
+    def bounds(self) -> tuple[Bound, ...]:
+        """The bound that this result is, or those that its plan has."""
+        own = (self.answer.bound, self.answer.scoped_bound) if isinstance(self.answer, Plan) else (self.answer,)
+        return tuple(filter(None, own))
 
 
 def check_feasible(
@@ -271,7 +272,7 @@ def compare(
     if not tasks:
         raise UnsupportedError("there is nothing to compare; name a planner or a bound")
     outcomes = [_outcome(network, planned, *task, shards, amounts) for task in progress.iterate(tasks, len(tasks))]
-    limits = [(entry.bound.scope, entry.bound.algbw) for entry in outcomes if entry.bound is not None]
+    limits = [(limit.scope, limit.algbw) for entry in outcomes for limit in entry.bounds]
     lowest = min((algbw for scope, algbw in limits if scope == EVERY_SCHEDULE), default=None)
     # A bound of fewer than all schedules is about trees.
     by_trees = min((algbw for _, algbw in limits), default=None)

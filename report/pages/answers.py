@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 from ...errors import UnsupportedError
 from ...planners import PLANNERS, Plan, bound, bound_sizes, plan
 from ...planners.plans.plan import document_text
-from ...schedules import ALLGATHER, EVERY_SCHEDULE, Bound, Collective
+from ...schedules import ALLGATHER, Bound, Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text
 from ...support.validation import hint, shown
@@ -195,14 +195,17 @@ class Case(NamedTuple):
         return figures
 
     def _plan_figures(self, plan: Plan) -> Answer:
-        everything = plan.bound.scope == EVERY_SCHEDULE
+        scoped = plan.scoped_bound
         figures = {
             "algbw": float(plan.algbw),
             "text": rate_text(plan.algbw),
             "planner": plan.planner,
-            "optimal": plan.gap == 0 and everything,
+            "optimal": plan.gap == 0,
             "gap": percentage_text(plan.gap) if plan.gap else "0",
-            "scope": "" if everything else plan.bound.scope,
+            "bound": rate_text(plan.bound.algbw),
+            "scope": scoped.scope if scoped else "",
+            "scoped": rate_text(scoped.algbw) if scoped else "",
+            "scopedGap": percentage_text(plan.scoped_gap) if plan.scoped_gap else "0",
             "rows": list((schedule_rows(plan) | check_rows(plan, "in this page")).items()),
         }
         if self.scenario.size is not None:

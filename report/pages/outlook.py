@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import ColloptError
 from ...planners import Plan, bound, plan, survive
-from ...schedules import EVERY_SCHEDULE, Bound
+from ...schedules import Bound
 from ...support.formatting import percentage_text
 from ...topologies import link_classes
 from ..tables import NS_PER_US, is_predictable, predicted_times
@@ -88,11 +88,8 @@ def baselines(named: Mapping[str, Plan]) -> dict[str, Plan]:
 
 def rates_chart(named: Mapping[str, Plan], references: Mapping[str, Plan]) -> Chart:
     """Compare the algorithm bandwidths of plans, of baselines and of the bound."""
-    # A bound of every schedule first: one of trees says nothing about steps.
-    bounds = [drawn.bound for drawn in named.values()]
-    best = min(bounds, key=lambda bound: (bound.scope != EVERY_SCHEDULE, bound.algbw))
-    scope = "" if best.scope == EVERY_SCHEDULE else f"of {best.scope}"
-    bars = [Bar("bound", float(best.algbw), f"{float(best.algbw):.2f}", "bound", scope)]
+    best = min((drawn.bound for drawn in named.values()), key=lambda bound: bound.algbw)
+    bars = [Bar("bound", float(best.algbw), f"{float(best.algbw):.2f}", "bound", "")]
     for kind, plans in (("plan", named), ("baseline", references)):
         for name, drawn in plans.items():
             share = percentage_text(drawn.algbw / best.algbw)

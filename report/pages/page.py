@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
 from ...planners import Plan
-from ...schedules import EVERY_SCHEDULE, Bound, as_bytes
+from ...schedules import Bound, as_bytes
 from ...schedules.bounds.witness import Crossing
 from ...support.files import write_whole
 from ...support.formatting import count_text, exact, percentage_text, rate_text, time_text
@@ -255,16 +255,14 @@ MAX_LINKS = 2000  # Rows of these tables together
 
 def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]], most_links: int) -> dict[str, Any]:
     """Describe one plan."""
-    everything = plan.bound.scope == EVERY_SCHEDULE
     times = ["–"] * len(sizes)
     if is_predictable(plan):
         times = list(map(time_text, predicted_times(plan, [size for _, size in sizes])))
     kind, count, note = _schedule_tile(plan)
     return {
         "name": name,
-        "optimal": plan.gap == 0 and everything,
+        "optimal": plan.gap == 0,
         "verdict": _verdict(plan),
-        "scope": "" if everything else plan.bound.scope,
         "tiles": _tiles(plan),
         "proof": certificate(plan.bound),
         "ends": plan.topology.node_index,
@@ -280,27 +278,27 @@ def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]], most_lin
 
 def _verdict(plan: Plan) -> tuple[str, str]:
     """State the plan's quality, and the reason."""
-    bound = plan.bound
-    reason = bound.witness.reason(plan.topology, plan.collective)
-    if plan.gap == 0 and bound.scope == EVERY_SCHEDULE:
-        return "Optimal.", f"The plan attains the bound, which holds for all schedules: {reason}."
+    reason, scoped = plan.bound.witness.reason(plan.topology, plan.collective), plan.scoped_bound
     if plan.gap == 0:
-        return "Attains its bound.", f"The bound holds for {bound.scope}: {reason}. Other schedules may be faster."
-    limit = "every schedule" if bound.scope == EVERY_SCHEDULE else bound.scope
+        return "Optimal.", f"The plan attains the bound, which holds for all schedules: {reason}."
+    missed = f"is {percentage_text(plan.scoped_gap)} below" if plan.scoped_gap else "attains"
+    beside = f" The plan {missed} the bound of {scoped.scope}, {rate_text(scoped.algbw)}." if scoped else ""
     return (
         f"{percentage_text(plan.gap)} below the bound",
-        f"that holds for {limit}: {reason}. The optimum lies between the plan and the bound.",
+        f"that holds for every schedule: {reason}. The optimum lies between the plan and the bound.{beside}",
     )
 
 
 def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Key figures: name, value, and exact value or composition."""
-    attained = "optimal" if plan.bound.scope == EVERY_SCHEDULE else f"optimal of {plan.bound.scope}"
+    scoped = plan.scoped_bound
+    beside = [(f"bound of {scoped.scope}", *_rate_and_exact(scoped.algbw))] if scoped else []
     return [
         ("algbw", *_rate_and_exact(plan.algbw)),
         ("busbw", *_rate_and_exact(plan.busbw)),
         ("bound on algbw", *_rate_and_exact(plan.bound.algbw)),
-        ("optimality gap", *((percentage_text(plan.gap), f"exactly {plan.gap}") if plan.gap else ("0", attained))),
+        *beside,
+        ("optimality gap", *((percentage_text(plan.gap), f"exactly {plan.gap}") if plan.gap else ("0", "optimal"))),
         ("ranks", str(plan.topology.num_ranks), f"{plan.topology.num_links} links"),
         ("planner", plan.planner, ""),
         _schedule_tile(plan),

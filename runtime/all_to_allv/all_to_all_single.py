@@ -56,8 +56,8 @@ def all_to_all_single(
     each works out the same schedule, or has it from one of the last calls.  Wrong arguments on any rank raise on every
     rank, before `output` is written to.
 
-    Raises `UnsupportedError` if the arguments of any rank are wrong, do not fit those of others, or the scratch does
-    not suffice; `ProgramError` if the exchange fails or is late: with `async_op`, ``wait()`` raises it.
+    Raises `UnsupportedError` if this rank's arguments are wrong, or the scratch does not suffice; `ProgramError` if
+    those of another are, ranks disagree, or the exchange fails or is late: with `async_op`, ``wait()`` raises it.
 
     Parameters
     ----------

@@ -33,6 +33,7 @@ from ..execution.agreement import (
     first_line,
     gathered,
     refuse,
+    stop,
     wait,
 )
 from ..execution.arguments import (
@@ -226,17 +227,17 @@ def agreed_exchange(terms: ExchangeTerms | ColloptError, group: Any, timeout: fl
     if isinstance(terms, ColloptError):
         refuse(ALL_TO_ALL, terms, group, timeout)
     equal = {**terms.exchange._asdict(), **terms.kinds}
-    sizes = agree_on(ALL_TO_ALL, equal, [terms.row_bytes], group, timeout)[:, 0]
-    exchange = terms.exchange._replace(row_bytes=agreed_size("the bytes of a row", sizes))
+    size = "the bytes of a row"
+    sizes = agree_on(ALL_TO_ALL, equal, [terms.row_bytes], group, timeout, size)[:, 0]
+    exchange = terms.exchange._replace(row_bytes=agreed_size(size, sizes))
     if exchange.traffic:
         return exchange
     sends, receives = np.hsplit(gathered([*terms.sends, *terms.receives], group, timeout, ALL_TO_ALL), 2)
     if (sends != receives.T).any():
         source, target = np.argwhere(sends != receives.T)[0].tolist()
-        raise UnsupportedError(
-            f"rank {source} has {sends[source, target]} rows for rank {target}, which expects "
-            f"{receives[target, source]}; expected input and output split sizes that match"
-        )
+        text = f"rank {source} has {sends[source, target]} rows for rank {target}, which expects "
+        text += f"{receives[target, source]}; expected input and output split sizes that match"
+        stop(ProgramError(text), group)
     return exchange._replace(traffic=sends.tobytes())
 
 

@@ -114,8 +114,8 @@ def moe_dispatch(  # type: ignore[misc]  # Its overloads only tell results apart
 
     All ranks of the group have to call; wrong arguments on any rank raise on every rank.
 
-    Raises `UnsupportedError` if arguments of any rank are wrong, or differ where they must not; `ProgramError` if the
-    exchange fails or is late.
+    Raises `UnsupportedError` if this rank's arguments are wrong; `ProgramError` if those of another are, ranks
+    disagree, or the exchange fails or is late.
 
     Parameters
     ----------

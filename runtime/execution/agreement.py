@@ -87,31 +87,54 @@ def checked(call: str, check: Callable[[], Terms]) -> Terms | ColloptError:
 
 def refuse(call: str, error: ColloptError, group: Any, timeout: float | None) -> NoReturn:
     """Raise an error once the other ranks know that there is one."""
+    leave_note(group, f"refused its arguments of {call}: {error}")
     with suppress(ProgramError):
         _rows(call, True, [], group, timeout)
     raise error
 
 
 def agree_on(
-    call: str, equal: Mapping[str, object], numbers: Sequence[int], group: Any, timeout: float | None
+    call: str,
+    equal: Mapping[str, object],
+    numbers: Sequence[int],
+    group: Any,
+    timeout: float | None,
+    size: str | None = None,
 ) -> IntArray:
     """Compare a call with those of all ranks, and return the `numbers` of all; shape (ranks, numbers).
 
-    Raises `UnsupportedError` on all ranks alike if calls differ in kind or in `equal`, or a rank refused its arguments.
+    Raises `ProgramError` on all ranks alike if calls differ in kind, in `equal` or in the first number, if that is a
+    `size`, or a rank refused its arguments.
     """
     table = _rows(call, False, [*map(_coded, equal.values()), *numbers], group, timeout)
+    first = HEAD + len(equal)
+    try:
+        _check_rows(call, equal, table)
+        if size is not None:
+            agreed_size(size, table[:, first])
+    except ProgramError as error:
+        stop(error, group)
+    return table[:, first : first + len(numbers)]
+
+
+def stop(error: ProgramError, group: Any) -> NoReturn:
+    """Raise an error that all ranks have, with a note for those not as far: this rank may end and disconnect them."""
+    leave_note(group, f"stopped, as {error}")
+    raise error
+
+
+def _check_rows(call: str, equal: Iterable[str], table: IntArray) -> None:
+    """Check that all ranks make the same call, with arguments that none refused, and what has to be equal."""
     if (stray := int(np.argmax(table[:, 0] != table[0, 0]))) != 0:
         one, two = (CALLS[kind] for kind in table[[0, stray], 0].tolist())
-        raise UnsupportedError(f"the ranks make different calls: {one} on rank 0, {two} on rank {stray}")
+        raise ProgramError(f"the ranks make different calls: {one} on rank 0, {two} on rank {stray}")
     if table[:, 1].any():
         refusing = int(table[:, 1].argmax())
-        raise UnsupportedError(
+        raise ProgramError(
             f"rank {refusing} refused its arguments of {call}, so all stop; that rank's message says why"
         )
     for name, column in zip(equal, table.T[HEAD:], strict=False):
         require_equal(name, column)
-    first = HEAD + len(equal)
-    return table[:, first : first + len(numbers)]
 
 
 def require_equal(name: str, numbers: IntArray, ranks: Sequence[int] | None = None) -> None:
@@ -124,7 +147,7 @@ def require_equal(name: str, numbers: IntArray, ranks: Sequence[int] | None = No
         places = ": " + ", ".join(f"{text} on rank {rank}" for text, rank in zip(texts, pair, strict=True))
         if max(values[rank] for rank in pair) >= FIRST_DIGEST:
             places = f", such as ranks {pair[0]} and {pair[1]}"
-        raise UnsupportedError(f"the ranks disagree about {name}{places}; all have to make the same call")
+        raise ProgramError(f"the ranks disagree about {name}{places}; all have to make the same call")
 
 
 def agreed_size(name: str, sizes: IntArray) -> int:
@@ -245,10 +268,8 @@ def _compare_once(call: Call, problem: ColloptError | None) -> int:
     equal = {"the program": call.program.digest, "the element type": call.full_tensor.dtype}
     equal |= {"slices": call.slices, "op": call.op}
     size = UNKNOWN if call.elements is None else call.elements
-    try:
-        elements = agreed_size("the number of elements", agree_on(PLAN, equal, [size], call.group, seconds)[:, 0])
-    except UnsupportedError as error:
-        raise ProgramError(str(error)) from None
+    name = "the number of elements"
+    elements = agreed_size(name, agree_on(PLAN, equal, [size], call.group, seconds, name)[:, 0])
     connect(call.group, call.full_tensor.device, call.timeout)
     _agreed.setdefault(call.group, set()).update({_call_key(call), (call.program.digest,)})
     return elements

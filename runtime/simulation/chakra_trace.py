@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ...errors import FileFormatError, UnsupportedError
 from ...support.files import name_of, read_bytes, write_whole
 from ...support.validation import as_kind, shown
+from ..lowering.lower import collector_paused
 
 VALUE_KINDS = ("double", "float", "int32", "int64", "uint32", "uint64", "bool", "string", "bytes")
 """Of an attribute's value.  Others hold lists, or numbers written in rarer ways."""
@@ -162,6 +163,7 @@ FREE_BYTES, MAX_MESSAGE = 2**18, 2**20
 MAX_NODES = 2**20  # More than any plan makes for one rank
 
 
+@collector_paused()
 def read_trace(path: str | os.PathLike[str]) -> Trace:
     """Read the trace of one rank, which may be compressed by gzip.
 

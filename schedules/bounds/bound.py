@@ -16,14 +16,15 @@ from ...topologies import Topology
 from ..collective import COLLECTIVES, AnyCollective, Collective, as_collective, collective_or_given
 from .cuts import Cut, Partition, RankCuts
 from .length_duals import CutDual, LengthDual
-from .tree_witnesses import TreeDual, TreePartition
+from .tree_witnesses import LoopbackPartition, TreeDual, TreePartition
 from .witness import EVERY_SCHEDULE, LinkValue, Witness
 
 if TYPE_CHECKING:
     import pandas as pd
 
 WITNESS_KINDS: dict[str, type[Witness]] = {
-    kind.field: kind for kind in (Cut, RankCuts, Partition, TreePartition, CutDual, LengthDual, TreeDual)
+    kind.field: kind
+    for kind in (Cut, RankCuts, Partition, LoopbackPartition, TreePartition, CutDual, LengthDual, TreeDual)
 }
 """By the name of their field in plan files."""
 
@@ -112,7 +113,7 @@ class Bound(Viewed):
         _check_request(topology, record, weights)
         _check_witness(witness)
         amount, bandwidth = witness.verify(topology, record, weights)
-        if amount == 0 or bandwidth == 0:
+        if amount <= 0 or bandwidth == 0:
             raise CertificateError(f"the witness shows {amount} shards over {bandwidth} GB/s, which is no bound")
         return cls(topology, record, amount / bandwidth, witness, weights)
 
@@ -123,7 +124,7 @@ class Bound(Viewed):
         if type(self.inverse_rate) is not Fraction:
             raise CertificateError(f"the bound claims 1/x* = {shown(self.inverse_rate)}; expected an exact Fraction")
         amount, bandwidth = self.witness.verify(self.topology, self.collective, self.weights)
-        if amount == 0 or bandwidth == 0 or amount / bandwidth != self.inverse_rate:
+        if amount <= 0 or bandwidth == 0 or amount / bandwidth != self.inverse_rate:
             raise CertificateError(
                 f"the bound claims 1/x* = {self.inverse_rate}, "
                 f"but its witness shows {amount} shards over {bandwidth} GB/s"

@@ -424,6 +424,17 @@ class Partition(Witness):
         return numbers
 
 
+def rank_cut(topology: Topology, collective: Collective, weights: tuple[int, ...] = ()) -> Cut:
+    """Cut off one rank, that whose links take longest for what it needs of others, or they of it; for no pairs."""
+    tails, heads, capacities, _ = topology.arrays
+    widths = np.zeros(len(topology.nodes))
+    np.add.at(widths, tails if collective.direction == "reduce" else heads, capacities)
+    sizes = np.array(weights or (1,) * topology.num_ranks)
+    needs = sizes.sum() - (0 if collective.has_two_phases else sizes)
+    rank = int((needs / widths[: topology.num_ranks]).argmax())
+    return Cut(frozenset(topology.nodes) - {topology.nodes[rank]})
+
+
 def total_data(topology: Topology, weights: tuple[int, ...]) -> Fraction:
     """Units of data in all."""
     return Fraction(sum(weights) if weights else topology.num_ranks)

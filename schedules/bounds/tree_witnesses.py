@@ -1,4 +1,4 @@
-"""Witnesses of trees that branch at switches: dual values of Steiner tree packings, and partitions.
+"""Witnesses where switches copy and add: dual values of Steiner tree packings, and partitions.
 
 Dual values are checked by dynamic programming over sets of ranks.
 """
@@ -18,7 +18,15 @@ from ...support.formatting import exact, rate_text
 from ...topologies import Topology
 from ..collective import ALLREDUCE, AnyCollective, Collective, Direction, as_collective
 from .cuts import Partition, total_data
-from .witness import Argument, Crossing, Pair, RootedDuals, data_text, value_by_link
+from .witness import (
+    EVERY_SCHEDULE,
+    Argument,
+    Crossing,
+    Pair,
+    RootedDuals,
+    data_text,
+    value_by_link,
+)
 
 MAX_RANKS = 12  # the check takes time and memory in proportion to 3^ranks
 INT64_LIMIT = 2**62
@@ -143,6 +151,8 @@ class TreePartition(Partition):
     """
 
     field: ClassVar[str] = "tree_partition"
+    title: ClassVar[str] = "Partition for trees"
+    subject: ClassVar[str] = "Reduce trees and broadcast trees"
 
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up the links that leave or enter parts with ranks, see `Witness.crossing`."""
@@ -179,26 +189,61 @@ class TreePartition(Partition):
         """Argue by the borders of the parts, less the crossings that switches save."""
         amount, bandwidth = self.crossing(topology, collective, weights)
         parts = len(self._parties(topology))
-        crossings = f"Reduce trees and broadcast trees leave and enter these parts {4 * (parts - 1)} times"
+        crossings = f"{self.subject} leave and enter these parts {4 * (parts - 1)} times"
         units = data_text(amount, topology, collective, weights)
         reasons = (
             f"Partition the network; p = {parts} parts contain ranks.",
-            f"{crossings}, less what switches outside of them save by branching: {units}.",
+            f"{crossings}, less what switches outside of them save: {units}.",
             f"The parts give out and take in {rate_text(bandwidth)} together, over {links}.",
         )
-        return Argument("Partition for trees", reasons, "ingress and egress of the parts with ranks")
+        return Argument(self.title, reasons, "ingress and egress of the parts with ranks")
 
     def _check_idle(self, topology: Topology, parties: list[frozenset[str]]) -> None:
         """Accept switches that reduce outside of parts with ranks; `crossing` counts the crossings that they save."""
+
+
+@dataclass(frozen=True, repr=False)
+class LoopbackPartition(TreePartition):
+    """A `TreePartition` that bounds every allreduce, since switches outside of parts with ranks loop back.
+
+    Such a switch sends on what one rank hands it, copies that, or adds up what several do and hands the sum to one
+    rank.  If it is alone in its component, and links lead from that to ranks only, then whatever operations there are
+    cross the borders of the parts as often as trees.  ``docs/explanation/in-network.md`` has the proof.
+    """
+
+    field: ClassVar[str] = "loopback_partition"
+    title: ClassVar[str] = "Partition around switches"
+    subject: ClassVar[str] = "Without network coding, the messages that add up and spread a byte"
+
+    def scope(self, collective: AnyCollective) -> str:  # noqa: ARG002
+        """Say which schedules the bound is about."""
+        return EVERY_SCHEDULE
+
+    def _check_idle(self, topology: Topology, parties: list[frozenset[str]]) -> None:
+        """Refuse switches outside of the parts with ranks that do not loop back, or not to a rank."""
+        able = (topology.multicast | topology.aggregation).difference(*parties)
+        if plain := able - topology.loopback:
+            raise CertificateError(
+                f"the bound's partition has {min(plain)!r}, which does not loop back, in a part without ranks"
+            )
+        parts, nodes = self._numbered(topology), topology.nodes
+        labels = _idle_components(topology, parts)
+        own, counts = np.unique(labels[_mask(topology, able)], return_counts=True)
+        tails, heads, _, _ = topology.arrays
+        switches = np.arange(len(nodes)) >= topology.num_ranks
+        for here, there in ((tails, heads), (heads, tails)):
+            beside = (parts[here] < 0) & (parts[there] >= 0) & switches[there] & np.isin(labels[here], own)
+            if beside.any() or counts.max(initial=1) > 1:
+                what = nodes[there[beside.argmax()]] if beside.any() else min(able)
+                raise CertificateError(f"the bound's partition has switch {what!r} next to one that copies or adds")
 
 
 def _saved(topology: Topology, parts: IntArray, branching: frozenset[str]) -> int:
     """Crossings that switches of no part save in a tree at most, where those in `branching` branch it."""
     tails, heads, _, _ = topology.arrays
     idle = parts < 0
-    inner = idle[tails] & idle[heads]
     size = len(parts)
-    labels = components(size, np.column_stack((tails[inner], heads[inner])))
+    labels = _idle_components(topology, parts)
     branches = _mask(topology, branching) & idle
     full_branches = branches & ~_mask(topology, topology.loopback)
     saved = 0
@@ -213,6 +258,13 @@ def _saved(topology: Topology, parts: IntArray, branching: frozenset[str]) -> in
         looped = not full_branches[labels == label].any() and not above[label]
         saved += max(0, int(counts[label]) - 2 - looped)
     return saved
+
+
+def _idle_components(topology: Topology, parts: IntArray) -> IntArray:
+    """Number the components of the nodes in no part with ranks; int64 (nodes,)."""
+    tails, heads, _, _ = topology.arrays
+    inner = (parts[tails] < 0) & (parts[heads] < 0)
+    return components(len(parts), np.column_stack((tails[inner], heads[inner])))
 
 
 def _mask(topology: Topology, names: frozenset[str]) -> BoolArray:

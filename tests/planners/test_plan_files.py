@@ -20,7 +20,7 @@ from collopt.planners.plans.files import plan_from_json
 from collopt.schedules import Bound, Cut, RankCuts
 from collopt.schedules.bounds.length_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
-from collopt.topologies import Topology, dgx_a100, mi250, ring
+from collopt.topologies import Topology, dgx_a100, dgx_h100, mi250, ring
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -116,7 +116,55 @@ def test_files_of_version_1_are_read(tmp_path: Path) -> None:
     for made in (small_plan(), plan(mi250(), "reduce_scatter", trees_per_root=1), around):
         old = made.to_json() | {"version": 1}
         path.write_text(json.dumps(old), encoding="utf-8")
-        assert load_plan(path, made.topology).to_json() == old | {"version": 8}
+        assert load_plan(path, made.topology).to_json() == old | {"version": 9}
+
+
+BELOW = Topology.from_links(
+    [("a", "b", 3), ("a", "s", 4), ("b", "s", 3), ("c", "s", 6)],
+    compute="abc",
+    switches="s",
+    bidirectional=True,
+    multicast="s",
+    aggregation="s",
+)
+
+
+def test_files_with_a_bound_of_trees_alone_get_one_of_all_schedules(tmp_path: Path) -> None:
+    """Before version 9 there was one bound; around a switch that loops back the same parts bound everything."""
+    path = tmp_path / "old.json"
+    below, box = plan(BELOW, "allreduce", planner="steiner"), plan(dgx_h100(), "allreduce")
+    old = below.to_json() | {"version": 8}
+    old["bound"] = old.pop("scoped_bound")
+    path.write_text(json.dumps(old), encoding="utf-8")
+    again = load_plan(path)
+    assert again.scoped_bound == below.scoped_bound
+    assert (again.bound.algbw, again.bound.scope, again.gap, again.scoped_gap) == (6, "all schedules", below.gap, 0)
+    old = box.to_json() | {"version": 8}
+    old["bound"]["tree_partition"] = old["bound"].pop("loopback_partition")
+    path.write_text(json.dumps(old), encoding="utf-8")
+    assert load_plan(path).to_json() == box.to_json()
+    old["bound"]["inverse_rate"] = "1/40"
+    path.write_text(json.dumps(old), encoding="utf-8")
+    with pytest.raises(CertificateError, match="but its witness shows"):
+        load_plan(path)
+
+
+def test_both_bounds_of_a_plan_are_verified(tmp_path: Path) -> None:
+    """The one of some schedules comes back from files, proves nothing about others, and must not be beaten either."""
+    made = plan(BELOW, "allreduce", planner="steiner")
+    made.save(tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json").to_json() == made.to_json()
+    assert (made.gap, made.scoped_gap) == (Fraction(1, 6), 0)
+    narrow = made.scoped_bound
+    assert narrow
+    with pytest.raises(CertificateError, match=r"is about schedules made of trees .* alone"):
+        replace(made, bound=narrow, scoped_bound=None).verify()
+    with pytest.raises(CertificateError, match="but its witness shows"):
+        replace(made, scoped_bound=replace(narrow, inverse_rate=narrow.inverse_rate / 2)).verify()
+    links = tuple(link._replace(bandwidth=link.bandwidth / 2) for link in BELOW.links)
+    half = Bound.from_witness(replace(BELOW, links=links), "allreduce", narrow.witness)
+    with pytest.raises(CertificateError, match="the plan's bound is for allreduce on"):
+        replace(made, scoped_bound=half).verify()
 
 
 def test_prices_come_back_as_they_were(tmp_path: Path) -> None:
@@ -214,7 +262,7 @@ BAD: dict[str, tuple[Change, str]] = {
     "no version": (lambda made: made.pop("version"), "field version"),
     "a topology's format": (put("collopt-topology", "format"), "is a topology file"),
     **cases("format", [None, 1, ["collopt-plan"]], "is of format", "format"),
-    "a newer version": (put(9, "version"), "version 9; this release reads versions 1 to 8"),
+    "a newer version": (put(10, "version"), "version 10; this release reads versions 1 to 9"),
     **cases("version", [0, -1, True, "1", None, [1], 1.5], "field version", "version"),
     "an unknown field": (put(1, "extra"), "field extra"),
     "an unknown field of the bound": (put(1, "bound", "extra"), "field bound.extra"),

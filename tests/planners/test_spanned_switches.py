@@ -14,7 +14,7 @@ import collopt
 from collopt.planners import steiner_bound
 from collopt.planners.trees.strength import plan_strength
 from collopt.runtime import lower, run_program
-from collopt.schedules import Bound, Partition, TreePartition, verified_loads
+from collopt.schedules import Bound, LoopbackPartition, Partition, TreePartition, verified_loads
 from collopt.topologies import SwitchLimits, Topology, dgx_h100, gb200_nvl72, rail
 from sample_sizes import examples
 from two_way_networks import two_way_topologies
@@ -48,7 +48,8 @@ def test_one_box_reaches_its_links_or_n_of_n_plus_one_of_them(loopback: bool, al
     """All trees have the switch in the middle, and are rooted at all ranks alike."""
     plan = plan_strength(nvswitches(dgx_h100(1), loopback=loopback))
     assert (plan.algbw, plan.gap, plan.schedule.depth) == (algbw, 0, 2)
-    assert (plan.bound.scope == "allreduces by trees") is loopback
+    assert isinstance(plan.bound.witness, LoopbackPartition) is loopback
+    assert (plan.scoped_bound, plan.bound.scope) == (None, "all schedules")
     if loopback:
         assert set(plan.schedule.broadcast.root_weights.tolist()) == {1}
 

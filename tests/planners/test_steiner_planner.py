@@ -107,7 +107,8 @@ def test_plans_reach_the_optimum_between_other_plans_and_the_bound(topology: Top
             assert other.algbw <= bound.algbw
     if topology.multicast | topology.aggregation:
         plan = collopt.plan(topology, collective, planner="steiner")
-        assert (plan.bound.algbw, plan.gap) == (bound.algbw, 0)
+        assert ((plan.scoped_bound or plan.bound).algbw, plan.scoped_gap) == (bound.algbw, 0)
+        assert plan.bound.algbw == collopt.bound(topology, collective).algbw
         plan.verify(topology)
 
 
@@ -144,8 +145,9 @@ def test_without_exact_duals_the_bound_still_holds(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Solution, "exact", property(refuse))
     plan = collopt.plan(BELOW, "allreduce", planner="steiner")
     plan.verify()
-    assert exact.algbw <= plan.bound.algbw <= exact.algbw * (1 + Fraction(1, 10**6))
-    assert 0 <= plan.gap < Fraction(1, 10**5)
+    assert plan.scoped_bound
+    assert exact.algbw <= plan.scoped_bound.algbw <= exact.algbw * (1 + Fraction(1, 10**6))
+    assert 0 <= plan.scoped_gap < Fraction(1, 10**5)
 
 
 def test_rates_without_a_common_unit_are_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +155,7 @@ def test_rates_without_a_common_unit_are_rounded_down(monkeypatch: pytest.Monkey
     monkeypatch.setattr(steiner, "MAX_UNITS", 3)
     monkeypatch.setattr(steiner, "GRAINS_OF_RATES", 997)
     plan = collopt.plan(BELOW, "allreduce", planner="steiner")
-    assert 0 < plan.gap < Fraction(1, 50)
+    assert 0 < plan.scoped_gap < Fraction(1, 50)
     monkeypatch.setattr(steiner, "GRAINS_OF_RATES", 1)
     with pytest.raises(NoAnswerError, match="have rates that differ too much"):
         collopt.plan(star(3, True), "allreduce", planner="steiner")

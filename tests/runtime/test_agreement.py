@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 
+from collopt.errors import ProgramError, UnsupportedError
+from collopt.runtime.execution import agreement
 from collopt.runtime.execution.agreement import connect, wait, wait_for_all
 from collopt.runtime.execution.arguments import agreement_device, served_devices
 
@@ -42,6 +45,26 @@ def test_works_of_a_batch_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) 
     wait_for_all([Work(clock, limits)], None)
     wait(Work(clock, limits), 1e-9)
     assert limits == [*(timedelta(seconds=seconds) for seconds in (2.5, 1.5, 0.5, 0.001)), None, timedelta(0, 0, 1000)]
+
+
+def test_ranks_that_stop_leave_a_note_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that ends breaks connections of ranks that have not heard it yet."""
+    done: list[str] = []
+
+    def rows(*_: object) -> np.ndarray:
+        done.append("rows")
+        return np.array([[0, 0, 5], [0, 0, 7]])
+
+    monkeypatch.setattr(agreement, "_rows", rows)
+    monkeypatch.setattr(agreement, "leave_note", lambda _, note: done.append(note))
+    with pytest.raises(UnsupportedError, match="too long"):
+        agreement.refuse(agreement.PLAN, UnsupportedError("too long"), Group(), None)
+    for equal, size in (({"op": "sum"}, None), ({}, "the size")):
+        with pytest.raises(ProgramError, match="disagree"):
+            agreement.agree_on(agreement.PLAN, equal, [5], Group(), None, size)
+    one, two = ("disagree about op: 5 on rank 0", "disagree about the size: 5 on rank 0")
+    assert done[:3] == ["refused its arguments of the run of a plan: too long", "rows", "rows"]
+    assert (one in done[3], done[4], two in done[5]) == (True, "rows", True)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_parts_that_differ_agree_with_torch() -> None:
         assert len(each.agrees) == 32
         assert each.planned == {"all_to_allv": 64}
         assert each.fallback == {}
-        assert each.refused.startswith("UnsupportedError: rank 1 has 0 rows for rank 6, which expects 1"), rank
+        assert each.refused.startswith("ProgramError: rank 1 has 0 rows for rank 6, which expects 1"), rank
 
 
 def test_boxes_are_runs_of_ranks() -> None:

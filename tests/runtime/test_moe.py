@@ -96,10 +96,11 @@ def test_wrong_arguments_raise_on_every_rank(answers: list[moe_tasks.Answers]) -
         assert told.keys() == {*OWN, *DIFFERENT, "after all that"}
         assert told["after all that"] == "fine"
         for name, message in OWN.items():
-            expected = message if rank == 2 else "rank 2 refused its arguments of the "
-            assert told[name].startswith(f"UnsupportedError: {expected}"), (rank, name, told[name])
+            expected = f"UnsupportedError: {message}"
+            expected = expected if rank == 2 else "ProgramError: rank 2 refused its arguments of the "
+            assert told[name].startswith(expected), (rank, name, told[name])
         for name, message in DIFFERENT.items():
-            assert told[name].startswith(f"UnsupportedError: the ranks disagree {message}"), (rank, name, told[name])
+            assert told[name].startswith(f"ProgramError: the ranks disagree {message}"), (rank, name, told[name])
 
 
 def test_different_kinds_of_calls_are_told_apart(answers: list[moe_tasks.Answers]) -> None:

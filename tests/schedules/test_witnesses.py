@@ -18,6 +18,7 @@ from collopt.schedules import (
     Crossing,
     Cut,
     LengthDual,
+    LoopbackPartition,
     Partition,
     RankCuts,
     TreeDual,
@@ -207,6 +208,7 @@ WITNESSES: dict[str, Witness] = {
     "cut": Cut(frozenset("sa")),
     "rank_cuts": RankCuts((Cut(frozenset("as")), Cut(frozenset("b")), Cut(frozenset("c")))),
     "partition": partition_of("as", "c", "b"),
+    "loopback_partition": LoopbackPartition((frozenset("as"), frozenset("c"), frozenset("b"))),
     "tree_partition": TreePartition((frozenset("as"), frozenset("c"), frozenset("b"))),
     "prices": CutDual(
         (LinkValue("a", "s", Fraction(1, 3)), LinkValue("s", "b", Fraction(0))),

@@ -391,6 +391,7 @@ function renderFigures(own, result, other) {
   const columns = [...(other ? [other] : []), { bound, plan }], size = plan && plan.time;
   const rows = [
     ["Bound", (each) => each.bound && each.bound.text, (each) => each.bound && each.bound.algbw, 1],
+    ...(plan && plan.scope ? [["For " + plan.scope, (each) => each.plan && each.plan.scoped, () => null, 0]] : []),
     ["Plan", (each) => each.plan && each.plan.text, (each) => each.plan && each.plan.algbw, 1],
     ["Gap", (each) => each.plan && (each.plan.gap === "0" ? "0 %" : each.plan.gap), () => null, 0],
     ...(size ? [["Time for " + state.size, (each) => each.plan && each.plan.time, (each) => each.plan && each.plan.microseconds, -1]] : []),
@@ -418,8 +419,8 @@ function renderFigures(own, result, other) {
 function verdictOf(plan) {
   if (plan.interim) return "Looking for the fastest plan for " + state.size + "; so far, the one for endless data.";
   if (plan.optimal) return "Optimal: no schedule is faster.";
-  if (plan.scope) return (plan.gap === "0" ? "Reaches" : plan.gap + " below") + " the bound of " + plan.scope + ".";
-  return plan.gap + " below the bound; the optimum is between them.";
+  const scoped = plan.scope ? (plan.scopedGap === "0" ? "it reaches" : plan.scopedGap + " below") + " the bound of " + plan.scope : "";
+  return plan.gap + " below the bound; " + (scoped || "the optimum is between them") + ".";
 }
 function numberCell(text) {
   const cell = element("td", ""), [, rounded, exact] = text.match(/^(.*?)( \(.*\))?$/);
