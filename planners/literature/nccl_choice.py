@@ -75,7 +75,7 @@ def plan_nccl(
         }
         if size is not None:
             notes["planned_for"] = f"{num_bytes} bytes, NCCL's {best.algorithm} with {best.protocol}"
-        options: dict[str, object] = {} if size is None else {"size": num_bytes}
+        options: dict[str, int | str] = {} if size is None else {"size": num_bytes}
         if as_version(version) != VERSIONS[1]:
             options["version"] = version
         return replace(candidate, planner="nccl", options=options, provenance={**candidate.provenance, **notes})

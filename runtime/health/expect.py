@@ -20,7 +20,7 @@ from ...support.quantities import as_several_bytes
 from ...topologies import Topology
 from ...topologies.builders import NetworkLike
 from ...topologies.builders import topology as as_network
-from .measurements import machine_of, measured_machines, usual_rows
+from .measurements import machine_of, measured_machines, records, usual_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +138,7 @@ def expect(
     ('8 x H100', '8 x H200')
     >>> row = expectation.sizes[0]
     >>> row.bound, round(row.nccl), round(row.low), round(row.high)
-    (787.5, 473, 442, 468)
+    (700.0, 473, 442, 468)
     """
     network, operation = as_network(topology), as_collective(collective)
     proven = bound(network, operation)
@@ -190,13 +190,14 @@ def _by_nccl(proven: Bound, size: int) -> tuple[float | None, str, bool]:
 
 def measured_at(rows: pd.DataFrame, size: int) -> dict[tuple[str, ...], float]:
     """Interpolate the bus bandwidth of each measured curve at a size, on logarithmic axes; none outside of it."""
-    values = {}
+    values: dict[tuple[str, ...], float] = {}
     keys = ["table", "machine", "software", "algorithm", "in_place"]
     for key, curve in rows.groupby(keys, dropna=False):
-        points = curve.groupby("size_bytes").busbw_gbps.mean()
-        below, above = points[points.index <= size], points[points.index >= size]
-        if len(below) and len(above):
-            (small, slow), (large, fast) = (below.index[-1], below.iloc[-1]), (above.index[0], above.iloc[0])
+        means = curve.groupby("size_bytes").busbw_gbps.mean()
+        points: list[tuple[int, float]] = list(zip(means.index.tolist(), means.tolist(), strict=True))
+        below, above = [point for point in points if point[0] <= size], [point for point in points if point[0] >= size]
+        if below and above:
+            (small, slow), (large, fast) = below[-1], above[0]
             share = 0 if small == large else log(size / small) / log(large / small)
             values[tuple(map(str, key))] = exp((1 - share) * log(slow) + share * log(fast))
     return values
@@ -207,17 +208,15 @@ def model_shares(without: tuple[str, ...] = ()) -> dict[tuple[bool, int], tuple[
     """Range of measured by modelled bandwidth, by whether there are several boxes and the band of sizes."""
     rows, machines = usual_rows(), measured_machines()
     shares: dict[tuple[bool, int], list[float]] = {}
-    for row in rows[~rows.table.isin(without)].itertuples():
-        collective = COLLECTIVES[row.collective]
-        if row.machine in machines and collective in ALGORITHMS:
-            machine = machines[row.machine][0]
+    for row in records(rows[~rows.table.isin(without)]):
+        collective, size = COLLECTIVES[row["collective"]], int(row["size_bytes"])
+        if row["machine"] in machines and collective in ALGORITHMS:
+            machine = machines[row["machine"]][0]
             if machine.is_switched:
-                time = float(fastest(machine, collective, int(row.size_bytes)).time)
-                modelled = float(collective.bus_factor(machine.ranks)) * row.size_bytes / time / 1000
-                shares.setdefault((machine.boxes > 1, _band(row.size_bytes)), []).append(row.busbw_gbps / modelled)
-    return {
-        key: (float(min(values)) / MODEL_MARGIN, float(max(values)) * MODEL_MARGIN) for key, values in shares.items()
-    }
+                time = float(fastest(machine, collective, size).time)
+                modelled = float(collective.bus_factor(machine.ranks)) * size / time / 1000
+                shares.setdefault((machine.boxes > 1, _band(size)), []).append(row["busbw_gbps"] / modelled)
+    return {key: (min(values) / MODEL_MARGIN, max(values) * MODEL_MARGIN) for key, values in shares.items()}
 
 
 def _band(size: int) -> int:

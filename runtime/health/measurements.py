@@ -61,10 +61,11 @@ def _stored() -> pd.DataFrame:
 
     with files(__package__).joinpath("measured.csv").open(encoding="utf-8") as file:
         rows = pd.read_csv(file).astype(dict.fromkeys(COUNTS, "Int64"))
-    return rows.assign(machine=[_machine_name(row) for row in _records(rows)])
+    names: list[Any] = [_machine_name(row) for row in records(rows)]
+    return rows.assign(machine=names)
 
 
-def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows with None for what is not stated."""
     return rows.astype(object).where(rows.notna(), None).to_dict("records")  # type: ignore[return-value]
 
@@ -110,7 +111,7 @@ def network(row: Mapping[str, Any]) -> Topology | None:
     Examples
     --------
     >>> network({"gpu": "H100 SXM", "boxes": 1, "gpus_per_box": 4})
-    <Topology 'dgx-h100 [4 of 8 ranks]': 4 ranks, 1 switch, 8 links>
+    <Topology 'dgx-h100 [4 of 8 ranks]': 4 ranks, 1 switches, 8 links>
     """
     keys = ("gpu", "boxes", "gpus_per_box", "nics_per_box", "nic_gbps")
     gpu, boxes, size, nics, rate = (None if str(row.get(key)) in NOT_STATED else row[key] for key in keys)
@@ -162,7 +163,7 @@ def measured_machines() -> Mapping[str, tuple[Machine, bool]]:
     """Shapes of all machines of `measurements` that the catalogue has, by name."""
     rows = _stored().dropna(subset=["machine"]).drop_duplicates("machine")
     shapes = {}
-    for row in _records(rows):
+    for row in records(rows):
         # Two boxes have the shape of any number.
         smaller = network(row | {"boxes": min(row["boxes"], 2)})
         if smaller is not None:
