@@ -17,6 +17,7 @@ from ..errors import CertificateError, ColloptError, ProgramError
 from .commands.bound import bound
 from .commands.calibrate import calibrate
 from .commands.compare import compare
+from .commands.diagnose import diagnose
 from .commands.doctor import doctor
 from .commands.expect import expect
 from .commands.explore import explore
@@ -25,7 +26,7 @@ from .commands.network_files import import_network, topologies
 from .commands.plan import plan
 from .commands.plan_files import export, report, verify
 from .commands.run import bench, run
-from .commands.runtime_files import family, lint
+from .commands.runtime_files import family, lint, topology_file
 from .commands.score import score
 from .commands.show import show
 from .commands.what_if import groups, sensitivity, survive
@@ -124,7 +125,7 @@ FURTHER_OPTIONS = {
 }
 COMMANDS = (
     import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report,
-    explore, run, lint, bench, calibrate, expect, find, topologies, doctor,
+    explore, run, lint, topology_file, bench, calibrate, expect, diagnose, find, topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

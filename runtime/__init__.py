@@ -6,7 +6,10 @@ from .execution.execute import execute
 from .execution.jax_function import jax_function
 from .execution.launch import RunReport, run_local
 from .execution.rendezvous import launched_rank
+from .health.channels import ChannelScore
+from .health.diagnose import Diagnosis, RunDiagnosis, SizeDiagnosis, diagnose
 from .health.expect import Expectation, SizeExpectation, expect
+from .health.explanations import Explanation
 from .health.measurements import machine_of, measurements, network
 from .lowering.lower import lower
 from .measuring.bench_report import BenchReport
@@ -45,3 +48,4 @@ __all__ += ["Dispatched", "MoeHandle", "differentiable_all_to_all", "moe_combine
 __all__ += ["BenchReport", "Calibration", "MeasuredTimes", "Measurement", "calibrate", "measure_plans"]
 __all__ += ["read_nccl_tests"]
 __all__ += ["Expectation", "SizeExpectation", "expect", "machine_of", "measurements", "network"]
+__all__ += ["ChannelScore", "Diagnosis", "Explanation", "RunDiagnosis", "SizeDiagnosis", "diagnose"]
