@@ -25,6 +25,7 @@ from .commands.find import find
 from .commands.network_files import import_network, topologies
 from .commands.plan import plan
 from .commands.plan_files import export, report, verify
+from .commands.probe import probe
 from .commands.run import bench, run
 from .commands.runtime_files import family, lint, topology_file
 from .commands.score import score
@@ -125,7 +126,7 @@ FURTHER_OPTIONS = {
 }
 COMMANDS = (
     import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report,
-    explore, run, lint, topology_file, bench, calibrate, expect, diagnose, find, topologies, doctor,
+    explore, run, lint, topology_file, bench, calibrate, expect, diagnose, probe, find, topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

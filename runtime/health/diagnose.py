@@ -41,8 +41,8 @@ PRODUCTS = {
 
 BOX, NETWORK, NETWORK_TREES = (0.83, 1.1), (0.8, 0.98), (0.55, 0.9)
 """Shares of what NCCL's model predicts that healthy machines reach in a box, and between boxes by rings and by trees,
-where none was measured.  In a box they are those of docs/reference/measurements.md; for NICs, NVIDIA's maintainers expect
-24 of 25 GB/s, and 46 to 48 of 50."""
+where none was measured.  In a box they are those of docs/reference/measurements.md; of NICs, NVIDIA's maintainers
+expect 24 of 25 GB/s, and 46 to 48 of 50."""
 SLACK = 0.95  # Of a twin, or of the least of these shares, below which a run is low
 LARGE = 2**24  # bytes; below, latency decides
 STEADY = 2**28  # bytes, from which on bandwidths of a size stand for those of larger ones
