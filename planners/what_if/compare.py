@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -100,7 +100,9 @@ def _outcome(
                     answer, times = candidate, _ = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
                     reason = str(candidate.provenance.get("search", ""))
                 else:
-                    answer = limit = BOUNDS[name](topology, collective, shards)
+                    covered, function = BOUNDS[name]
+                    as_collective(collective, covered, f"the bound by {name} does not cover")
+                    answer = limit = function(topology, collective, shards)
                     reason = "" if limit.scope == EVERY_SCHEDULE else f"holds for {limit.scope} only"
         except (UnsupportedError, BoundError, CapacityOverflowError) as error:
             status, reason = "not applicable", str(error)
@@ -148,25 +150,12 @@ LARGEST_PROGRAM = 10_000  # columns beyond which the linear program is not solve
 TIME_LIMIT = 30  # seconds that the linear program may take
 
 
-def _forestcoll_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
-    as_collective(collective, TREE_COLLECTIVES, "cuts of shards do not bound")
+def _general_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
     limit: Bound = bound(topology, collective, **shards)
     return limit
-
-
-def _multicommodity_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
-    as_collective(collective, PAIR_COLLECTIVES, "flows between pairs do not bound")
-    limit: Bound = bound(topology, collective, **shards)
-    return limit
-
-
-def _strength_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:  # noqa: ARG001
-    as_collective(collective, [ALLREDUCE], "the network strength does not bound")
-    return strength_bound(topology)
 
 
 def _linear_program_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
-    as_collective(collective, TREE_COLLECTIVES, "the LP over trees does not bound")
     columns = topology.num_ranks * topology.num_links * len(collective.phases)
     if columns > LARGEST_PROGRAM:
         limit = f"expected up to {LARGEST_PROGRAM} for a comparison: call collopt.planners.lp_bound to solve it"
@@ -175,19 +164,18 @@ def _linear_program_bound(topology: Topology, collective: Collective, shards: Sh
 
 
 def _steiner_bound(topology: Topology, collective: Collective, shards: Shards) -> Bound:
-    as_collective(collective, TREE_COLLECTIVES, "trees do not implement")
     check_abilities(topology)
     return steiner_bound(topology, collective, **shards)
 
 
-BOUNDS: dict[str, Callable[[Topology, Collective, Shards], Bound]] = {
-    "forestcoll": _forestcoll_bound,
-    "strength": _strength_bound,
-    "linear-program": _linear_program_bound,
-    "steiner": _steiner_bound,
-    "multicommodity": _multicommodity_bound,
+BOUNDS: dict[str, tuple[Collection[Collective], Callable[[Topology, Collective, Shards], Bound]]] = {
+    "forestcoll": (TREE_COLLECTIVES, _general_bound),
+    "strength": ([ALLREDUCE], lambda topology, *_: strength_bound(topology)),
+    "linear-program": (TREE_COLLECTIVES, _linear_program_bound),
+    "steiner": (TREE_COLLECTIVES, _steiner_bound),
+    "multicommodity": (PAIR_COLLECTIVES, _general_bound),
 }
-"""Ways to bound the speed of a collective."""
+"""Ways to bound the speed of a collective, with the collectives that they are about."""
 
 
 def compare(

@@ -156,7 +156,7 @@ class Case(NamedTuple):
             target = Path(folder) / form
             notes: list[logging.LogRecord] = []
             handler = logging.Handler(logging.WARNING)
-            handler.emit = notes.append  # type: ignore[method-assign]
+            handler.emit = notes.append  # type: ignore[method-assign, assignment]
             logging.getLogger("collopt").addHandler(handler)
             try:
                 FILES[form](self, target)
