@@ -6,8 +6,13 @@ from .execution.execute import execute
 from .execution.jax_function import jax_function
 from .execution.launch import RunReport, run_local
 from .execution.rendezvous import launched_rank
+from .health.channels import ChannelScore
+from .health.diagnose import Diagnosis, RunDiagnosis, SizeDiagnosis, diagnose
 from .health.expect import Expectation, SizeExpectation, expect
+from .health.explanations import Explanation
 from .health.measurements import machine_of, measurements, network
+from .health.probe import Probe, probe, read_probe
+from .health.probe_identify import Identification, PartState
 from .lowering.lower import lower
 from .measuring.bench_report import BenchReport
 from .measuring.calibrate import Calibration, Measurement, calibrate
@@ -45,3 +50,5 @@ __all__ += ["Dispatched", "MoeHandle", "differentiable_all_to_all", "moe_combine
 __all__ += ["BenchReport", "Calibration", "MeasuredTimes", "Measurement", "calibrate", "measure_plans"]
 __all__ += ["read_nccl_tests"]
 __all__ += ["Expectation", "SizeExpectation", "expect", "machine_of", "measurements", "network"]
+__all__ += ["ChannelScore", "Diagnosis", "Explanation", "RunDiagnosis", "SizeDiagnosis", "diagnose"]
+__all__ += ["Identification", "PartState", "Probe", "probe", "read_probe"]

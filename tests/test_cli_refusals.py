@@ -65,11 +65,13 @@ find 16 --bandwidth 1e400                                -> --bandwidth '1e400' 
 find 16 --host 1e400                                     -> --host '1e400' 1e+12
 sensitivity ring --nodes 4 allgather --step 0            -> --step '0'
 compare ring --nodes 4 allgather --size 1X               -> size '1X'
+expect ring --nodes 4 allgather --size 0                 -> size '0'
 """
 
 NETWORKS = """
 bound mi25 allgather                                     -> 'mi25' did you mean mi250 or mi325x dgx-a100
 bound zzz allgather                                      -> 'zzz' dgx-a100 complete path of a file
+expect mi25                                              -> 'mi25' did you mean mi250 or mi325x dgx-a100
 bound nowhere/net allgather                              -> nowhere/net exist
 bound folder allgather                                   -> folder file
 bound "" allgather                                       -> path empty
@@ -195,6 +197,10 @@ bench pair.json -b 64M                                   -> 67108864 33554432
 bench pair.json -d int16                                 -> datatype 'int16' int8
 bench pair.json --collective allgather                   -> --collective --topology
 bench --topology ring                                    -> --topology --collective
+diagnose nowhere.txt                                     -> nowhere.txt exist
+diagnose times.txt --boxes 2                             -> --boxes --topology
+diagnose net.json                                        -> net.json
+diagnose times.txt --json --csv                          -> --json --csv
 calibrate                                                -> nothing --topology
 calibrate nowhere.txt                                    -> nowhere.txt exist
 calibrate times.txt -o x                                 -> --output --topology
@@ -216,6 +222,12 @@ export plan.json -o x --format nccl-tuner-csv --set max_bytes=999999999999999999
 export plan.json -o x --format nccl-tuner-csv --set boxes=8 -> boxes 8 1 to 4
 lint a.xml                                               -> --runtime msccl
 lint no.xml                                              -> no.xml exist
+topology-file                                            -> FILE --host
+topology-file a.xml -o b.xml                             -> --host --box
+topology-file --box ring                                 -> ring dgx-h100
+topology-file --box dgx-h100 --host a.xml                -> --box --host
+topology-file --box dgx-h100 --json                      -> --json FILE
+topology-file --box dgx-h100 --gpu g                     -> 'g' h100
 lint a.xml --runtime nccl                                -> runtime 'nccl' msccl
 lint a.xml --runtime rccl --version new                  -> version 'new' ROCm
 lint a.json --runtime mscclpp --version 0.1              -> version '0.1' 0.8.0
@@ -322,7 +334,7 @@ def test_bad_input_is_refused(cli: Cli, words: list[str], named: list[str]) -> N
 def test_every_command_refuses_something() -> None:
     """No command is left out of the tables."""
     refusing = {shlex.split(line)[0] for line in (USAGE + NUMBERS + NETWORKS + PLANS + FILES).split("\n") if line}
-    names = {command.__name__.replace("import_network", "import") for command in COMMANDS}
+    names = {command.__name__.replace("import_network", "import").replace("_", "-") for command in COMMANDS}
     assert names - refusing == {"doctor"}
 
 

@@ -20,7 +20,7 @@ READERS = {
         ("calibrate", "--topology", "FILE"),
     ],
     "a file for MSCCL or MSCCL++": [("lint", "FILE"), ("lint", "FILE", "--runtime", "msccl")],
-    "a benchmark of nccl-tests or collopt": [("calibrate", "FILE")],
+    "a benchmark of nccl-tests or collopt": [("calibrate", "FILE"), ("diagnose", "FILE")],
     "a traffic matrix": [("bound", "ring", "--nodes", "2", "all_to_allv", "--traffic", "FILE")],
 }
 CALLS = [(wanted, words) for wanted, readers in READERS.items() for words in readers]

@@ -48,6 +48,9 @@ _LABELS = re.compile(
     r")){1,8}?(?=\s*(?:#|\d{1,18}\s+[\d.]{1,18}\s))"
 )
 """What launchers and log shippers put before each line."""
+_HEADER = re.compile(r"\s*#?\s*(?:Collective test starting:|(?P<threads>nThread \d)|(?:nccl|rccl)-tests version)")
+_BARE_ROW = re.compile(r"\s*\d{1,18}\s+\d{1,18}\s+[a-z]\w*\s")
+_PROGRAM = re.compile(r"\b[a-z]+(?:_[a-z]+)*_perf\b")
 _ROW = re.compile(r"(\S.*\s)\d{1,18}\s+\d{1,18}\s+[a-z]\w*\s+\w+\s+-?\d{1,9}(?:\s+\d{1,12}\.\d+){3}\s")
 """A row behind something else."""
 _STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
@@ -68,6 +71,16 @@ class MeasuredRow(NamedTuple):
     by: str = ""  # Library or plan, where a file has several; else empty
     wrong_elements: float | None = None  # Elements that were not as they have to be; None where nothing was checked
     rounding: float = 0.0  # Microseconds that the time may be off because it was printed with so many digits
+    printed: tuple[float, float] | None = None  # Algorithm and bus bandwidth in GB/s as the table has them
+
+
+class MeasuredRun(NamedTuple):
+    """One run of a log: its lines, and its times."""
+
+    text: str
+    times: MeasuredTimes
+    program: str  # Program of nccl-tests that the line of command above it, or its header, names; else empty
+    is_cut: bool = False  # Whether its last row is not complete, and was left out
 
 
 @dataclass(frozen=True)
@@ -165,7 +178,7 @@ def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
     text, where = read_text(path, MAX_BYTES), name_of(path)
     if not text.strip():
         raise FileFormatError(f"{where} is empty; expected the output of nccl-tests")
-    times = read_results(text, where) if _JSON.match(text) else _Table(where).read(text)
+    times = read_results(text, where) if _JSON.match(text) else _Table(where).read(text.splitlines())
     if not times.rows:
         for number, line in enumerate(text.splitlines(), 1):
             if match := _ROW.match(line[:MAX_LINE]):
@@ -176,11 +189,50 @@ def read_nccl_tests(path: str | os.PathLike[str]) -> MeasuredTimes:
     return times
 
 
+def read_runs(text: str, where: str) -> tuple[MeasuredRun, ...]:
+    """Read all runs of a log, which may have no rows; a last row that is cut short is left out.
+
+    Raises `FileFormatError` as `read_nccl_tests` does, for each run by itself.
+    """
+    if _JSON.match(text):
+        return (MeasuredRun(text, read_results(text, where), ""),)
+    lines = text.splitlines()
+    # A header begins a run where the lines above it have rows, or a header that is complete.
+    starts, programs, has_rows, has_threads, program = [0], [""], False, False, ""
+    for number, line in enumerate(lines):
+        unlabeled = line[label.end() :] if (label := _LABELS.match(line)) else line
+        if header := _HEADER.match(unlabeled):
+            if has_rows or (has_threads and header["threads"]):
+                starts, programs, has_rows, has_threads = [*starts, number], [*programs, ""], False, False
+            has_threads = has_threads or bool(header["threads"])
+        has_rows = has_rows or bool(_BARE_ROW.match(unlabeled))
+        if named := _PROGRAM.search(line):
+            program = named[0]
+        programs[-1] = program if header or not programs[-1] else programs[-1]
+    runs = []
+    for start, end, name in zip(starts, [*starts[1:], len(lines)], programs, strict=True):
+        part, is_cut = lines[start:end], False
+        try:
+            times = _Table(where, start).read(part)
+        except CutShortError:
+            if end < len(lines) or not _BARE_ROW.match(part[-1]):
+                raise
+            part, is_cut = part[:-1], True
+            times = _Table(where, start).read(part)
+        runs.append(MeasuredRun("\n".join(part), times, name, is_cut))
+    return tuple(runs)
+
+
+class CutShortError(FileFormatError):
+    """A row has too few columns."""
+
+
 class _Table:
     """Reads the table of nccl-tests line by line."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, lines_above: int = 0) -> None:
         self._where = where
+        self._lines_above = lines_above
         self._columns: tuple[str, ...] = DEFAULT_COLUMNS
         self._places = _places(DEFAULT_COLUMNS)
         self._unit = 1.0
@@ -191,9 +243,9 @@ class _Table:
         self._has_rows = False
         self._line = 0
 
-    def read(self, text: str) -> MeasuredTimes:
+    def read(self, lines: Sequence[str]) -> MeasuredTimes:
         rows: list[MeasuredRow] = []
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(lines, self._lines_above + 1):
             self._line = number
             unlabeled = line
             if label := _LABELS.match(line):
@@ -285,7 +337,7 @@ class _Table:
             # Without a reading out of place, its columns are blank.
             places = (places[1]._replace(time=places[0].time, wrong_elements=places[0].wrong_elements),)
         elif len(words) < expected:
-            raise FileFormatError(f"{self._place()} has {len(words)} columns; expected {expected}: is it cut short?")
+            raise CutShortError(f"{self._place()} has {len(words)} columns; expected {expected}: is it cut short?")
         self._same_run(words)
         for place in places:
             time = _number(words[place.time], f"{self._place()}: time")
@@ -294,7 +346,11 @@ class _Table:
             if time and (size := int(words[0])):
                 name = " ".join(words[expected:]) if by else ""
                 rounding = rounding_error(words[place.time]) * self._unit
-                yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong_elements, rounding)
+                printed = None
+                if self._columns[place.time + 1 : place.time + 3] == ("algbw", "busbw"):
+                    algbw, busbw = (_number(words[place.time + 1 + at], f"{self._place()}: bandwidth") for at in (0, 1))
+                    printed = None if algbw is None or busbw is None else (algbw, busbw)
+                yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong_elements, rounding, printed)
 
     def _place(self) -> str:
         return f"{self._where}, line {self._line}"

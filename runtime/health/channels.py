@@ -1,0 +1,184 @@
+"""Rings and trees that NCCL lists, as schedules on a network: loads of links, and bandwidth beside the bound."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import UnsupportedError
+from ...planners.literature.routes import Hops, LinkLoads
+from ...planners.trees.problem import TreeProblem
+from ...schedules import Bound
+from ...support.formatting import abbreviated_names, count_text, percentage_text
+from ...topologies import Topology
+from .nccl_log import Hop
+
+
+class ChannelScore(NamedTuple):
+    """What rings or trees are worth on a network.
+
+    Attributes
+    ----------
+    kind : {"ring", "tree"}
+    channels : int
+    algbw : Fraction
+        GB/s, if the busiest link is never idle and latency is left out.
+    share : Fraction
+        Of the bound.
+    busiest : tuple of str
+        Links that are busy for longest, ``A -> B``.
+    nics, idle_nics : tuple of str
+        NICs of the network, and those that no channel uses.
+    """
+
+    kind: str
+    channels: int
+    algbw: Fraction
+    share: Fraction
+    busiest: tuple[str, ...]
+    nics: tuple[str, ...]
+    idle_nics: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """In one sentence."""
+        listing = f"{abbreviated_names(list(self.busiest[:4]))}{', ...' if len(self.busiest) > 4 else ''}"
+        text = f"its {count_text(self.channels, self.kind)} reach {percentage_text(self.share)} of the bound"
+        text += "" if self.share == 1 else f", limited by {count_text(len(self.busiest), 'link')}: {listing}"
+        if self.idle_nics:
+            idle = abbreviated_names(list(self.idle_nics))
+            text += f"; {len(self.idle_nics)} of {len(self.nics)} NICs are not used: {idle}"
+        return text
+
+
+def score_rings(rings: Mapping[int, Sequence[int]], hops: Iterable[Hop], bound: Bound) -> ChannelScore:
+    """Score rings for the collective and the network of a bound; `hops` say which NICs they use.
+
+    Raises `UnsupportedError` where a ring does not pass each rank once, or leads where no route does.
+    """
+    ranks, collective = bound.topology.num_ranks, bound.collective
+    for channel, ring in rings.items():
+        if sorted(ring) != list(range(ranks)):
+            raise UnsupportedError(
+                f"the ring of channel {channel} passes {count_text(len(set(ring)), 'rank')}; {bound.topology} has "
+                f"{count_text(ranks, 'rank')}, each of which it has to pass once"
+            )
+    share = Fraction(1) if collective.has_one_root else collective.bus_factor(ranks)
+    edges = [
+        (channel, tail, head, share)
+        for channel, ring in rings.items()
+        for tail, head in zip(ring, (*ring[1:], ring[0]), strict=True)
+    ]
+    return _score("ring", len(rings), edges, hops, bound)
+
+
+def score_trees(trees: Mapping[int, Sequence[int]], hops: Iterable[Hop], bound: Bound) -> ChannelScore:
+    """Score trees, by the parent of each rank, for an allreduce; otherwise as `score_rings`."""
+    edges = []
+    for channel, parents in trees.items():
+        ranks, reached = len(parents), {rank for rank, parent in enumerate(parents) if parent < 0}
+        for _ in range(ranks):
+            reached |= {rank for rank, parent in enumerate(parents) if parent in reached}
+        if ranks != bound.topology.num_ranks or parents.count(-1) != 1 or len(reached) != ranks:
+            raise UnsupportedError(
+                f"the tree of channel {channel} does not join the {bound.topology.num_ranks} ranks of {bound.topology}"
+            )
+        for rank, parent in enumerate(parents):
+            if parent >= 0:
+                edges += [(channel, rank, parent, Fraction(1)), (channel, parent, rank, Fraction(1))]
+    return _score("tree", len(trees), edges, hops, bound)
+
+
+def _score(
+    kind: str, channels: int, edges: Sequence[tuple[int, int, int, Fraction]], hops: Iterable[Hop], bound: Bound
+) -> ChannelScore:
+    topology = bound.topology
+    routes = _Routes(topology, hops)
+    loads: Counter[int] = Counter()
+    for channel, tail, head, share in edges:
+        for link in routes.links(channel, tail, head):
+            loads[link] += share / channels  # type: ignore[assignment] # fractions
+    times = {link: Fraction(load) / topology.link_at(link).bandwidth for link, load in loads.items()}
+    longest = max(times.values())
+    busiest = tuple(" -> ".join(topology.link_at(link)[:2]) for link in sorted(times) if times[link] == longest)
+    used = {node for link in loads for node in topology.link_at(link)[:2]}
+    nics = nics_of(topology)
+    idle = tuple(nic for nic in nics if nic not in used)
+    return ChannelScore(kind, channels, 1 / longest, 1 / longest / bound.algbw, busiest, nics, idle)
+
+
+def nics_of(topology: Topology) -> tuple[str, ...]:
+    """NICs of a network, by their names."""
+    return tuple(node for node in topology.switch_nodes if node.rpartition("/")[2].startswith("nic"))
+
+
+def boxes_of(topology: Topology) -> tuple[str, ...]:
+    """Boxes of a network, by the names of its ranks."""
+    return tuple(dict.fromkeys(node.rpartition("/")[0] for node in topology.compute_nodes))
+
+
+class _Routes:
+    """Routes of the hops of channels: over the NICs that a log names, and otherwise the shortest."""
+
+    def __init__(self, topology: Topology, hops: Iterable[Hop]) -> None:
+        tails, heads, capacities, _ = topology.arrays
+        shards = np.ones(topology.num_ranks, dtype=np.int64)
+        self._topology = topology
+        self._hops = Hops(TreeProblem(topology, "broadcast", tails, heads, capacities, shards))
+        self._loads = LinkLoads(capacities)
+        self._nics: dict[tuple[int, int, int, str], int] = {
+            (hop.channel, hop.sender, hop.receiver, hop.end): hop.nic for hop in hops if hop.nic is not None
+        }
+        self._places = {link[:2]: place for place, link in enumerate(topology.links)}
+        self._kept: dict[tuple[object, ...], tuple[int, ...]] = {}
+
+    def links(self, channel: int, tail: int, head: int) -> tuple[int, ...]:
+        """Return the links from rank to rank of a channel."""
+        sent, received = (self._nics.get((channel, tail, head, end)) for end in ("send", "receive"))
+        received = sent if received is None else received
+        sent = received if sent is None else sent
+        if sent is None or received is None:
+            return self._loads.take(self._hops.find_routes(tail, head)).links
+        key = (tail, head, sent, received)
+        if key not in self._kept:
+            self._kept[key] = self._over_nics(*key)
+        return self._kept[key]
+
+    def _over_nics(self, tail: int, head: int, sent: int, received: int) -> tuple[int, ...]:
+        names = self._topology.compute_nodes[tail], self._topology.compute_nodes[head]
+        nics = [f"{rank.rpartition('/')[0]}/nic{nic}" for rank, nic in zip(names, (sent, received), strict=True)]
+        if missing := [nic for nic in nics if nic not in self._topology.node_index]:
+            raise UnsupportedError(
+                f"NCCL uses {missing[0]}, which {self._topology} lacks; describe the network it runs on"
+            )
+        nodes = [
+            *self._way(names[0], nics[0], inside=True),
+            *self._way(nics[0], nics[1], inside=False)[1:],
+            *self._way(nics[1], names[1], inside=True)[1:],
+        ]
+        return tuple(self._places[pair] for pair in pairwise(nodes))
+
+    def _way(self, start: str, end: str, *, inside: bool) -> list[str]:
+        """Search breadth-first in a box, past its GPUs but no other NIC, or in the fabric, past switches alone."""
+        nics, ranks, box = set(nics_of(self._topology)), set(self._topology.compute_nodes), start.rpartition("/")[0]
+        before, queue = {start: start}, deque([start])
+        while queue and end not in before:
+            node = queue.popleft()
+            for link in self._topology.out_links(node):
+                following = link.head
+                blocked = following in nics or (following.rpartition("/")[0] != box if inside else following in ranks)
+                if following not in before and (following == end or not blocked):
+                    before[following] = node
+                    queue.append(following)
+        if end not in before:
+            raise UnsupportedError(
+                f"there is no way from {start} to {end} in {self._topology}; describe the network it runs on"
+            )
+        way = [end]
+        while way[-1] != start:
+            way.append(before[way[-1]])
+        return way[::-1]
