@@ -119,7 +119,7 @@ def _starts(counts: IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-@kernel_with(lambda hops, *others: 20 * others[-1] * len(hops))
+@kernel_with(lambda hops, *arrays: 20 * arrays[-1] * len(hops))
 def _run(
     hops: IntArray,
     links: IntArray,
