@@ -211,9 +211,11 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     copies = topology.num_ranks // part.num_ranks
     listed, idle = unused_nics(log)
     all_used = listed >= len(network.nics) // len(network.boxes) > 0 and not idle
-    done = set[tuple[str, ...]]()
+    boxes, done = set(boxes_of(part)), set[tuple[str, ...]]()
     for case in failure_cases(part, ["nic", "link"] if network.has_fabric else ["link"], derate=LEFT):
         (fault,) = case.failure.faults
+        if not {node.rpartition("/")[0] for node in fault.nodes if "/" in node} <= boxes:
+            continue  # NICs of boxes that were left out
         place, words = network.place(fault), (_words(network, fault),)
         is_inner = place == "inside" and not set(topology.compute_nodes).isdisjoint(fault.nodes)
         # The links of a NIC on both sides are one fault for every run.
