@@ -208,7 +208,6 @@ class _Network:
 def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     """Lost and slower NICs and links, one of each class of symmetry."""
     topology, part = network.topology, _first_boxes(network.topology)
-    copies = topology.num_ranks // part.num_ranks
     listed, idle = unused_nics(log)
     all_used = listed >= len(network.nics) // len(network.boxes) > 0 and not idle
     boxes, done = set(boxes_of(part)), set[tuple[str, ...]]()
@@ -222,7 +221,7 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
         if words in done or not (place == "nic" or is_inner):
             continue
         done.add(words)
-        members = len(case.members) * copies
+        members = len(case.members) * topology.num_ranks // part.num_ranks
         if not is_inner or fault.factor or not topology.switch_nodes:
             if fault.factor or is_inner or not all_used:
                 yield from network.explanations(words, place, case.failure, members)
