@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         schedule_all_to_allv,
         sensitivity,
     )
-    from .runtime import diagnose, expect
+    from .runtime import diagnose, expect, probe
     from .schedules import Bound, Forest, SizeBound
     from .solvers import Algorithm, ExactAnswer, HighsOptions, Interval, Session, Solution, solve
     from .topologies import Topology, read_topology, topology, write_topology
@@ -39,7 +39,7 @@ __all__ = ["__version__", "errors", "formulations", "planners", "report", "runti
 __all__ += ["topologies"]
 __all__ += ["Blocks", "Bound", "Forest", "SizeBound", "Topology", "read_topology", "topology", "write_topology"]
 __all__ += ["Plan", "bound", "bound_sizes", "compare", "find_topologies", "load_plan", "plan", "scan_trees_per_root"]
-__all__ += ["diagnose", "expect", "schedule_all_to_allv", "sensitivity"]
+__all__ += ["diagnose", "expect", "probe", "schedule_all_to_allv", "sensitivity"]
 __all__ += ["Algorithm", "ExactAnswer", "HighsOptions", "Interval", "Session", "Solution", "solve"]
 
 _LAYERS = ("errors", "formulations", "planners", "report", "runtime", "schedules", "solvers", "topologies")
@@ -47,7 +47,7 @@ _NAMES = {
     "formulations": "Blocks",
     "planners": "Plan bound bound_sizes compare find_topologies load_plan plan scan_trees_per_root "
     "schedule_all_to_allv sensitivity",
-    "runtime": "diagnose expect",
+    "runtime": "diagnose expect probe",
     "schedules": "Bound Forest SizeBound",
     "solvers": "Algorithm ExactAnswer HighsOptions Interval Session Solution solve",
     "topologies": "Topology read_topology topology write_topology",

@@ -59,7 +59,8 @@ def results(count: int) -> Iterator[Result]:
     for seed in range(count):
         topology = random_network(seed)
         plan = collopt.plan(topology, "allreduce", planner="strength")
-        yield Result(topology, plan.algbw, steiner_bound(topology, "allreduce").algbw, plan.bound.algbw)
+        bound = plan.scoped_bound or plan.bound
+        yield Result(topology, plan.algbw, steiner_bound(topology, "allreduce").algbw, bound.algbw)
 
 
 def summary(pairs: Sequence[tuple[Fraction, Fraction]]) -> str:

@@ -16,6 +16,7 @@ from . import (
     bfb_rounding,
     cvxpy_constraints,
     flow_over_time,
+    hitting_set,
     piece_shares,
     sharing,
     steiner,
@@ -27,4 +28,4 @@ from .pyomo_model import PyomoModel
 
 __all__ = ["Blocks", "PyomoModel", "cvxpy_constraints"]
 __all__ += ["all_to_all", "bfb", "bfb_rounding", "flow_over_time", "piece_shares", "synthesis", "throughput"]
-__all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "sharing", "steiner"]
+__all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "hitting_set", "sharing", "steiner"]

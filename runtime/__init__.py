@@ -11,6 +11,8 @@ from .health.diagnose import Diagnosis, RunDiagnosis, SizeDiagnosis, diagnose
 from .health.expect import Expectation, SizeExpectation, expect
 from .health.explanations import Explanation
 from .health.measurements import machine_of, measurements, network
+from .health.probe import Probe, probe, read_probe
+from .health.probe_identify import Identification, PartState
 from .lowering.lower import lower
 from .measuring.bench_report import BenchReport
 from .measuring.calibrate import Calibration, Measurement, calibrate
@@ -49,3 +51,4 @@ __all__ += ["BenchReport", "Calibration", "MeasuredTimes", "Measurement", "calib
 __all__ += ["read_nccl_tests"]
 __all__ += ["Expectation", "SizeExpectation", "expect", "machine_of", "measurements", "network"]
 __all__ += ["ChannelScore", "Diagnosis", "Explanation", "RunDiagnosis", "SizeDiagnosis", "diagnose"]
+__all__ += ["Identification", "PartState", "Probe", "probe", "read_probe"]

@@ -220,6 +220,12 @@ export plan.json -o x --format nccl-tuner-csv --set max_bytes=999999999999999999
 export plan.json -o x --format nccl-tuner-csv --set boxes=8 -> boxes 8 1 to 4
 lint a.xml                                               -> --runtime msccl
 lint no.xml                                              -> no.xml exist
+topology-file                                            -> FILE --host
+topology-file a.xml -o b.xml                             -> --host --box
+topology-file --box ring                                 -> ring dgx-h100
+topology-file --box dgx-h100 --host a.xml                -> --box --host
+topology-file --box dgx-h100 --json                      -> --json FILE
+topology-file --box dgx-h100 --gpu g                     -> 'g' h100
 lint a.xml --runtime nccl                                -> runtime 'nccl' msccl
 lint a.xml --runtime rccl --version new                  -> version 'new' ROCm
 lint a.json --runtime mscclpp --version 0.1              -> version '0.1' 0.8.0
@@ -326,7 +332,7 @@ def test_bad_input_is_refused(cli: Cli, words: list[str], named: list[str]) -> N
 def test_every_command_refuses_something() -> None:
     """No command is left out of the tables."""
     refusing = {shlex.split(line)[0] for line in (USAGE + NUMBERS + NETWORKS + PLANS + FILES).split("\n") if line}
-    names = {command.__name__.replace("import_network", "import") for command in COMMANDS}
+    names = {command.__name__.replace("import_network", "import").replace("_", "-") for command in COMMANDS}
     assert names - refusing == {"doctor"}
 
 

@@ -8,6 +8,7 @@ from .direct_connect.basic_graphs import (
     complete,
     complete_bipartite,
     de_bruijn,
+    dgx_spark,
     diamond,
     double_binary_tree,
     generalized_kautz,
@@ -67,17 +68,22 @@ from .switched.vendor_boxes import (
     gb200_nvl72,
     gb300_nvl72,
     helios,
+    hgx_h20,
+    l40s,
     mi250,
+    mi300a,
     mi300x,
     mi325x,
     mi355x,
     nvl576,
+    rtx_pro_6000,
     tpu_v4,
     tpu_v5e,
     tpu_v5p,
     tpu_v6e,
     trn2,
     trn2_ultraserver,
+    trn3_ultraserver,
 )
 from .symmetry.failure_orbits import FailureCase, failure_cases
 from .symmetry.isomorphism import automorphisms, isomorphism, reverse_symmetry, symmetries
@@ -88,11 +94,12 @@ __all__ += ["link_classes", "read_topology", "symmetries", "topology", "write_to
 __all__ += ["Failure", "FailureCase", "Fault", "Scaling", "failure_cases", "scaled_links"]
 __all__ += ["CatalogueEntry", "build", "catalogue"]
 __all__ += ["Box", "Nic", "compose", "read_box"]
-__all__ += ["dgx1_v100", "dgx_a100", "dgx_b200", "dgx_b300", "dgx_h100", "dgx_h200"]
+__all__ += ["dgx1_v100", "dgx_a100", "dgx_b200", "dgx_b300", "dgx_h100", "dgx_h200", "hgx_h20", "l40s", "rtx_pro_6000"]
 __all__ += ["gb200_nvl72", "gb300_nvl72", "nvl576"]
-__all__ += ["gaudi3", "helios", "mi250", "mi300x", "mi325x", "mi355x", "trn2", "trn2_ultraserver"]
+__all__ += ["gaudi3", "helios", "mi250", "mi300a", "mi300x", "mi325x", "mi355x"]
+__all__ += ["trn2", "trn2_ultraserver", "trn3_ultraserver"]
 __all__ += ["tpu_v4", "tpu_v5e", "tpu_v5p", "tpu_v6e"]
-__all__ += ["dragonfly", "fat_tree", "leaf_spine", "rail"]
+__all__ += ["dgx_spark", "dragonfly", "fat_tree", "leaf_spine", "rail"]
 __all__ += ["complete", "hypercube", "ring", "torus", "twisted_hypercube", "twisted_torus"]
 __all__ += ["bidirectional_ring", "double_binary_tree", "shifted_ring", "unidirectional_ring"]
 __all__ += ["circulant", "circulant_digraph", "directed_circulant", "metacirculant_digraph"]

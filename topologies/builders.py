@@ -31,11 +31,12 @@ REQUIRED = inspect.Parameter.empty  # value of `Parameter.default` for a require
 BUILDERS: dict[str, Callable[..., Topology]] = {
     function.__name__.replace("_", "-"): function
     for function in (
-        boxes.dgx_a100, boxes.dgx_h100, boxes.dgx_h200, boxes.dgx_b200, boxes.dgx_b300, boxes.gb200_nvl72,
-        boxes.gb300_nvl72, boxes.nvl576, boxes.dgx1_v100, boxes.mi250, boxes.mi300x, boxes.mi325x, boxes.mi355x,
-        boxes.helios, boxes.gaudi3, boxes.trn2, boxes.trn2_ultraserver, boxes.tpu_v4, boxes.tpu_v5p, boxes.tpu_v5e,
-        boxes.tpu_v6e, fabrics.leaf_spine, fabrics.rail, fabrics.fat_tree, fabrics.dragonfly, graphs.ring,
-        circulants.unidirectional_ring, circulants.bidirectional_ring, circulants.shifted_ring,
+        boxes.dgx_a100, boxes.dgx_h100, boxes.dgx_h200, boxes.hgx_h20, boxes.dgx_b200, boxes.dgx_b300,
+        boxes.gb200_nvl72, boxes.gb300_nvl72, boxes.nvl576, boxes.dgx1_v100, boxes.l40s, boxes.rtx_pro_6000,
+        graphs.dgx_spark, boxes.mi250, boxes.mi300a, boxes.mi300x, boxes.mi325x, boxes.mi355x, boxes.helios,
+        boxes.gaudi3, boxes.trn2, boxes.trn2_ultraserver, boxes.trn3_ultraserver, boxes.tpu_v4, boxes.tpu_v5p,
+        boxes.tpu_v5e, boxes.tpu_v6e, fabrics.leaf_spine, fabrics.rail, fabrics.fat_tree, fabrics.dragonfly,
+        graphs.ring, circulants.unidirectional_ring, circulants.bidirectional_ring, circulants.shifted_ring,
         graphs.double_binary_tree, circulants.circulant, circulants.low_diameter_circulant,
         circulants.circulant_digraph, circulants.directed_circulant, circulants.metacirculant_digraph, graphs.kautz,
         graphs.generalized_kautz, graphs.de_bruijn, graphs.modified_de_bruijn, graphs.diamond,

@@ -14,6 +14,7 @@ from ... import planners
 from ...errors import TooLargeError, UnsupportedError
 from ...schedules import Collective
 from ...schedules.collective import as_collective
+from ...support.files import write_whole
 from ...support.formatting import count_text, time_text
 from ...topologies import Topology
 from ..terminal.networks import find_network
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 FAILING = ("rejected", "hangs", "wrong data")
 WIDTH = len("environment")
 
+MAKING = "give FILE to check it, and --host or --box for a file like these"
 RUNTIME_NAMES = "msccl, msccl-executor-nccl, rccl, or mscclpp for MSCCL++ plans"
 
 
@@ -62,6 +64,49 @@ def lint(
     findings = [finding for report in linted.reports for finding in report.findings]
     if any(finding.severity in FAILING for finding in (*findings, *linted.findings)):
         raise typer.Exit(CHECK_FAILED)
+
+
+def topology_file(
+    file: Path | None = None,
+    host: Path | None = None,
+    box: str | None = None,
+    gpu: str | None = None,
+    output: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """Check a topology file for NCCL (NCCL_TOPO_FILE), or write one like a host or a box."""
+    from ...runtime.nccl import topology_file as files
+
+    if host is None and box is None:
+        if file is None or output is not None:
+            raise UsageError(f"{'FILE' if file is None else '--host'} is missing; {MAKING}")
+        report = files.lint_topology_file(file, gpu)
+        if as_json:
+            emit_json(
+                {
+                    "path": report.path,
+                    "verdict": report.verdict,
+                    "findings": [finding._asdict() for finding in report.findings],
+                }
+            )
+        else:
+            emit(
+                "\n".join(
+                    [_printable(f"{file}: {report.verdict} by NCCL {report.version}"), *_findings(report.findings)]
+                )
+            )
+        if report.verdict != "accepted":
+            raise typer.Exit(CHECK_FAILED)
+        return
+    if as_json or (host is not None and box is not None):
+        raise UsageError(f"{'--json' if as_json else '--box'} does not go with a file that is written; {MAKING}")
+    check_targets({"--output": output}, sources=[source for source in (file, host) if source is not None])
+    text = files.topology_file(file, host=host, box=box, gpu=gpu)
+    if output is None:
+        emit(text.rstrip())
+    else:
+        write_whole(output, text)
+        note(f"wrote {output}; set NCCL_TOPO_FILE={output}")
 
 
 def _refuse_other_files(files: list[str]) -> None:

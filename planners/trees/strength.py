@@ -272,11 +272,9 @@ def _orientation(part: _Slice) -> Orientation:
 
 def _tree_bound(topology: Topology, spanning: _Slice) -> Bound | None:
     """Bound trees by the partition that has the strength; None if it says nothing of them."""
-    parts: dict[int, set[str]] = {}
-    for node, label in zip(spanning.network.nodes, spanning.best.labels.tolist(), strict=True):
-        parts.setdefault(label, set()).add(node)
     with suppress(CertificateError):
-        return Bound.from_witness(topology, ALLREDUCE, TreePartition(tuple(map(frozenset, parts.values()))))
+        if best := partition(spanning.network, spanning.best.labels):
+            return Bound.from_witness(topology, ALLREDUCE, TreePartition(best.parts))
     return None
 
 

@@ -18,7 +18,7 @@ from ...planners import Plan
 from ...schedules import Bound, as_bytes
 from ...schedules.bounds.witness import Crossing
 from ...support.files import write_whole
-from ...support.formatting import count_text, exact, percentage_text, rate_text, time_text
+from ...support.formatting import count_text, exact, percentage_text, rate_text, times_text
 from ...support.packages import check_extra
 from ...support.validation import as_flag, as_kind, as_list, as_path, shown
 from ..tables import check_rows, is_predictable, link_table, predicted_times, schedule_rows, witness_view
@@ -257,7 +257,9 @@ def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]], most_lin
     """Describe one plan."""
     times = ["–"] * len(sizes)
     if is_predictable(plan):
-        times = list(map(time_text, predicted_times(plan, [size for _, size in sizes])))
+        amounts = [size for _, size in sizes]
+        ranges = (plan.time_range(size) for size in amounts)
+        times = list(map(times_text, predicted_times(plan, amounts), ranges))
     kind, count, note = _schedule_tile(plan)
     return {
         "name": name,
@@ -282,22 +284,22 @@ def _verdict(plan: Plan) -> tuple[str, str]:
     if plan.gap == 0:
         return "Optimal.", f"The plan attains the bound, which holds for all schedules: {reason}."
     missed = f"is {percentage_text(plan.scoped_gap)} below" if plan.scoped_gap else "attains"
-    beside = f" The plan {missed} the bound of {scoped.scope}, {rate_text(scoped.algbw)}." if scoped else ""
+    remark = f" The plan {missed} the bound of {scoped.scope}, {rate_text(scoped.algbw)}." if scoped else ""
     return (
         f"{percentage_text(plan.gap)} below the bound",
-        f"that holds for every schedule: {reason}. The optimum lies between the plan and the bound.{beside}",
+        f"that holds for every schedule: {reason}. The optimum lies between the plan and the bound.{remark}",
     )
 
 
 def _tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Key figures: name, value, and exact value or composition."""
     scoped = plan.scoped_bound
-    beside = [(f"bound of {scoped.scope}", *_rate_and_exact(scoped.algbw))] if scoped else []
+    narrower = [(f"bound of {scoped.scope}", *_rate_and_exact(scoped.algbw))] if scoped else []
     return [
         ("algbw", *_rate_and_exact(plan.algbw)),
         ("busbw", *_rate_and_exact(plan.busbw)),
         ("bound on algbw", *_rate_and_exact(plan.bound.algbw)),
-        *beside,
+        *narrower,
         ("optimality gap", *((percentage_text(plan.gap), f"exactly {plan.gap}") if plan.gap else ("0", "optimal"))),
         ("ranks", str(plan.topology.num_ranks), f"{plan.topology.num_links} links"),
         ("planner", plan.planner, ""),

@@ -94,7 +94,7 @@ def expect(
     ('8 x H100', '8 x H200')
     >>> row = expectation.sizes[0]
     >>> row.bound, round(row.low), round(row.high)
-    (787.5, 445, 467)
+    (700.0, 442, 468)
     """
     network, operation = as_network(topology), as_collective(collective)
     proven = bound(network, operation)

@@ -22,6 +22,7 @@ from ...planners import Plan
 from ...schedules import Forest
 from ...support.validation import as_integers, as_kind, is_int, shown
 from ...topologies import Topology
+from ...topologies.network.links import node_kind
 from ..lowering.devices import Crossing, crossings, environment_script, visible_gpus, write_with_environment
 from ..lowering.trees import refuse_relays
 from ..mscclpp.export import boxes_of
@@ -203,12 +204,12 @@ NVLINKS = {80: (25, Fraction(20)), 90: (25, Fraction("20.6")), 100: (50, Fractio
 
 def channel_split(plan: Plan, rings: int, *, one_box: bool) -> tuple[int, Fraction]:
     """Return among how many channels NCCL's search divides one of some rings, and its GB/s for each of them."""
-    speed = plan.busbw / rings
-    topology = plan.topology
-    prefix = topology.compute_nodes[0].rpartition("/")[0]
+    speed, gpu = plan.busbw / rings, plan.topology.compute_nodes[0]
+    box = gpu.rpartition("/")[0]
     inside = sum(
-        (link.bandwidth for link in topology.out_links(topology.compute_nodes[0]) if link.head.startswith(prefix)),
-        Fraction(0),
+        link.bandwidth
+        for link in plan.topology.out_links(gpu)
+        if link.head.rpartition("/")[0] == box and node_kind(link.head) != "nic"
     )
     capability = 100 if inside >= 500 else 90 if inside > 300 else 80
     line, counted = NVLINKS[capability]

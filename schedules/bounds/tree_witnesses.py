@@ -221,21 +221,24 @@ class LoopbackPartition(TreePartition):
 
     def _check_idle(self, topology: Topology, parties: list[frozenset[str]]) -> None:
         """Refuse switches outside of the parts with ranks that do not loop back, or not to a rank."""
-        able = (topology.multicast | topology.aggregation).difference(*parties)
-        if plain := able - topology.loopback:
+        idle_switches = (topology.multicast | topology.aggregation).difference(*parties)
+        if plain := idle_switches - topology.loopback:
             raise CertificateError(
                 f"the bound's partition has {min(plain)!r}, which does not loop back, in a part without ranks"
             )
         parts, nodes = self._numbered(topology), topology.nodes
         labels = _idle_components(topology, parts)
-        own, counts = np.unique(labels[_mask(topology, able)], return_counts=True)
+        own, counts = np.unique(labels[_mask(topology, idle_switches)], return_counts=True)
         tails, heads, _, _ = topology.arrays
-        switches = np.arange(len(nodes)) >= topology.num_ranks
+        # A relay would hand on data of a rank that is not looped back to that.
+        foreign = (parts >= 0) & (np.arange(len(nodes)) >= topology.num_ranks) | _mask(topology, topology.relays)
         for here, there in ((tails, heads), (heads, tails)):
-            beside = (parts[here] < 0) & (parts[there] >= 0) & switches[there] & np.isin(labels[here], own)
-            if beside.any() or counts.max(initial=1) > 1:
-                what = nodes[there[beside.argmax()]] if beside.any() else min(able)
-                raise CertificateError(f"the bound's partition has switch {what!r} next to one that copies or adds")
+            adjacent_links = (parts[here] < 0) & foreign[there] & np.isin(labels[here], own)
+            if adjacent_links.any() or counts.max(initial=1) > 1:
+                what = nodes[there[adjacent_links.argmax()]] if adjacent_links.any() else min(idle_switches)
+                raise CertificateError(
+                    f"the bound's partition has switch or relay {what!r} next to one that copies or adds"
+                )
 
 
 def _saved(topology: Topology, parts: IntArray, branching: frozenset[str]) -> int:

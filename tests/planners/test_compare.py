@@ -149,7 +149,7 @@ def test_errors_that_nobody_raises_on_purpose_fail_one_row(
         raise error
 
     monkeypatch.setitem(PLANNERS, "mine", Planner("mine", lambda topology: fail(), [ALLGATHER]))
-    monkeypatch.setitem(BOUNDS, "mine", fail)
+    monkeypatch.setitem(BOUNDS, "mine", ([ALLGATHER], fail))
     frame = compare(ring(3), "allgather", planners=["mine", "ring"], bounds=["mine", "forestcoll"])
     for kind, other in (("plan", "ring"), ("bound", "forestcoll")):
         found = rows(frame, kind)

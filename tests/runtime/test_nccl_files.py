@@ -91,6 +91,7 @@ def test_numbers_of_gpus_and_nics_are_hexadecimal(tmp_path: Path) -> None:
         (dgx1_v100(), 6, 20),
         (dgx_a100(2), 8, 25),
         (dgx_h100(2), 8, 50),
+        (rail(2, nvswitch_bandwidth=300, nic_bandwidth=40), 16, 20),
     ],
     ids=str,
 )

@@ -128,6 +128,7 @@ def test_one_box_is_optimal_at_n_of_n_plus_one_of_its_links(topology: Topology, 
         replace(bound, inverse_rate=bound.inverse_rate * Fraction(101, 100)).verify()
 
 
+RELAY = SwitchLimits("t", relay=True)
 BESIDE = Topology.from_links(
     [*((rank, "s", 1) for rank in "abc"), ("s", "t", 1), *((rank, "t", 1) for rank in "cde")],
     compute="abcde",
@@ -145,11 +146,16 @@ BESIDE = Topology.from_links(
         (replace(BESIDE, limits=()), "a b c d e s t", "which does not loop back"),
         (BESIDE, "a b c d e st", "next to one that copies or adds"),
         (BESIDE, "a b c d e s t", "next to one that copies or adds"),
-        (BESIDE, "a b c dt e s", "switch 't' next to one"),
+        (BESIDE, "a b c dt e s", "'t' next to one"),
         (
             replace(BESIDE, multicast=frozenset("s"), aggregation=frozenset("s")),
             "a b c dt e s",
-            "switch 't' next to one",
+            "'t' next to one",
+        ),
+        (
+            replace(BESIDE, multicast=frozenset("s"), aggregation=frozenset("s"), limits=[*BESIDE.limits[:1], RELAY]),
+            "a b c d e st",
+            "relay 't' next to one",
         ),
         (BESIDE, "abcdest", "one part of the bound's partition contains all ranks"),
     ],

@@ -61,6 +61,7 @@ FIGURES = [
     ("dgx_a100", 8, 300, 325, False),
     ("dgx_h100", 8, 450, 500, True),
     ("dgx_h200", 8, 450, 500, True),
+    ("hgx_h20", 8, 450, 500, True),
     ("dgx_b200", 8, 900, 950, True),
     ("dgx_b300", 8, 900, 1000, True),
     ("gb200_nvl72", 72, 900, 950, True),
@@ -68,6 +69,9 @@ FIGURES = [
     ("nvl576", 576, 1300, 1400, True),
     ("dgx1_v100", 8, 150, 162.5, False),
     ("mi250", 16, 350, 366, False),
+    ("mi300a", 4, 384, 409, False),
+    ("l40s", 8, 2048 / 65, 2048 / 65, False),
+    ("rtx_pro_6000", 8, 4096 / 65, 4096 / 65, False),
     ("mi300x", 8, 448, 498, False),
     ("mi325x", 8, 448, 498, False),
     ("mi355x", 8, 537.6, 587.6, False),
@@ -75,6 +79,7 @@ FIGURES = [
     ("gaudi3", 8, 525, 600, False),
     ("trn2", 16, 512, 537, False),
     ("trn2_ultraserver", 64, 640, 665, False),
+    ("trn3_ultraserver", 144, 1280, 1305, False),
 ]
 
 

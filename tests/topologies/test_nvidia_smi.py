@@ -52,6 +52,20 @@ def test_the_real_table_of_a_dgx1_gives_our_dgx1() -> None:
     assert (box.name, box.nics[0].bandwidth) == ("v100-8gpu", Fraction(25, 2))
 
 
+def test_nics_have_the_names_of_the_legend_or_of_old_tables() -> None:
+    """GPUs have NVML's numbers, also where some are hidden."""
+    rows = ["", "GPU1  X   PIX PXB PXB", "GPU4 PIX  X  PXB PXB", "{0} PXB PXB  X  PIX", "{1} PXB PXB PIX  X "]
+    for labels, legend, names in (
+        (("NIC0", "NIC1"), "NIC Legend:\n\n  NIC0: mlx5_8\n  NIC1: mlx5_bond_0\n", ("mlx5_8", "mlx5_bond_0")),
+        (("mlx5_3", "mlx5_1"), "", ("mlx5_3", "mlx5_1")),
+        (("NIC0", "NIC1"), "", ()),
+    ):
+        rows[0] = f"     GPU1 GPU4 {labels[0]} {labels[1]}"
+        box = read("\n".join(rows).format(*labels) + "\n" + legend, pcie_bandwidth=24)
+        assert [device.number for device in box.devices[:2]] == [1, 4]
+        assert tuple(device.name for device in box.devices[2:]) == names
+
+
 def test_the_real_table_of_eight_a100_gives_our_dgx_a100() -> None:
     """Twelve links into one switch; two NICs next to every two GPUs, whose speed the table does not say."""
     document = read_document(sample("nvidia-smi-topo_a100-8gpu-8nic.txt"))

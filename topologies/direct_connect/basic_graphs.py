@@ -5,6 +5,7 @@ drops the first letter and appends one; their diameter is close to the Moore bou
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import permutations, product
 from math import prod
 
@@ -15,8 +16,9 @@ from ...support.arrays import IntArray
 from ...support.quantities import Exact, as_bandwidth, as_latency
 from ...support.validation import as_flag, as_list, as_size, check_links, shown
 from ..network.direct_graph import DirectGraph
-from ..network.topology import Topology
+from ..network.topology import Link, Topology
 from ..switched.box_files import even_twists, torus_links
+from ..switched.scale_out import FABRIC_LATENCY, PCIE_LATENCY
 from .arcs import arcs_to, bidirectional_arcs, check_graph, topology_from_arcs, topology_from_heads
 
 ROUTER_WIDTH = 16  # bandwidth between a node and its router, in multiples of the ports': inside a chip
@@ -48,6 +50,40 @@ def ring(n: int, *, bandwidth: Exact = 1, latency: Exact = 0, bidirectional: boo
         arcs = [arc for tail, head in arcs for arc in ((tail, head), (head, tail))]
     graph = f"BiRing(2, {n})" if both else f"UniRing(1, {n})"
     return _network(np.array(arcs), _numbered(n), f"ring-{n}", graph, bandwidth, latency)
+
+
+SPARK_PORT = Fraction(25)  # GB/s of 200 Gb/s
+SPARK_PCIE = Fraction(2048, 65)  # GB/s of eight lanes of 32 GT/s, of which 128 of 130 bits are data
+
+
+def dgx_spark(n: int = 2, *, closed: bool = True) -> Topology:
+    """DGX Sparks joined by cables of 200 Gb/s without a switch: two on one, more in a ring or a line.
+
+    Both ports of a Spark are on one ConnectX-7, which two PCIe 5.0 links of four lanes join to the chip with 31.5 GB/s
+    (https://www.servethehome.com/the-nvidia-gb10-connectx-7-200gbe-networking-is-really-different).  So each cable of a
+    ring has half of that, as all collectives of all ranks use both alike; a ring that lost a cable is a line.  NVIDIA
+    describes two, with one cable, as a second adds nothing, and rings of three
+    (https://build.nvidia.com/spark/connect-multiple-sparks/cable-devices).
+
+    Parameters
+    ----------
+    n : int
+        2 to 64; nodes are called ``gpu0``, ``gpu1``, ... along the cables.
+    closed : bool
+        Whether a cable joins the last of three or more to the first.
+
+    Examples
+    --------
+    >>> dgx_spark(3).egress("gpu0")
+    Fraction(2048, 65)
+    """
+    n = as_size(n, "n", low=2, high=64)
+    is_ring = as_flag(closed, "closed") and n > 2
+    rate = SPARK_PCIE / 2 if is_ring else SPARK_PORT
+    cables = [(node, (node + 1) % n) for node in range(n - 1 + is_ring)]
+    links = [Link(f"gpu{one}", f"gpu{other}", rate, 2 * PCIE_LATENCY + FABRIC_LATENCY) for one, other in cables]
+    name = f"dgx-spark-{n}" + ("-line" if n > 2 and not is_ring else "")
+    return Topology.from_links(links, compute=_numbered(n), bidirectional=True, name=name)
 
 
 def torus(

@@ -103,8 +103,8 @@ def _box_of_links(
         notes = [product.rate_note(options.figures)]
         if other := [megabytes for megabytes in stated if Fraction(megabytes, 1000) != rate]:
             notes.append(f"the file states {_listed(other)} GB/s for a link, which the driver does not measure")
-    links = direct_links(rates)
-    between = GpuLinks(links, notes=(*notes, *unlinked_note(len(matrix.labels), links, "xGMI link")))
+    direct = direct_links(rates)
+    between = GpuLinks(direct, notes=(*notes, *unlinked_note(len(matrix.labels), direct, "xGMI link")))
     return linked_box(
         document, options, "amd", len(matrix.labels), between, locations or (lambda: _refuse_pcie(document))
     )

@@ -105,7 +105,7 @@ def listed_links(machine: Machine, options: BoxOptions) -> _Links:
     rate = product.link(options.figures) if product else Fraction(0)
     per_pair = product.per_pair if product else 0
     counts = {(tail, head): count for (tail, head), (count, _) in listing.between.items() if tail < head}
-    if any(count < per_pair for count in counts.values()):
+    if product and any(count < per_pair for count in counts.values()):
         notes.append(
             f"{per_pair} xGMI links join each two {product.name}, as RCCL writes 1 where the driver counts none"
         )

@@ -7,7 +7,8 @@ them or, with an NVSwitch, between each of them and the switch: then all pairs h
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from ...support.arrays import components
 from ...support.formatting import set_text
 from ...support.validation import shown
+from ..network.devices import Device
 from ..switched.scale_out import Box
 from .box_from_links import (
     GpuLinks,
@@ -48,7 +50,19 @@ def read_nvidia_smi(document: Document, options: BoxOptions) -> Box:
     distances = [[NEAREST.index(table.matrix.cells[nic][gpu]) for gpu in table.gpus] for nic in table.nics]
     near = [tuple(gpu for gpu in range(gpus) if row[gpu] == min(row)) for row in distances]
     where = partial(_locations, document, table)
-    return linked_box(document, options, "nvidia", gpus, links, where, near=near, far_note=_far_note(distances))
+    box = linked_box(document, options, "nvidia", gpus, links, where, near=near, far_note=_far_note(distances))
+    return replace(box, devices=tuple(_devices(document, table)))
+
+
+def _devices(document: Document, table: Table) -> Iterator[Device]:
+    """Yield GPUs by NVML's numbers, and NICs by the names in the legend; old drivers have these in the table."""
+    names = dict(_LEGEND.findall(document.text))
+    for gpu, row in enumerate(table.gpus):
+        yield Device(f"gpu{gpu}", number=int(table.matrix.labels[row][3:]))
+    for nic, row in enumerate(table.nics):
+        label = table.matrix.labels[row]
+        if name := names.get(label, "" if label.startswith("NIC") else label):
+            yield Device(f"nic{nic}", name)
 
 
 def _nvlinks(document: Document, table: Table) -> dict[Pair, int]:
@@ -169,6 +183,7 @@ def _locations(document: Document, table: Table) -> tuple[list[PcieLocation], st
     )
 
 
+_LEGEND = re.compile(r"^[ \t]*(NIC\d{1,4}): ([\w.:-]{1,64})[ \t]*\r?$", re.ASCII | re.MULTILINE)
 _GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
 _ROW = re.compile(r"\bGPU\d{1,4}\s+(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)\b", re.ASCII)
 _LABEL = re.compile(r"[\w.:-]{1,64}", re.ASCII)

@@ -77,6 +77,7 @@ class CostsEntry(Part):
     reduction: Number = 0
     efficiency: dict[str, Number] = Field(default_factory=dict)
     calibrated: bool = False
+    ends: list[list[Number]] = Field(default_factory=list)
 
     @property
     def costs(self) -> RuntimeCosts:
@@ -217,9 +218,10 @@ class Slice(Part):
 
 
 class Nics(Part):
-    """One NIC for every `gpus` consecutive GPUs."""
+    """One NIC for every `gpus` consecutive GPUs, attached to them or to a switch of the box."""
 
     gpus: Count
+    switch: NodeName | None = None
     near_bandwidth: Bandwidth
     bandwidth: Bandwidth
     near_latency: Latency
@@ -265,6 +267,9 @@ class BoxDocument(Part):
     def _check_nics(cls, nics: Nics | None, info: ValidationInfo) -> Nics | None:
         if nics is not None and (gpus := info.data.get("gpus", 0)) % nics.gpus:
             raise ValueError(f"{gpus} GPUs cannot share NICs in groups of {nics.gpus}; expected a divisor")
+        names = [switch.name for switch in info.data.get("switches", [])]
+        if nics is not None and nics.switch is not None and nics.switch not in names:
+            raise ValueError(f"{nics.switch!r} is not listed in switches; expected one of them")
         return nics
 
     @field_validator("sources")

@@ -68,7 +68,10 @@ def _box(data: Fields) -> Box:
         near, outer = (as_bandwidth(nics[name], "every NIC") for name in ("near_bandwidth", "bandwidth"))
         latencies = [as_latency(nics[name], "every NIC") for name in ("near_latency", "latency")]
         groups = [range(first, first + nics["gpus"]) for first in range(0, gpus, nics["gpus"])]
-        nic_list = [Nic(tuple(f"gpu{gpu}" for gpu in group), near, outer, *latencies) for group in groups]
+        near_switch = (nics["switch"],) if nics.get("switch") else None
+        nic_list = [
+            Nic(near_switch or tuple(f"gpu{gpu}" for gpu in group), near, outer, *latencies) for group in groups
+        ]
     names = tuple(switch["name"] for switch in switches)
     return Box(
         data["name"],

@@ -189,6 +189,9 @@ def dragonfly(
     Kim, Dally, Scott and Abts, ISCA 2008.  Global ports are wired consecutively: port q of a group, on router q // h,
     leads to the (q mod (groups - 1)) + 1-st group after it.  Nodes are ``host0`` ... , ``group0/router0`` ...
 
+    Slingshot of Frontier is ``dragonfly(32, 16, 10, groups=74)`` with a host for each NIC, and four links between each
+    two groups (https://glennklockwood.com/garden/systems/frontier).
+
     Parameters
     ----------
     routers_per_group, hosts_per_router, global_links_per_router : int

@@ -36,6 +36,14 @@ def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
     return repeat_box(stored_box("dgx-h100", loopback=loopback), boxes)
 
 
+def hgx_h20(boxes: int = 1, *, loopback: bool = True) -> Topology:
+    """HGX H20: 8 GPUs on an NVSwitch of 450 GB/s per GPU, and assumed one 400 Gb/s NIC per GPU, as in DGX H100.
+
+    Parameters as for `dgx_h100`.
+    """
+    return repeat_box(stored_box("hgx-h20", loopback=loopback), boxes)
+
+
 def dgx_h200(boxes: int = 1, *, loopback: bool = True) -> Topology:
     """DGX H200: 8 GPUs on an NVSwitch of 450 GB/s per GPU, one 400 Gb/s NIC per GPU, as in DGX H100.
 
@@ -118,6 +126,21 @@ def mi355x(boxes: int = 1) -> Topology:
     return repeat_box(stored_box("mi355x"), boxes)
 
 
+def mi300a(boxes: int = 1) -> Topology:
+    """MI300A node: 4 APUs, each pair joined by two xGMI links of 64 GB/s, and assumed one 200 Gb/s NIC per APU."""
+    return repeat_box(stored_box("mi300a"), boxes)
+
+
+def l40s(boxes: int = 1) -> Topology:
+    """Server with 8 L40S on PCIe 4.0, modeled as one switch, and assumed one 200 Gb/s NIC for every two GPUs."""
+    return repeat_box(stored_box("l40s"), boxes)
+
+
+def rtx_pro_6000(boxes: int = 1) -> Topology:
+    """Server with 8 RTX PRO 6000 on PCIe 5.0, modeled as one switch, and assumed one 400 Gb/s NIC per GPU."""
+    return repeat_box(stored_box("rtx-pro-6000"), boxes)
+
+
 def helios(boxes: int = 1) -> Topology:
     """Helios: racks of 72 MI400-series GPUs on switches of 1800 GB/s per GPU, NICs of 300 GB/s per GPU, as announced.
 
@@ -140,6 +163,11 @@ def trn2(boxes: int = 1) -> Topology:
 def trn2_ultraserver(boxes: int = 1) -> Topology:
     """Trn2 UltraServer: four Trn2 instances, and rings of 64 GB/s between chips of equal coordinates."""
     return repeat_box(stored_box("trn2-ultraserver"), boxes)
+
+
+def trn3_ultraserver(boxes: int = 1) -> Topology:
+    """Trn3 UltraServer: 144 Trainium3 chips on NeuronSwitches of 1280 GB/s per chip, and assumed 25 GB/s of EFA."""
+    return repeat_box(stored_box("trn3-ultraserver"), boxes)
 
 
 def tpu_v4(*shape: int, twisted: bool = False) -> Topology:
