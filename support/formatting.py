@@ -26,6 +26,11 @@ def time_text(microseconds: float | Fraction) -> str:
     return _in_units(microseconds, TIMES, NANOSECONDS, 0)
 
 
+def times_text(microseconds: float | Fraction, ends: tuple[float, float] | None) -> str:
+    """Format a time, or the range between `ends` where there is one."""
+    return time_text(microseconds) if ends is None else f"{time_text(ends[0])} to {time_text(ends[1])}"
+
+
 def percentage_text(share: float | Fraction) -> str:
     """Format a ratio in percent."""
     return f"{_digits(float(100 * share), 2)} %"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,16 @@ def test_a_network_is_calibrated_and_written(cli: Cli, tmp_path: Path) -> None:
     assert answer.out.count("not measured") == 2
     written = read_topology(output)
     assert written.link("box0/gpu0", "box0/nvswitch").bandwidth == 300
-    assert written.costs == RuntimeCosts("3.3", efficiency={"gpu-nvswitch": "0.8"}, calibrated=True)
+    assert written.costs is not None
+    assert replace(written.costs, ends=()) == RuntimeCosts("3.3", efficiency={"gpu-nvswitch": "0.8"}, calibrated=True)
+    for command in ("plan", "compare"):
+        planner = ("--planner", "few-steps") if command == "compare" else ()
+        sized = (command, output, "allgather", "--size", "1K", *planner)
+        assert " µs to " in cli(*sized).out
+        rows = cli(*sized, "--json").data
+        row = rows if command == "plan" else rows[-1]
+        low, high = row["range_us" if command == "plan" else "range_us_1K"]
+        assert low <= row["predicted_us" if command == "plan" else "us_1K"] <= high
     data = cli("calibrate", *network, "--class", f"gpu-nvswitch={box}", "--json").data
     assert [(row["cost"], row["class"], row["value"]) for row in data["costs"]] == [
         ("launch", None, 0.0),

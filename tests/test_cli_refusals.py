@@ -65,11 +65,13 @@ find 16 --bandwidth 1e400                                -> --bandwidth '1e400' 
 find 16 --host 1e400                                     -> --host '1e400' 1e+12
 sensitivity ring --nodes 4 allgather --step 0            -> --step '0'
 compare ring --nodes 4 allgather --size 1X               -> size '1X'
+expect ring --nodes 4 allgather --size 0                 -> size '0'
 """
 
 NETWORKS = """
 bound mi25 allgather                                     -> 'mi25' did you mean mi250 or mi325x dgx-a100
 bound zzz allgather                                      -> 'zzz' dgx-a100 complete path of a file
+expect mi25                                              -> 'mi25' did you mean mi250 or mi325x dgx-a100
 bound nowhere/net allgather                              -> nowhere/net exist
 bound folder allgather                                   -> folder file
 bound "" allgather                                       -> path empty

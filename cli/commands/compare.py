@@ -8,7 +8,7 @@ from ... import planners
 from ...errors import UnsupportedError
 from ...schedules import Collective
 from ...schedules.collective import as_collective
-from ...support.formatting import percentage_text, rate_text, time_text
+from ...support.formatting import percentage_text, rate_text, time_text, times_text
 from ...topologies import Topology
 from ..terminal.networks import find_network
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
@@ -110,7 +110,7 @@ def _table(frame: pd.DataFrame, sizes: list[str]) -> Table:
             f"{row['algbw']:.2f}",
             *(_gap(row, limit) for limit in limits.values()),
             *("" if pd.isna(row[name]) else str(row[name]) for name in kinds.values()),
-            *(time_text(row[f"us_{size}"]) for size in sizes),
+            *(times_text(row[f"us_{size}"], row.get(f"range_us_{size}")) for size in sizes),
             time_text(row["seconds"] * MICROSECONDS),
         )
     return table

@@ -11,7 +11,7 @@ from ... import planners
 from ...errors import ColloptError
 from ...schedules import Bound, as_bytes
 from ...schedules.collective import as_collective
-from ...support.formatting import count_text, percentage_text, rate_text, time_text
+from ...support.formatting import count_text, percentage_text, rate_text, time_text, times_text
 from ...topologies.network.link_costs import as_costs
 from ..terminal.networks import find_network, network_file
 from ..terminal.output import Formats, advise, emit_rows, flat, note
@@ -115,6 +115,7 @@ def _figures(plan: planners.Plan, intact: Bound | None, size: str | None) -> dic
         notes = {name: plan.provenance.get(name) for name in ("planned_for", "predicted_us")}
         costs = as_costs(None, plan.topology).label
         figures |= {"size": as_bytes(size), "estimate_us": plan.estimate(size), "costs": costs} | _present(**notes)
+        figures |= _present(range_us=plan.time_range(size))
     return figures
 
 
@@ -145,7 +146,7 @@ def _times(plan: planners.Plan, size: str) -> dict[str, str]:
 
     counted = as_costs(None, plan.topology).label
     if "predicted_us" in plan.provenance:
-        predicted = time_text(float(plan.provenance["predicted_us"]))
+        predicted = times_text(float(plan.provenance["predicted_us"]), plan.time_range(size))
         gap = optimality(plan) if plan.gap == 0 else f"{optimality(plan)} for endless data"
         rows = {"optimality gap": gap}
         if plan.topology.num_ranks <= BOUNDED_RANKS:
@@ -157,7 +158,8 @@ def _times(plan: planners.Plan, size: str) -> dict[str, str]:
     flow = "fully pipelined" if plan.schedule.pipelined else "synchronous steps"
     # Not of every plan: links of equal latency are used in the same way for all sizes.
     flow += f"; planned for {plan.provenance['planned_for']}" if "planned_for" in plan.provenance else ""
-    return {"estimate": f"{time_text(plan.estimate(size))} for {size} bytes ({counted}), {flow}"}
+    estimate = times_text(plan.estimate(size), plan.time_range(size))
+    return {"estimate": f"{estimate} for {size} bytes ({counted}), {flow}"}
 
 
 def plan_figures(plan: planners.Plan) -> dict[str, Any]:

@@ -32,29 +32,30 @@ def probe(
     from ...runtime import probe as planned
     from ...runtime import read_probe
 
+    result = None
     if not (Path(source) / "probe.json").is_file():
         if logs:
             raise UsageError(f"{logs[0]} is a log, but {source} is no folder of a probe; name one before its logs")
-        network = find_network(source, described)
-        rounds = planned(network, faults or 1, size=size or "256M")
-        if not formats.emit(lambda: plain_rows(rounds.to_frame())):
-            runs = f"{count_text(len(rounds.runs), 'run')} in {count_text(len(rounds.rounds), 'round')}"
-            emit(f"{network.name}: {runs} identify {count_text(rounds.faults, 'slow NIC')} or fewer")
-        first = 0
+        rounds = planned(find_network(source, described), faults or 1, size=size or "256M")
     else:
         if flags := [*described.flags(), *(["--faults"] if faults else []), *(["--size"] if size else [])]:
             raise UsageError(f"{flags[0]} is about new rounds, and {source} has its own; leave it out")
         rounds = read_probe(source)
         with computing(f"reading {source}"):
             result = rounds.read(logs or sorted((Path(source) / "logs").glob("*")))
-        if not formats.emit(lambda: _rows(result), lambda: _document(result)):
-            _print(result)
-        first, rounds = len(rounds.rounds), rounds.followed_by(result.next_round)
-        if output and not result.next_round:
-            note(f"collopt: note: no further round tells more; {output} is not written")
-            return
-    if output:
-        rounds.write(output, first=first)
+    if output and result is None:
+        rounds.write(output)
+    elif output and result and result.next_round:
+        rounds.followed_by(result.next_round).write(output, first=len(rounds.rounds))
+    if result is None:
+        if not formats.emit(lambda: plain_rows(rounds.to_frame())):
+            runs = f"{count_text(len(rounds.runs), 'run')} in {count_text(len(rounds.rounds), 'round')}"
+            emit(f"{rounds.topology.name}: {runs} identify {count_text(rounds.faults, 'slow NIC')} or fewer")
+    elif not formats.emit(lambda: _rows(result), lambda: _document(result)):
+        _print(result)
+    if output and result and not result.next_round:
+        note(f"collopt: note: no further round tells more; {output} is not written")
+    elif output:
         note(f"wrote {output}")
 
 

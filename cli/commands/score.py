@@ -9,7 +9,15 @@ import typer
 
 from ... import planners
 from ...support.files import PLAN_KIND, kind_of
-from ...support.formatting import abbreviated_names, count_text, gap_text, percentage_text, rate_text, time_text
+from ...support.formatting import (
+    abbreviated_names,
+    count_text,
+    gap_text,
+    percentage_text,
+    rate_text,
+    time_text,
+    times_text,
+)
 from ...topologies import Topology
 from ..terminal.networks import network_if_named
 from ..terminal.output import CHECK_FAILED, Formats, emit, emit_rows, number_table, plain_rows
@@ -123,7 +131,7 @@ def _time_table(scored: Score, planner: str) -> Table:
     table = number_table("size in bytes", "time", f"plan by {planner}", "time / plan", "bound", "time / bound")
     for timed in scored.times:
         bound = None if timed.bound is None else timed.bound.microseconds
-        cells = [str(timed.num_bytes), time_text(timed.microseconds)]
+        cells = [str(timed.num_bytes), times_text(timed.microseconds, timed.ends)]
         for other in (timed.plan_microseconds, bound):
             cells += ["", ""] if not other else [time_text(other), f"{timed.microseconds / other:.3f}"]
         table.add_row(*cells)
@@ -153,6 +161,7 @@ def _figures(scored: Score) -> dict[str, Any]:
         "times": [
             {"size": timed.num_bytes, "time_us": timed.microseconds, "plan_time_us": timed.plan_microseconds}
             | {"bound_time_us": None if timed.bound is None else timed.bound.microseconds, "slices": timed.pieces}
+            | ({} if timed.ends is None else {"range_us": timed.ends})
             for timed in scored.times
         ],
         "links": plain_rows(scored.to_frame()),

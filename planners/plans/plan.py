@@ -20,6 +20,7 @@ from ...schedules import (
     Collective,
     Schedule,
     TreeSchedule,
+    as_bytes,
     rate_of_loads,
     schedule_time,
     schedule_to_json,
@@ -28,6 +29,7 @@ from ...schedules import (
 from ...schedules.bounds.bound import witness_to_json
 from ...schedules.collective import collective_or_given
 from ...schedules.schedule import is_verifiable
+from ...schedules.timed_run import MANY_EVENTS, Predictor
 from ...schedules.trees.tree_schedule import Heights
 from ...support.arrays import IntArray, read_only
 from ...support.files import write_whole
@@ -246,6 +248,16 @@ class Plan(Viewed):
         cost_model = as_costs(costs, self.topology)
         rate = self.inverse_rate
         return float(schedule_time(self.schedule, self.topology, size, slices, inverse_rate=rate, costs=cost_model))
+
+    def time_range(self, size: int | str) -> tuple[float, float] | None:
+        """Return the least and the largest time in µs by costs that measured times do not tell apart, or None.
+
+        By all events for the size that the plan was made for, and by `estimate` for others.
+        """
+        costs, num_bytes = as_costs(None, self.topology), as_bytes(size)
+        if self.provenance.get("planned_for") == f"{num_bytes} bytes" and "predicted_us" in self.provenance:
+            return costs.range_of(lambda end: Predictor(self.schedule, self.topology, end).time(num_bytes, MANY_EVENTS))
+        return costs.range_of(lambda end: self.estimate(num_bytes, costs=end))
 
     def simulate(self, size: int | str, *, simulator: str = "event-driven", **options: Any) -> float:
         """Simulate the plan on its topology and return the time in µs; see `collopt.runtime.simulate` for more.

@@ -9,7 +9,8 @@ from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
 
 from ...errors import CertificateError, UnsupportedError
@@ -98,6 +99,15 @@ class Planner:
         return answer
 
 
+def _sources(folder: Traversable, package: str) -> Iterator[tuple[str, str]]:
+    """Yield each module of a package, and its source, which may lie in a zip file."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _sources(entry, f"{package}.{entry.name}")
+        elif entry.name.endswith(".py"):
+            yield f"{package}.{entry.name.removesuffix('.py')}", entry.read_text(encoding="utf-8")
+
+
 class _Planners(MutableMapping[str, Planner]):
     """Planners by name, in alphabetical order; the module of each of collopt's own is imported when it is looked up."""
 
@@ -107,12 +117,7 @@ class _Planners(MutableMapping[str, Planner]):
     @cached_property
     def _modules(self) -> dict[str, str]:
         """Modules of collopt's own planners by name, from their sources, because imports take long."""
-        root = Path(__file__).parents[1]
-        return {
-            name: ".".join((PACKAGE, *file.relative_to(root).with_suffix("").parts))
-            for file in root.rglob("*.py")
-            for name in DECORATOR.findall(file.read_text(encoding="utf-8"))
-        }
+        return {name: module for module, text in _sources(files(PACKAGE), PACKAGE) for name in DECORATOR.findall(text)}
 
     @cached_property
     def _entries(self) -> int:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...errors import BoundError, CapacityOverflowError, ColloptError, UnsupportedError
 from ...schedules import (
@@ -50,6 +51,13 @@ Shards = Mapping[str, Any]
 """Root, weights or traffic of the collective."""
 
 
+class Predicted(NamedTuple):
+    """A predicted time in µs, and the range of those by costs that measured times do not tell apart."""
+
+    microseconds: float
+    ends: tuple[float, float] | None
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Result of one planner or one bound."""
@@ -61,7 +69,7 @@ class Outcome:
     reason: str  # why there is no answer; of a bound that is not about all schedules, what it is about
     seconds: float  # wall time of planning, with what imports it took, without the compilation of kernels
     compile_seconds: float  # of that compilation, which only the first run of all needs
-    times: Mapping[int | str, float]  # predicted µs by size, of the plan for that size
+    times: Mapping[int | str, Predicted]  # by size, of the plan for that size
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
@@ -90,7 +98,7 @@ def _outcome(
 ) -> Outcome:
     """Run one planner, or compute one bound."""
     answer: Bound | Plan | None = None
-    times: dict[int | str, float] = {}
+    times: dict[int | str, Predicted] = {}
     status: Status = "ok"
     start = time.perf_counter()
     with timed_compilation() as compilation:
@@ -117,23 +125,31 @@ def _outcome(
 
 def _plan_and_times(
     topology: Topology, collective: Collective, planner: Planner, shards: Shards, sizes: Sequence[int | str]
-) -> tuple[Plan, dict[int | str, float]]:
+) -> tuple[Plan, dict[int | str, Predicted]]:
     """Plan, and predict the time for each size; those that plan for sizes do so for each."""
     if "size" not in planner.keywords:
         unsized = plan(topology, collective, planner=planner, **shards)
-        predictor = _predictor(unsized)
-        return unsized, {size: float(predictor.time(as_bytes(size), MANY_EVENTS)) for size in sizes}
+        return unsized, _predicted(unsized, sizes)
     sized = {size: plan(topology, collective, planner=planner, size=size, **shards) for size in sizes}
-    times = {
-        size: float(_predictor(sized_plan).time(as_bytes(size), MANY_EVENTS)) for size, sized_plan in sized.items()
-    }
+    times = {size: _predicted(sized_plan, [size])[size] for size, sized_plan in sized.items()}
     if len(sized) == 1:
         return next(iter(sized.values())), times
     return plan(topology, collective, planner=planner, **shards), times
 
 
-def _predictor(candidate: Plan) -> Predictor:
-    return Predictor(candidate.schedule, candidate.topology, as_costs(None, candidate.topology))
+def _predicted(candidate: Plan, sizes: Sequence[int | str]) -> dict[int | str, Predicted]:
+    """Predict the times of a plan, by size."""
+    costs = as_costs(None, candidate.topology)
+    predictors = {end: Predictor(candidate.schedule, candidate.topology, end) for end in (costs, *costs.extremes)}
+    times: dict[int | str, Predicted] = {}
+    for size in sizes:
+        time_at = partial(_time_at, predictors, as_bytes(size))
+        times[size] = Predicted(time_at(costs), costs.range_of(time_at))
+    return times
+
+
+def _time_at(predictors: Mapping[RuntimeCosts, Predictor], num_bytes: int, costs: RuntimeCosts) -> float:
+    return float(predictors[costs].time(num_bytes, MANY_EVENTS))
 
 
 def _names(names: Sequence[str] | None, what: str, known_names: Sequence[str], usual: Sequence[str]) -> list[str]:
@@ -221,7 +237,8 @@ def compare(
         - ``gap``: share of it that the plan misses, 0 only if none.
         - ``tree_bound``, ``tree_bound_exact``, ``tree_gap``: the same for trees, where bounds of these alone count too.
         - ``num_trees``, ``max_height``, ``num_steps``: trees of the plan and hops of the highest, or its steps.
-        - ``us_<size>``: predicted µs, for each of `sizes`.
+        - ``us_<size>``: predicted µs, for each of `sizes`; ``range_us_<size>``: least and largest, where measured times
+          do not tell costs apart.
         - ``seconds``: wall time of planning and verifying; ``compile_seconds``: of compiling kernels besides.
         - ``plan``: the `Plan`.
 
@@ -290,7 +307,8 @@ def _row(
         "num_trees": None if of_trees is None else of_trees.trees.num_trees,
         "max_height": None if of_trees is None else of_trees.heights.highest,
         "num_steps": None if candidate is None else candidate.schedule.num_steps or None,
-        **{f"us_{size}": entry.times.get(size) for size in sizes},
+        **{f"us_{size}": entry.times[size].microseconds if size in entry.times else None for size in sizes},
+        **{f"range_us_{size}": time.ends for size, time in entry.times.items() if time.ends},
         "seconds": entry.seconds,
         "compile_seconds": entry.compile_seconds,
         "plan": candidate,

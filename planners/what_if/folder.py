@@ -318,8 +318,13 @@ class PlanFolder:
 
     def load(self, num_ranks: int) -> None:
         """Load the plans for as many ranks: `pick` reads no files of these later."""
+        assert self.path is not None
         for case in self.cases:
-            if case.file is not None and case.ranks == num_ranks:
+            failure = failure_of(case)
+            if case.ranks != (ranks := failure.applied(self.topology).num_ranks):
+                problem = f"says that {case.ranks} ranks are left without {failure}, and {ranks} are"
+                raise FileFormatError(f"{name_of(self.path / INDEX)} {problem}; the folder was changed, plan again")
+            if case.file is not None and ranks == num_ranks:
                 self._loaded(case)
 
     def _loaded(self, case: CaseEntry) -> Plan:

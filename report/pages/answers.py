@@ -16,7 +16,7 @@ from ...planners import PLANNERS, Plan, bound, bound_sizes, plan
 from ...planners.plans.plan import document_text
 from ...schedules import ALLGATHER, Bound, Collective
 from ...schedules.collective import as_collective
-from ...support.formatting import percentage_text, rate_text, time_text
+from ...support.formatting import percentage_text, rate_text, time_text, times_text
 from ...support.validation import hint, shown
 from ...topologies import Failure, Scaling, Topology, link_classes, scaled_links, write_topology
 from ...topologies.network.link_costs import as_costs
@@ -211,7 +211,8 @@ class Case(NamedTuple):
         if self.scenario.size is not None:
             time = float(plan.provenance.get("predicted_us") or plan.estimate(self.scenario.size))
             costs = as_costs(None, plan.topology).label
-            figures |= {"microseconds": time, "time": time_text(time), "costs": costs}
+            ends = plan.time_range(self.scenario.size)
+            figures |= {"microseconds": time, "time": times_text(time, ends), "costs": costs, "range": ends}
         return figures
 
 

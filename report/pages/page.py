@@ -18,7 +18,7 @@ from ...planners import Plan
 from ...schedules import Bound, as_bytes
 from ...schedules.bounds.witness import Crossing
 from ...support.files import write_whole
-from ...support.formatting import count_text, exact, percentage_text, rate_text, time_text
+from ...support.formatting import count_text, exact, percentage_text, rate_text, times_text
 from ...support.packages import check_extra
 from ...support.validation import as_flag, as_kind, as_list, as_path, shown
 from ..tables import check_rows, is_predictable, link_table, predicted_times, schedule_rows, witness_view
@@ -257,7 +257,9 @@ def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]], most_lin
     """Describe one plan."""
     times = ["–"] * len(sizes)
     if is_predictable(plan):
-        times = list(map(time_text, predicted_times(plan, [size for _, size in sizes])))
+        amounts = [size for _, size in sizes]
+        ranges = (plan.time_range(size) for size in amounts)
+        times = list(map(times_text, predicted_times(plan, amounts), ranges))
     kind, count, note = _schedule_tile(plan)
     return {
         "name": name,

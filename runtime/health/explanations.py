@@ -19,6 +19,7 @@ from typing import NamedTuple
 from ...errors import BoundError, NoAnswerError, UnsupportedError
 from ...planners import bound
 from ...planners.literature.nccl_choice import machine_of
+from ...planners.literature.nccl_tuning import search
 from ...schedules import ALLREDUCE, Collective
 from ...support.formatting import abbreviated_names, count_text
 from ...topologies import Failure, Topology
@@ -291,7 +292,9 @@ def _features(network: _Network, log: NcclLog) -> Iterator[Explanation]:
         claims.append(("no P2P between GPUs: data passes host memory (SHM)", ranges, has_shm))
     if network.topology.aggregation and len(network.boxes) == 1 and any(run.collective is ALLREDUCE for run in runs):
         # Rings lose as much of what NCCL's model says as NVLS does.
-        shares = [min(1.0, network.inside / run.ceiling) if run.collective is ALLREDUCE else 1.0 for run in runs]
+        ring = search(machine_of(network.topology), "ring")
+        rings = float(ring.channels * ring.inside)
+        shares = [min(1.0, rings / run.ceiling) if run.collective is ALLREDUCE else 1.0 for run in runs]
         ranges = [(share * run.busbw, share * run.busbw) for share, run in zip(shares, runs, strict=True)]
         claims.append(("no NVLink SHARP (NVLS): rings instead", ranges, None if log.nvls is None else not log.nvls))
     rate = PER_CHANNEL[machine_of(network.topology).generation]

@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...planners.literature.nccl_choice import separate_boxes
-from ...planners.literature.routes import Hops
-from ...planners.trees.problem import TreeProblem, cut_problem
-from ...solvers.flows.max_flow import max_flow
+from ...planners.literature.nccl_choice import machine_of as nccl_machine
+from ...planners.literature.nccl_tuning import Machine
+from ...schedules import COLLECTIVES
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ...topologies.switched.box_files import stored_box
@@ -34,27 +33,8 @@ CATALOGUE = {
 """Box of the catalogue by the first word of a measured GPU."""
 COUNTS = ("boxes", "gpus_per_box", "ranks", "nics_per_box", "size_bytes")
 NOT_STATED = ("None", "nan", "<NA>")
-SEVERAL = 8  # GPUs of a box and boxes that are looked at
 TOLERANCE = Fraction(9, 8)
 """Ratio up to which bandwidths count as those of the same hardware: files subtract protocols and encodings."""
-
-
-class Shape(NamedTuple):
-    """What a machine's speed depends on: GPUs, how they are joined in boxes, and how boxes are."""
-
-    boxes: int
-    gpus_per_box: int
-    is_direct: bool  # Whether links join the GPUs of a box without switches
-    gpu_rate: Fraction  # GB/s from a GPU into the network of its box, or to each neighbor if links are direct
-    box_rate: Fraction  # GB/s out of a box; 0 of a single one
-    reduces: bool  # Whether the network between boxes adds up, as InfiniBand SHARP
-
-    def is_like(self, other: Shape) -> bool:
-        """Whether counts are equal and bandwidths nearly so."""
-        rates = ((self.gpu_rate, other.gpu_rate), (self.box_rate, other.box_rate))
-        return self._replace(gpu_rate=other.gpu_rate, box_rate=other.box_rate) == other and all(
-            max(pair) <= TOLERANCE * min(pair) for pair in rates
-        )
 
 
 def measurements() -> pd.DataFrame:
@@ -81,10 +61,11 @@ def _stored() -> pd.DataFrame:
 
     with files(__package__).joinpath("measured.csv").open(encoding="utf-8") as file:
         rows = pd.read_csv(file).astype(dict.fromkeys(COUNTS, "Int64"))
-    return rows.assign(machine=[_machine_name(row) for row in _records(rows)])
+    names: list[Any] = [_machine_name(row) for row in records(rows)]
+    return rows.assign(machine=names)
 
 
-def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows with None for what is not stated."""
     return rows.astype(object).where(rows.notna(), None).to_dict("records")  # type: ignore[return-value]
 
@@ -100,6 +81,17 @@ def _machine_name(row: Mapping[str, Any]) -> str | None:
         return f"{row['boxes']} boxes of {box}, NICs not stated"
     sharp = " with SHARP" if "SHARP" in row["system"] else ""
     return f"{row['boxes']} boxes of {box}, {row['nics_per_box']} NICs of {row['nic_gbps']:.0f} Gb/s{sharp}"
+
+
+@cache
+def usual_rows() -> pd.DataFrame:
+    """Rows of NCCL and RCCL with a size, without those whose algorithm was forced or switched off."""
+    rows = _stored()
+    unusual = rows.algorithm.str.contains("forced|off|ENABLE=0", na=False) | rows.software.str.contains(
+        "MSCCL", na=False
+    )
+    named = rows.machine.notna() & rows.collective.isin(list(COLLECTIVES))
+    return rows[named & ~unusual & rows.busbw_gbps.gt(0) & rows.size_bytes.gt(0)]
 
 
 def network(row: Mapping[str, Any]) -> Topology | None:
@@ -119,7 +111,7 @@ def network(row: Mapping[str, Any]) -> Topology | None:
     Examples
     --------
     >>> network({"gpu": "H100 SXM", "boxes": 1, "gpus_per_box": 4})
-    <Topology 'dgx-h100 [4 of 8 ranks]': 4 ranks, 1 switch, 8 links>
+    <Topology 'dgx-h100 [4 of 8 ranks]': 4 ranks, 1 switches, 8 links>
     """
     keys = ("gpu", "boxes", "gpus_per_box", "nics_per_box", "nic_gbps")
     gpu, boxes, size, nics, rate = (None if str(row.get(key)) in NOT_STATED else row[key] for key in keys)
@@ -135,12 +127,12 @@ def network(row: Mapping[str, Any]) -> Topology | None:
         bandwidth = Fraction(rate) * nics / (8 * ports)
         near = np.split(np.array([f"gpu{gpu}" for gpu in range(box.gpus)]), ports)
         box = replace(box, nics=tuple(Nic(tuple(group.tolist()), bandwidth, bandwidth) for group in near))
-    built = repeat_box(box, boxes)
+    topology = repeat_box(box, boxes)
     if size < box.gpus:
-        built = built.restrict([f"box{box}/gpu{gpu}" for box, gpu in product(range(boxes), range(size))])
+        topology = topology.restrict([f"box{box}/gpu{gpu}" for box, gpu in product(range(boxes), range(size))])
     if boxes > 1 and "SHARP" in row["system"]:
-        return built.changed(multicast=built.multicast | {"ib"}, aggregation=built.aggregation | {"ib"})
-    return built
+        return topology.changed(multicast=topology.multicast | {"ib"}, aggregation=topology.aggregation | {"ib"})
+    return topology
 
 
 def machine_of(topology: Topology) -> tuple[str, ...]:
@@ -163,58 +155,37 @@ def machine_of(topology: Topology) -> tuple[str, ...]:
     ('8 x H100', '8 x H200')
     """
     own = shape(as_topology(topology))
-    return tuple(name for name, measured in _measured_shapes().items() if own is not None and own.is_like(measured))
+    return tuple(name for name, measured in measured_machines().items() if _is_like(own, measured))
 
 
 @cache
-def _measured_shapes() -> Mapping[str, Shape]:
+def measured_machines() -> Mapping[str, tuple[Machine, bool]]:
     """Shapes of all machines of `measurements` that the catalogue has, by name."""
     rows = _stored().dropna(subset=["machine"]).drop_duplicates("machine")
     shapes = {}
-    for row in _records(rows):
+    for row in records(rows):
         # Two boxes have the shape of any number.
-        network_of_few = network(row | {"boxes": min(row["boxes"], 2)})
-        if network_of_few is not None and (measured := shape(network_of_few)) is not None:
-            shapes[row["machine"]] = measured._replace(boxes=row["boxes"])
+        smaller = network(row | {"boxes": min(row["boxes"], 2)})
+        if smaller is not None:
+            machine, reduces = shape(smaller)
+            shapes[row["machine"]] = machine._replace(boxes=row["boxes"], ranks=row["ranks"]), reduces
     return shapes
 
 
-def shape(topology: Topology) -> Shape | None:
-    """Describe a network by its boxes; None if these differ in size.
-
-    Bandwidths are those of the median GPU and of the best box, so that few broken links change nothing.
-    """
-    problem = cut_problem(topology, "broadcast", ())
-    hops = Hops(problem)
-    boxes = separate_boxes(hops)
-    if len({len(box) for box in boxes}) > 1:
-        return None
-    unit, first = topology.arrays.unit, boxes[0]
-    is_direct = len(first) > 1 and hops.nearest(first[0])[0] == 1
-    rates = [0]
-    if len(first) > 1:
-        rates = sorted(_rate_inside(hops, rank, is_direct=is_direct) for rank in first[:SEVERAL])
-    out = max(_rate_out(problem, box) for box in boxes[:SEVERAL]) if len(boxes) > 1 else 0
-    in_boxes = {topology.nodes[node] for rank in range(topology.num_ranks) for node in hops.following(rank)}
-    reduces = len(boxes) > 1 and bool((topology.multicast & topology.aggregation) - in_boxes)
-    return Shape(len(boxes), len(first), is_direct, rates[len(rates) // 2] * unit, out * unit, reduces)
+def shape(topology: Topology) -> tuple[Machine, bool]:
+    """Describe a network by its boxes, and whether what joins them adds up, as InfiniBand SHARP."""
+    machine = nccl_machine(topology)
+    ranks, (tails, heads, _, _) = topology.num_ranks, topology.arrays
+    reducers = topology.multicast & topology.aggregation
+    beside_ranks = {topology.nodes[node] for node in heads[tails < ranks].tolist()}
+    return machine, machine.boxes > 1 and not reducers <= beside_ranks
 
 
-def _rate_inside(hops: Hops, rank: int, *, is_direct: bool) -> Fraction:
-    """Capacity from a GPU to the nearest others, of each if links are direct."""
-    peers = hops.nearest(rank)[1]
-    links = {route.links[0] for peer in peers for route in hops.routes(rank, peer)}
-    return Fraction(int(hops.problem.capacities[list(links)].sum()), len(peers) if is_direct else 1)
-
-
-def _rate_out(problem: TreeProblem, box: Sequence[int]) -> int:
-    """Capacity from a box to all other ranks: the minimum cut around it."""
-    ranks, nodes = problem.topology.num_ranks, problem.num_nodes
-    others = np.setdiff1d(np.arange(ranks), box)
-    ends = np.concatenate([np.full(len(box), nodes), others]), np.concatenate([box, np.full(len(others), nodes + 1)])
-    unlimited = np.full(ranks, problem.capacities.sum())
-    links = (
-        np.concatenate(pair)
-        for pair in zip((problem.tails, problem.heads, problem.capacities), (*ends, unlimited), strict=True)
+def _is_like(own: tuple[Machine, bool], measured: tuple[Machine, bool]) -> bool:
+    """Whether counts are equal, and bandwidths nearly so."""
+    (machine, reduces), (other, other_reduces) = own, measured
+    counts = (machine.ranks, machine.boxes, machine.is_switched, reduces)
+    rates = ((machine.gpu_rate, other.gpu_rate), (machine.box_rate, other.box_rate))
+    return counts == (other.ranks, other.boxes, other.is_switched, other_reduces) and all(
+        max(pair) <= TOLERANCE * min(pair) for pair in rates
     )
-    return max_flow(nodes + 2, *links, nodes, nodes + 1).value

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RISK = 1e-5
-"""Probability that anything is called slow in a healthy network, at most."""
+"""Probability that one of the two steps of tests calls anything slow in a healthy network, if noise is normal."""
 RESOLUTION = 1e-6
 """Relative standard error of times at best, as printed numbers have few digits."""
 REFERENCE = Fraction(1, 2)

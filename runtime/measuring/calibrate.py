@@ -17,7 +17,7 @@ from ...support.formatting import count_text, percentage_text
 from ...support.packages import Viewed
 from ...topologies import RuntimeCosts, Topology
 from ...topologies.network.link_costs import LinkClass, as_costs, link_classes, matching_classes
-from .cost_fit import ALPHA, LAUNCH, REDUCTION, CostFit, Estimate, Unknown, fit_costs, fit_line
+from .cost_fit import ALPHA, DECIMALS, LAUNCH, REDUCTION, CostFit, Estimate, Unknown, fit_costs, fit_line
 from .measured_times import MeasuredTimes
 from .model_times import NS_PER_US, AssumedRun, Group, LinkGroups, PathRun, PlanRun, Terms, assumed_run, naming
 
@@ -92,7 +92,7 @@ class _Diagnosis:
         if len(hops := {terms.hops for terms in self.fit.terms}) == 1:
             yield (
                 f"launch and alpha cannot be told apart, as every measurement has {count_text(hops.pop(), 'hop')}: "
-                "alpha has both; measure two ranks and all ranks to tell them"
+                "alpha has both, and predicted times are ranges; measure two ranks and all ranks to tell them"
             )
         if (alpha := self.fit.estimates.get(ALPHA)) and alpha.high < 0:
             yield "times are shorter than the stated latencies of links, which may be too high"
@@ -297,7 +297,11 @@ def _fitted_costs(
     fitted = []
     for name, unknown in (("launch", LAUNCH), ("alpha", ALPHA), ("reduction", REDUCTION)):
         if unknown in fit.estimates or unknown in fit.untold:
-            fitted.append(_fitted(name, None, getattr(start, name), unknown, fit))
+            cost = _fitted(name, None, getattr(start, name), unknown, fit)
+            if fit.ends and unknown in (ALPHA, LAUNCH):
+                column = [end[unknown == LAUNCH] for end in fit.ends]
+                cost = cost._replace(low=min(column), high=max(column))
+            fitted.append(cost)
     for link_class in classes:
         group = groups.of[link_class.links[0][:2]]
         fitted.append(_fitted("efficiency", link_class, _share(link_class, start), Unknown("inverse", group), fit))
@@ -350,6 +354,7 @@ def _calibrated(
         send=start.send,
         efficiency={**dict(start.efficiency), **shares},
         calibrated=True,
+        ends=[(round(Fraction(alpha), DECIMALS), round(Fraction(launch), DECIMALS)) for alpha, launch in fit.ends],
     )
     extra = {unknown.group: estimate for unknown, estimate in fit.estimates.items() if unknown.kind == "extra"}
     links = []

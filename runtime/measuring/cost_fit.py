@@ -22,11 +22,15 @@ LEAST_SCALE = 1e-9  # Of errors that count by their squares, where most errors a
 REWEIGHTINGS = 60
 RESAMPLES, RESAMPLED_REWEIGHTINGS, SEED = 400, 8, 0
 PERCENTILES = (2.5, 97.5)
+LEAST_FREEDOM = 4  # degrees, below which fewer points would make intervals endless
 
 BYTES_PER_MB = 1_000_000
 BYTES_PER_US = 1000  # At 1 GB/s
 LINEARISATIONS = 10
 DECIMALS = 4  # Of the costs near which the terms are taken
+LITTLE = 0.1  # of the latency of the shortest run: what more is launch makes a range of predicted times
+SPREAD = 3.0  # standard deviations of single times that extreme costs contain
+LEAST_SPREAD, MOST_SPREAD = 0.001, 0.5  # the least and most of that, for the rounding of costs and wild times
 NOT_TOLD = "not identifiable from these sizes"
 MAY_BE_ZERO = "0 is in its 95 % interval"
 CANNOT_SEPARATE = (
@@ -135,6 +139,8 @@ def _intervals(
     relative: FloatArray, target: FloatArray, limit: float, runs: IntArray, errors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return percentiles over resampled points, all solved at once."""
+    from scipy.special import ndtri, stdtrit
+
     count, unknowns = relative.shape
     generator = np.random.default_rng(SEED)
     drawn = np.zeros((RESAMPLES + 1, count))
@@ -150,9 +156,13 @@ def _intervals(
         # A draw may lack the points that separate two unknowns.
         values = np.einsum("sij,sj->si", np.linalg.pinv(normal, hermitian=True), right)
         weights = drawn * _weights(values @ relative.T - target, limit)
-    # Percentiles around the fit of the points themselves, widened by the lost degrees of freedom and by rounding.
-    middle = values[0]
-    widened = middle + (values[1:] - middle) * np.sqrt(count / max(1, count - unknowns))
+    # Percentiles around the fit of the points themselves, widened by rounding, and by the degrees of freedom that are
+    # lost of the points that tell a value, which are few.
+    middle, squares = values[0], relative**2
+    telling = squares.sum(axis=0) ** 2 / (squares**2).sum(axis=0)
+    freedom = np.maximum(telling - unknowns, LEAST_FREEDOM)
+    student = stdtrit(freedom, PERCENTILES[1] / 100) / ndtri(PERCENTILES[1] / 100)
+    widened = middle + (values[1:] - middle) * np.sqrt(np.maximum(telling / freedom, 1)) * student
     low, high = np.percentile(widened, PERCENTILES, axis=0)
     rounding = np.abs(np.linalg.pinv(relative)) @ errors
     return low - rounding, high + rounding
@@ -192,6 +202,7 @@ class CostFit:
     untold: dict[Unknown, str] = field(default_factory=dict)
     terms: list[Terms] = field(default_factory=list)
     residuals: list[FloatArray] = field(default_factory=list)
+    ends: tuple[tuple[float, float], ...] = ()  # extreme alpha and launch, where the times do not tell them apart
 
 
 def fit_line(times: MeasuredTimes) -> RelativeFit:
@@ -274,7 +285,7 @@ def _fit(points: _Points, terms: list[Terms], defaults: Mapping[Unknown, Fractio
     fitted = independent_columns(columns / points.times[:, None])
     if unknowns.index(ALPHA) not in fitted:
         raise UnsupportedError(CANNOT_SEPARATE)
-    result = CostFit(terms=terms)
+    result, most_launch = CostFit(terms=terms), float("inf")
     for place, name in enumerate(unknowns):
         if place not in fitted:
             result.untold[name] = SAME_AS.get(name.kind, NOT_TOLD) if columns[:, place].any() else ""
@@ -294,6 +305,8 @@ def _fit(points: _Points, terms: list[Terms], defaults: Mapping[Unknown, Fractio
         if unknown == ALPHA and unknowns.index(LAUNCH) in fitted:
             # Of the two, hops explain times that hardly tell them apart.
             unknown, reason = LAUNCH, SAME_AS["launch"]
+        if unknown == LAUNCH:
+            most_launch = float(fit.high[fitted.index(unknowns.index(LAUNCH))])
         fitted.remove(unknowns.index(unknown))
         result.untold[unknown] = reason
         if not fitted:
@@ -304,7 +317,28 @@ def _fit(points: _Points, terms: list[Terms], defaults: Mapping[Unknown, Fractio
         for place, ends in zip(fitted, zip(*fit[:3], strict=True), strict=True)
     }
     result.residuals = [fit.residuals[points.runs == run] for run in range(len(terms))]
+    if unknowns.index(LAUNCH) not in fitted and ALPHA in result.estimates:
+        result.ends = _ends(result, most_launch, float(defaults[LAUNCH]))
     return result
+
+
+def _ends(fit: CostFit, most_launch: float, stated: float) -> tuple[tuple[float, float], ...]:
+    """Extreme costs that describe the times about as well: all is alpha, or as much launch as the times allow.
+
+    Both for the least and the largest latency of the run with the fewest hops, by the interval of alpha and the spread
+    of single times.
+    """
+    shortest, alpha = min(fit.terms, key=lambda terms: terms.hops), fit.estimates[ALPHA]
+    hops = shortest.hops
+    off = np.abs(np.concatenate(fit.residuals))
+    spread = max(min(SPREAD * NORMAL_MAD * float(np.median(off)), float(off.max()), MOST_SPREAD), LEAST_SPREAD)
+    reach = spread * (alpha.value + float(shortest.stated) / hops)
+    alphas = max(alpha.low - reach, 0), max(alpha.high + reach, 0)
+    launches = [min(end * hops, most_launch) for end in alphas]
+    if launches[1] <= LITTLE * alpha.value * hops:
+        return ()
+    mixed = ((max(end - launch / hops, 0), stated + launch) for end, launch in zip(alphas, launches, strict=True))
+    return (*((end, stated) for end in alphas), *mixed)
 
 
 def _least_told(unknowns: Sequence[Unknown], fit: RelativeFit, defaults: Mapping[Unknown, Fraction]) -> int | None:

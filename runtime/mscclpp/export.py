@@ -155,8 +155,9 @@ def _uses_star(plan: Plan, boxes: Sequence[int], version: str) -> bool:
 
 def mscclpp_notes(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
     """Say which GPUs and NICs run the file of a plan, and what it makes of trees that branch at switches."""
-    devices = [*mscclpp_environment(plan).notes]
-    if Path(f"{path}.env").is_file():
+    environment = mscclpp_environment(plan)
+    devices = [*environment.notes]
+    if any(environment.boxes) and Path(f"{path}.env").is_file():
         devices.append(f"load {path}.env in the shell that starts the ranks: it names the GPUs and NICs of the plan")
     if not branches_at_switches(plan.schedule):
         return devices

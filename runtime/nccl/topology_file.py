@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
+from itertools import chain
 
 from ...errors import FileFormatError, TopologyError
 from ...topologies import Box, read_box
@@ -210,12 +211,13 @@ def _addresses(machine: Machine | None, gpus: int, nics: int, source: str) -> tu
     """Return addresses of GPUs and NICs, made up without a machine."""
     if machine is None:
         return [f"{n + 1:04x}:00:00.0" for n in range(gpus)], [f"{n + 257:04x}:00:00.0" for n in range(nics)]
-    if (len(machine.gpus), len(machine.nics)) != (gpus, nics):
+    slots = [nic.device.get("busid") for nic in machine.nics if nic.device.tag == "pci"]
+    if (len(machine.gpus), len(slots)) != (gpus, nics):
         raise TopologyError(
-            f"the file has {len(machine.gpus)} GPUs and {len(machine.nics)} NICs, but {source} has {gpus} and {nics}; "
+            f"the file has {len(machine.gpus)} GPUs and {len(slots)} NICs, but {source} has {gpus} and {nics}; "
             "expected as many"
         )
-    return [gpu.pci.get("busid") for gpu in machine.gpus], [nic.device.get("busid") for nic in machine.nics]
+    return [gpu.pci.get("busid") for gpu in machine.gpus], slots
 
 
 def _like_host(host: Machine, machine: Machine | None, source: str) -> str:
@@ -231,7 +233,8 @@ def _like_host(host: Machine, machine: Machine | None, source: str) -> str:
             names = ("numaid", "arch", "vendor", "familyid", "modelid")
             attributes = {name: element.get(name) for name in names}
         elif element in places:
-            attributes = {"busid": places[element], "class": _class(element, slots)} | _speed(element)
+            kind = element.get("class") or (NIC_CLASS if element in slots else GPU_CLASS)
+            attributes = {"busid": places[element], "class": kind} | _speed(element)
         else:
             attributes = {"busid": _bridge(next(numbers)), "class": BRIDGE_CLASS} | _speed(_plausible(element))
         yield from _element(element.tag, attributes, (line for child in inside for line in subtree(child)))
@@ -242,10 +245,6 @@ def _like_host(host: Machine, machine: Machine | None, source: str) -> str:
 
 def _has_any(element: Element, places: Mapping[Element, str]) -> bool:
     return element in places or any(pci in places for pci in element.descendants("pci"))
-
-
-def _class(pci: Element, slots: Iterable[Element]) -> str:
-    return pci.get("class") or (NIC_CLASS if pci in slots else GPU_CLASS)
 
 
 def _speed(pci: Element) -> dict[str, str]:
@@ -267,7 +266,7 @@ def _like_box(box: Box, product: GpuProduct, machine: Machine | None) -> str:
     placed = {gpu for group in groups for gpu in group}
     if len(placed) < sum(map(len, groups)) or placed != {*range(box.gpus)}:
         raise TopologyError(f"NICs of {box.name} are not near to GPUs of their own; give a dump of a host instead")
-    link = _speed_of(product.lane_speed)
+    link = {"link_speed": f"{float(Fraction(product.lane_speed)):.1f} GT/s PCIe", "link_width": "16"}
     bridges = []
     for number, (near, cards) in enumerate(sorted(groups.items()), 1):
         devices = [(gpus[gpu], GPU_CLASS) for gpu in near] + [(nics[card], NIC_CLASS) for card in cards]
@@ -276,25 +275,18 @@ def _like_box(box: Box, product: GpuProduct, machine: Machine | None) -> str:
         ]
         bridges.append([*_element("pci", {"busid": _bridge(number), "class": BRIDGE_CLASS} | link, inside)])
     half = (len(bridges) + 1) // 2
-    cpus = [bridges[:half], bridges[half:]]
+    cpus = [below for below in (bridges[:half], bridges[half:]) if below]
     return _system(
-        line
-        for numa, below in enumerate(cpus)
-        if below
-        for line in _element("cpu", {"numaid": str(numa)}, (line for bridge in below for line in bridge))
+        line for numa, below in enumerate(cpus) for line in _element("cpu", {"numaid": str(numa)}, chain(*below))
     )
-
-
-def _speed_of(lane_speed: str) -> dict[str, str]:
-    return {"link_speed": f"{float(Fraction(lane_speed)):.1f} GT/s PCIe", "link_width": "16"}
 
 
 _bridge: Callable[[int], str] = "ffff:{0:02x}:00.0".format
 
 
 def _element(tag: str, attributes: Mapping[str, str], inside: Iterable[str]) -> Iterator[str]:
-    """Write an element in lines; empty attributes are left out, as NCCL then looks for them."""
-    words = "".join(f' {name}="{value}"' for name, value in attributes.items() if value)
+    """Write an element in lines; attributes that are empty or have quotes are left out, so NCCL looks for them."""
+    words = "".join(f' {name}="{value}"' for name, value in attributes.items() if value and '"' not in value)
     lines = [f"  {line}" for line in inside]
     yield f"<{tag}{words}{'' if lines else '/'}>"
     yield from lines

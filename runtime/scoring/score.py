@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, NoAnswerError, UnsupportedError
@@ -41,6 +41,7 @@ class TimedSize(NamedTuple):
     pieces: int  # That each of its sends was cut into
     plan_microseconds: float | None  # Of collopt's plan; None without one
     bound: SizeBound | None  # What no schedule can beat at this size; None without one
+    ends: tuple[float, float] | None = None  # Of the microseconds, by costs that measured times do not tell apart
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -249,7 +250,8 @@ class _Scorer:
             ours = None
             if result.plan is not None:
                 ours = self._time(TimedSchedule(result.plan.schedule, self.topology, Rules(self.costs)), size)[0]
-            times.append(TimedSize(size, *self._time(timed, size), ours, size_bound))
+            ends = self.costs.range_of(partial(self._time_at, timed, size))
+            times.append(TimedSize(size, *self._time(timed, size), ours, size_bound, ends))
         return replace(result, times=tuple(times))
 
     def _bound(self) -> tuple[Bound | None, str]:
@@ -296,6 +298,12 @@ class _Scorer:
         # Messages of traces are whole, unless asked otherwise.
         pipelined = reading.looped or (self.slices is not None and not reading.in_steps)
         return TimedTransfers(transfers, network, rules, pipelined=pipelined)
+
+    def _time_at(self, timed: TimedTransfers, size: int, costs: RuntimeCosts) -> float:
+        """Simulated time with other costs of messages and calls."""
+        rules = timed.rules._replace(costs=costs)
+        other = TimedTransfers(timed.transfers, timed.topology, rules, pipelined=timed.pipelined)
+        return replace(self, costs=costs)._time(other, size)[0]
 
     def _time(self, timed: TimedTransfers, size: int) -> tuple[float, int]:
         """Simulated time of a size in µs, and the pieces that each send was cut into."""

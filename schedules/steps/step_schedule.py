@@ -17,6 +17,7 @@ from ...support.formatting import count_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import DirectGraph, Topology
+from ...topologies.network.topology import as_topology
 from ..collective import Direction
 from ..fields import as_count, path_arrays, schedule_fields, whole_count, whole_numbers
 from ..schedule import NS_PER_US, RoutedSchedule, Schedule
@@ -128,6 +129,7 @@ class StepSends(RoutedSchedule, InSteps):
 
     def link_loads(self, topology: Topology) -> IntArray:
         """Chunks that cross each link in each step, int64 (steps, links), links in the order of ``topology.links``."""
+        self.check_fit(as_topology(topology))
         return self.columns.step_loads(topology)
 
     @property
@@ -374,6 +376,7 @@ class StepSchedule(StepSends, kind="steps"):
 
     def transfers(self, topology: Topology) -> Transfers:
         """List the sends as transfers."""
+        self.check_fit(as_topology(topology))
         return shard_transfers([self.columns], topology)
 
     def figures(self, topology: Topology) -> dict[str, Any]:  # noqa: ARG002

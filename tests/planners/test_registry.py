@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from collopt import compare, plan
 from collopt.errors import CertificateError, UnsupportedError
 from collopt.planners import PLANNERS, Plan, register_planner
+from collopt.planners.plans.registry import _sources
 from collopt.topologies import Topology, ring
 
 
@@ -171,3 +173,12 @@ def test_a_planner_does_not_import_the_others() -> None:
     modules = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
     assert "collopt.planners.trees.forestcoll" in modules
     assert modules.isdisjoint({"collopt.planners.portfolio", "collopt.planners.direct_connect.find", "collopt.runtime"})
+
+
+def test_planners_lie_in_zip_files_too(tmp_path: Path) -> None:
+    """Their modules are read there as in folders."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("one.py", "deep/er/two.py", "deep/three.pyc"):
+            archive.writestr(f"planners/{name}", "text")
+    modules = dict(_sources(zipfile.Path(archive.filename, "planners/"), "collopt.planners"))
+    assert modules == {"collopt.planners.one": "text", "collopt.planners.deep.er.two": "text"}

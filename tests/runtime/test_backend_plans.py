@@ -178,6 +178,12 @@ def test_plan_folders_are_read_when_the_cache_is_made(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(FileFormatError, match=r"allgather-1\.json does not exist"):
         PlanCache(BackendSettings(plans=tmp_path), 4)
+    index = tmp_path / "index.json"
+    stated = index.read_text()
+    index.write_text(stated.replace('"ranks": 4', '"ranks": 3'))
+    with pytest.raises(FileFormatError, match=r"index\.json says that 3 ranks are left without intact, and 4 are"):
+        PlanCache(BackendSettings(plans=tmp_path), 4)
+    index.write_text(stated)
     for plan_file in tmp_path.glob("allgather-*.json"):
         plan_file.unlink()
     for failure in ("", "gpu1--gpu2", "gpu0--gpu1"):

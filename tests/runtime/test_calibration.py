@@ -34,6 +34,12 @@ def timed(topology: Topology, costs: RuntimeCosts, collective: str, planner: str
     return lambda size: made.estimate(size, costs=costs)
 
 
+def point(found: Calibration) -> RuntimeCosts:
+    """The costs without their extremes."""
+    assert found.topology.costs is not None
+    return replace(found.topology.costs, ends=())
+
+
 def two_ranks() -> MeasuredTimes:
     """Times of a message over an NVSwitch with `COSTS`."""
     return measured(lambda size: 28.7 + size / 210e3, source="box.txt", noise=0.01)
@@ -45,7 +51,7 @@ def test_classes_get_their_own_efficiencies() -> None:
     net = measured(lambda size: 12 + size / 22e3, source="net.txt")
     before = dgx_a100(boxes=2)
     found = calibrate(before, [Measurement(box, BOX), Measurement(net, NET)])
-    assert found.topology.costs == RuntimeCosts(
+    assert point(found) == RuntimeCosts(
         "3.3", efficiency={"gpu-nvswitch": "0.8", "gpu-nic": "0.88", "nic-ib": "0.88"}, calibrated=True
     )
     after = found.topology
@@ -63,11 +69,30 @@ def test_classes_get_their_own_efficiencies() -> None:
     assert cost(found, "launch").reason == "not told apart from alpha"
     assert found.notes == (
         (
-            "launch and alpha cannot be told apart, as every measurement has 1 hop: alpha has both; measure two ranks "
-            "and all ranks to tell them"
+            "launch and alpha cannot be told apart, as every measurement has 1 hop: alpha has both, and predicted "
+            "times are ranges; measure two ranks and all ranks to tell them"
         ),
     )
     assert (after.compute_nodes, after.switch_nodes) == (before.compute_nodes, before.switch_nodes)
+
+
+@pytest.mark.parametrize(("alpha", "launch"), [("0", 40), ("0.5", 0), ("0.5", 40)])
+@pytest.mark.parametrize("seed", range(4))
+def test_costs_that_one_sweep_does_not_tell_apart_stay_apart(alpha: str, launch: int, seed: int) -> None:
+    """The truth lies between the extremes, and times of the smallest size in the range that is predicted for them."""
+    network, truth = dgx_a100(boxes=2), RuntimeCosts(alpha, launch=launch)
+    time = timed(network, truth, "allreduce")
+    sweep = measured(time, "allreduce", 16, source="all.txt", noise=0.04, seed=seed)
+    costs = calibrate(network, [sweep], planner="ring").topology.costs
+    assert costs is not None
+    for column, value in zip(zip(*costs.ends, strict=True), (truth.alpha, truth.launch), strict=True):
+        assert min(column) <= value <= max(column)
+    ring_plan = plan(network.changed(costs=costs), "allreduce", planner="ring")
+    low, high = ring_plan.time_range(sweep.rows[0].size) or (0, 0)
+    assert low <= sweep.rows[0].microseconds <= high < 1.3 * low
+    few = plan(network.changed(costs=costs), "allreduce", planner="few-steps", size="1K")
+    low, high = few.time_range("1K") or (0, 0)
+    assert low <= few.simulate("1K", costs=truth) <= high
 
 
 def test_two_ranks_and_all_ranks_tell_launch_from_alpha() -> None:
@@ -77,6 +102,7 @@ def test_two_ranks_and_all_ranks_tell_launch_from_alpha() -> None:
     found = calibrate(network, [Measurement(two_ranks(), BOX), ranks])
     costs = found.topology.costs
     assert costs is not None
+    assert costs.ends == ()
     assert costs.calibrated
     assert (costs.launch, costs.alpha) == (pytest.approx(20, rel=0.02), pytest.approx(8, rel=0.01))
     shares = dict(costs.efficiency)
@@ -133,7 +159,7 @@ def test_calibrated_networks_predict_what_was_measured(network: Topology, collec
 def test_a_link_cannot_be_faster_than_it_is() -> None:
     """The costs stay at line rate, and a note names the contradiction."""
     found = calibrate(complete(2, bandwidth=20, latency=1), [measured(lambda size: 6 + size / 25e3, noise=0.01)])
-    assert found.topology.costs == RuntimeCosts(cost(found, "alpha").value, efficiency={"gpu-gpu": 1}, calibrated=True)
+    assert point(found) == RuntimeCosts(cost(found, "alpha").value, efficiency={"gpu-gpu": 1}, calibrated=True)
     assert found.topology.links[0].bandwidth == 20
     assert found.notes[1] == (
         "gpu-gpu: line rate reached; the stated bandwidth may be too low: the times give 25 GB/s instead of 20"
@@ -231,7 +257,7 @@ def test_links_that_nobody_measured_stay_as_they_are() -> None:
 def test_collectives_of_two_ranks_count_bytes_and_messages(collective: str, share: float, messages: int) -> None:
     """Each collective counts its size as nccl-tests does."""
     times = measured(lambda size: 6 * messages + size * share / 50e3, collective)
-    costs = calibrate(complete(2, bandwidth=100), [times]).topology.costs
+    costs = point(calibrate(complete(2, bandwidth=100), [times]))
     assert costs == RuntimeCosts(6, efficiency={"gpu-gpu": "0.5"}, calibrated=True)
 
 

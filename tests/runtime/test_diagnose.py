@@ -70,7 +70,7 @@ LOGS: dict[str, tuple[list[list[str]], str]] = {
     "a100 box": ([header(None), A1, table(231, 8)], "normal"),
     "a100 box at a third": ([header(None), A1, info(Machine(1, channels=2)), table(40, 8)], "low"),
     "a100 boxes": ([header(AG), A2, info(), table(187, 16, AG)], "normal"),
-    "a100 boxes, allreduce": ([header(), A2, table(190, 16)], "low"),
+    "a100 boxes, allreduce": ([header(), A2, table(190, 16)], "normal"),
     "a100 boxes of 4 x 100 Gb/s": ([header(AG), A2, info(P4D), SPEEDS, table(45, 16, AG)], "normal"),
     "a100 boxes of 4 x 100 Gb/s, slow": ([header(AG), A2, info(P4D), SPEEDS, table(22, 16, AG)], "low"),
     "mi300x box": ([header(), devices(1, MI300X), table(312, 8)], "normal"),

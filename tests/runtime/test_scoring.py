@@ -69,7 +69,7 @@ def test_our_own_exports_score_as_their_plan(network: Topology, planner: str, co
         assert found.data.outcome == ("not checked" if form == "chakra-et" else "right"), found.data
         assert found.plan is not None
         assert found.plan.algbw == plan.algbw
-        ((size, time, _, ours, least),) = found.times
+        ((size, time, _, ours, least, _),) = found.times
         assert (size, ours) == (2**20, plan.simulate("1M"))
         assert least is not None
         assert time >= max(float(size / (plan.algbw * 1000)), least.microseconds) * (1 - 1e-12), form

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -258,3 +259,10 @@ def test_weights_are_any_exact_numbers() -> None:
     assert as_weights(written, 7) == (1, Fraction(1, 3), Fraction(1, 10), Fraction(5, 2), Fraction(2, 7), 4, 0)
     assert as_weights(np.array([2, 3]), 2) == (2, 3)
     assert as_weights(None, 3) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("schedule", [STEPS, EXCHANGE], ids=["steps", "exchange"])
+def test_loads_of_too_many_ranks_are_refused(schedule: StepSchedule | StepExchange) -> None:
+    """Nothing is allocated for ranks that the network does not have."""
+    with pytest.raises(UnsupportedError, match="is for 10000000000000 ranks; expected one for the 2 of complete-2"):
+        replace(schedule, num_ranks=10**13).link_loads(PAIR)

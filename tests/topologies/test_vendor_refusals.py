@@ -68,7 +68,7 @@ REFUSED: dict[str, list[tuple[Any, ...]]] = {
         (NIC_LINKS, "line 4: cell NIC0-GPU0 is 'NV1'; expected a path over PCIe"),
         (table(all_pairs("NV18", 8)), {"gpu": "a100"}, "line 2: gpu0 would have 126 links to others, but a100 has 12"),
         (DGX1, {"gpu": "p100"}, "gpu0 would have 6 links to others, but p100 has 4; is it another GPU"),
-        (DGX1, {}, "say which GPU it is (gpu), one of p100, v100, a100, a800, a40, h100, h800, b200, b300"),
+        (DGX1, {}, "say which GPU it is (gpu), one of p100, v100, rtx8000, a100, a800, a30, a40, h100"),
         (table(["PHB"]), {}, "the PCIe bandwidth is unknown; give it in GB/s (pcie_band"),
     ],
     "bandwidths": [

@@ -1,7 +1,7 @@
 """`RuntimeCosts`: times that a runtime adds to those of links."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -36,6 +36,8 @@ class RuntimeCosts:
         nodes such as ``"gpu-nic"``; 1 where none is named.
     calibrated : bool
         Whether they were fitted to measured times of these ranks rather than guessed.
+    ends : tuple of (Fraction, Fraction)
+        Extreme values of alpha and launch together, where measured times do not tell them apart; else none.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class RuntimeCosts:
     reduction: Fraction = Fraction(0)
     efficiency: tuple[tuple[str, Fraction], ...] = ()
     calibrated: bool = False
+    ends: tuple[tuple[Fraction, Fraction], ...] = ()
 
     def __init__(
         self,
@@ -59,11 +62,23 @@ class RuntimeCosts:
         efficiency: Mapping[str, Exact] | Iterable[tuple[str, Exact]] = (),
         *,
         calibrated: bool = False,
+        ends: Iterable[tuple[Exact, Exact]] = (),
     ) -> None:
         for name, value in zip(TIMES, (alpha, send, launch, reduction), strict=True):
             object.__setattr__(self, name, as_latency(value, f"{name} among the costs"))
         object.__setattr__(self, "efficiency", _as_efficiency(efficiency))
         object.__setattr__(self, "calibrated", as_flag(calibrated, "calibrated"))
+        object.__setattr__(self, "ends", _as_ends(ends))
+
+    @property
+    def extremes(self) -> "list[RuntimeCosts]":
+        """The costs at the `ends`."""
+        return [replace(self, alpha=alpha, launch=launch, ends=()) for alpha, launch in self.ends]
+
+    def range_of(self, time: "Callable[[RuntimeCosts], float | Fraction]") -> tuple[float, float] | None:
+        """Return the least and the largest time at the `ends`; None where there are none."""
+        times = [float(time(costs)) for costs in self.extremes]
+        return (min(times), max(times)) if times else None
 
     @property
     def label(self) -> str:
@@ -76,7 +91,8 @@ class RuntimeCosts:
         """Return the costs that are not zero, as plain values."""
         times = {name: str(getattr(self, name)) for name in TIMES if getattr(self, name)}
         shares = {"efficiency": {name: str(share) for name, share in self.efficiency}} if self.efficiency else {}
-        return {**times, **shares, **({"calibrated": True} if self.calibrated else {})}
+        ends = {"ends": [[str(alpha), str(launch)] for alpha, launch in self.ends]} if self.ends else {}
+        return {**times, **shares, **({"calibrated": True} if self.calibrated else {}), **ends}
 
     def __repr__(self) -> str:
         fields = [f"{name}={getattr(self, name)}" for name in TIMES if getattr(self, name)]
@@ -84,7 +100,18 @@ class RuntimeCosts:
             fields.append("efficiency={" + ", ".join(f"{name!r}: {share}" for name, share in self.efficiency) + "}")
         if self.calibrated:
             fields.append("calibrated=True")
+        if self.ends:
+            fields.append(f"ends=[{', '.join(f'({alpha}, {launch})' for alpha, launch in self.ends)}]")
         return f"RuntimeCosts({', '.join(fields)})"
+
+
+def _as_ends(value: object) -> tuple[tuple[Fraction, Fraction], ...]:
+    rows: list[Any] = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    if any(not isinstance(row, (list, tuple)) or len(row) != 2 for row in rows):
+        raise TopologyError(f"the ends are {shown(value)}; expected pairs of alpha and launch, [[2, 0], [0, 60]]")
+    return tuple(
+        (as_latency(alpha, "alpha of an end"), as_latency(launch, "launch of an end")) for alpha, launch in rows
+    )
 
 
 def _as_efficiency(value: object) -> tuple[tuple[str, Fraction], ...]:

@@ -77,6 +77,7 @@ class CostsEntry(Part):
     reduction: Number = 0
     efficiency: dict[str, Number] = Field(default_factory=dict)
     calibrated: bool = False
+    ends: list[list[Number]] = Field(default_factory=list)
 
     @property
     def costs(self) -> RuntimeCosts:
