@@ -182,7 +182,7 @@ verify ""                                                -> path empty
 verify empty                                             -> empty JSON
 verify cut                                               -> cut line 1
 verify tree                                              -> tree XML 'collopt-plan'
-verify newer                                             -> newer version 9 upgrade
+verify newer                                             -> newer version 10 upgrade
 verify fields                                            -> fields made_by
 run plan.json --backend mpi                              -> backend 'mpi' gloo nccl
 run plan.json --op max                                   -> op reduce
@@ -295,7 +295,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "cut": '{"format": "collopt-pl',
         "tree": "<plan/>",
         "bare": '{"collective": "allreduce"}',
-        "newer": '{"format": "collopt-plan", "version": 9}',
+        "newer": '{"format": "collopt-plan", "version": 10}',
         "fields": '{"format": "collopt-plan", "version": 1}',
     }
     for name, content in contents.items():
