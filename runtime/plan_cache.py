@@ -25,6 +25,7 @@ from ..planners.plans.files import plan_from_json
 from ..planners.trees.problem import check_reachable, tree_problem
 from ..planners.what_if.folder import INDEX, PlanFolder
 from ..schedules import ALLGATHER, Collective, as_bytes
+from ..schedules.collective import as_collective
 from ..support.files import MAX_BYTES, name_of, read_bytes
 from ..support.validation import shown
 from ..topologies import Topology, read_topology
@@ -434,7 +435,7 @@ def _plan_text(network: Topology, collective: Collective, root: int | None, seco
 
 
 def _plan_alone(network: Topology, collective: str, root: int | None, _rank: int, _folder: str) -> str:
-    new_plan = plan(network, collective, root=root)
+    new_plan = plan(network, as_collective(collective), root=root)
     program_of(new_plan)
     return json.dumps(new_plan.to_json())
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import gcd, lcm
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,7 @@ def without_switches(plan: Plan, what: str) -> Plan:
     solver = PLANNERS.get(plan.planner)
     if solver is None or not solver.takes(plan.collective, "in_network"):
         solver = PLANNERS["auto"]
-    options = {name: value for name, value in plan.options.items() if name in solver.options}
+    options: dict[str, Any] = {name: value for name, value in plan.options.items() if name in solver.options}
     options |= plan.schedule.problem(plan.collective) | {"in_network": False}
     refusal = f"the plan's trees branch at switches, which {what} has no operations for"
     try:
