@@ -349,14 +349,14 @@ class PlanCache:
 
     def _of_one_network(self, plans: list[tuple[str, Plan]]) -> list[tuple[str, Plan]]:
         """Refuse plans for different networks; where a group has a part of one, those are of other groups."""
-        known = self.topology
-        if self._part and known is not None:
-            own = [pair for pair in plans if pair[1].topology.digest == known.digest]
+        topology = self.topology
+        if self._part and topology is not None:
+            own = [pair for pair in plans if pair[1].topology.digest == topology.digest]
             is_one = len({candidate.topology.digest for _, candidate in plans}) == 1
             return own or (plans if is_one and misalignment(self._ranks) is None else [])
         networks = [(name, candidate.topology) for name, candidate in plans]
-        if known is not None and known.num_ranks == self.num_ranks:
-            networks.insert(0, ("the topology given", known))
+        if topology is not None and topology.num_ranks == self.num_ranks:
+            networks.insert(0, ("the topology given", topology))
         for name, network in networks[1:]:
             if network.digest != networks[0][1].digest:
                 raise TopologyError(

@@ -64,11 +64,17 @@ def unchecked_bound(topology: Topology) -> Bound:
 
 
 def _loopback_bounds(topology: Topology) -> Iterator[Bound]:
-    """Bound by the best partition between ranks and switches that loop back, if it bounds every schedule."""
+    """Bound by the best partition between ranks and switches that loop back, and by single ranks, if these do."""
     switches = tuple(switch for switch in topology.switch_nodes if switch in topology.loopback)
-    with suppress(CapacityOverflowError, CertificateError):
-        if switches and (best := _best_partition(spanning_network(topology, switches), np.arange(len(topology.nodes)))):
-            yield Bound.from_witness(topology, ALLREDUCE, LoopbackPartition(best.parts))
+    if not switches:
+        return
+    partitions = [(*(frozenset({rank}) for rank in topology.compute_nodes), frozenset(topology.switch_nodes))]
+    with suppress(CapacityOverflowError):
+        if best := _best_partition(spanning_network(topology, switches), np.arange(len(topology.nodes))):
+            partitions.append(best.parts)
+    for parts in partitions:
+        with suppress(CertificateError):
+            yield Bound.from_witness(topology, ALLREDUCE, LoopbackPartition(parts))
 
 
 def node_names(topology: Topology, inside: npt.NDArray[np.bool_]) -> frozenset[str]:

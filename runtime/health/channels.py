@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -87,9 +88,8 @@ def score_trees(trees: Mapping[int, Sequence[int]], hops: Iterable[Hop], bound: 
             raise UnsupportedError(
                 f"the tree of channel {channel} does not join the {bound.topology.num_ranks} ranks of {bound.topology}"
             )
-        for rank, parent in enumerate(parents):
-            if parent >= 0:
-                edges += [(channel, rank, parent, Fraction(1)), (channel, parent, rank, Fraction(1))]
+        pairs = [(rank, parent) for rank, parent in enumerate(parents) if parent >= 0]
+        edges += [(channel, *ends, Fraction(1)) for pair in pairs for ends in (pair, pair[::-1])]
     return _score("tree", len(trees), edges, hops, bound)
 
 
@@ -97,14 +97,13 @@ def _score(
     kind: str, channels: int, edges: Sequence[tuple[int, int, int, Fraction]], hops: Iterable[Hop], bound: Bound
 ) -> ChannelScore:
     topology = bound.topology
-    routes = _Routes(topology, hops)
-    loads: Counter[int] = Counter()
+    routes, loads = _Routes(topology, hops), defaultdict[int, Fraction](Fraction)
     for channel, tail, head, share in edges:
         for link in routes.links(channel, tail, head):
-            loads[link] += share / channels  # type: ignore[assignment] # fractions
-    times = {link: Fraction(load) / topology.link_at(link).bandwidth for link, load in loads.items()}
+            loads[link] += share / channels
+    times = {link: load / topology.link_at(link).bandwidth for link, load in sorted(loads.items())}
     longest = max(times.values())
-    busiest = tuple(" -> ".join(topology.link_at(link)[:2]) for link in sorted(times) if times[link] == longest)
+    busiest = tuple(" -> ".join(topology.link_at(link)[:2]) for link, time in times.items() if time == longest)
     used = {node for link in loads for node in topology.link_at(link)[:2]}
     nics = nics_of(topology)
     idle = tuple(nic for nic in nics if nic not in used)
@@ -118,67 +117,57 @@ def nics_of(topology: Topology) -> tuple[str, ...]:
 
 def boxes_of(topology: Topology) -> tuple[str, ...]:
     """Boxes of a network, by the names of its ranks."""
-    return tuple(dict.fromkeys(node.rpartition("/")[0] for node in topology.compute_nodes))
+    return tuple(dict.fromkeys(map(_box, topology.compute_nodes)))
 
 
 class _Routes:
     """Routes of the hops of channels: over the NICs that a log names, and otherwise the shortest."""
 
     def __init__(self, topology: Topology, hops: Iterable[Hop]) -> None:
+        import networkx as nx
+
         tails, heads, capacities, _ = topology.arrays
         shards = np.ones(topology.num_ranks, dtype=np.int64)
         self._topology = topology
         self._hops = Hops(TreeProblem(topology, "broadcast", tails, heads, capacities, shards))
         self._loads = LinkLoads(capacities)
-        self._nics: dict[tuple[int, int, int, str], int] = {
-            (hop.channel, hop.sender, hop.receiver, hop.end): hop.nic for hop in hops if hop.nic is not None
-        }
+        self._devices = {(*hop[:3], hop.end): hop.nic for hop in hops if hop.nic is not None}
         self._places = {link[:2]: place for place, link in enumerate(topology.links)}
-        self._kept: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._graph = nx.DiGraph(list(self._places))
+        self._over_nics = cache(self._find_over_nics)
 
     def links(self, channel: int, tail: int, head: int) -> tuple[int, ...]:
         """Return the links from rank to rank of a channel."""
-        sent, received = (self._nics.get((channel, tail, head, end)) for end in ("send", "receive"))
-        received = sent if received is None else received
-        sent = received if sent is None else sent
-        if sent is None or received is None:
-            return self._loads.take(self._hops.find_routes(tail, head)).links
-        key = (tail, head, sent, received)
-        if key not in self._kept:
-            self._kept[key] = self._over_nics(*key)
-        return self._kept[key]
+        ends = [self._devices.get((channel, tail, head, end)) for end in ("send", "receive")]
+        named = [device for device in ends if device is not None]
+        if named:
+            return self._over_nics(tail, head, named[0], named[-1])
+        return self._loads.take(self._hops.find_routes(tail, head)).links
 
-    def _over_nics(self, tail: int, head: int, sent: int, received: int) -> tuple[int, ...]:
-        names = self._topology.compute_nodes[tail], self._topology.compute_nodes[head]
-        nics = [f"{rank.rpartition('/')[0]}/nic{nic}" for rank, nic in zip(names, (sent, received), strict=True)]
-        if missing := [nic for nic in nics if nic not in self._topology.node_index]:
-            raise UnsupportedError(
-                f"NCCL uses {missing[0]}, which {self._topology} lacks; describe the network it runs on"
-            )
-        nodes = [
-            *self._way(names[0], nics[0], inside=True),
-            *self._way(nics[0], nics[1], inside=False)[1:],
-            *self._way(nics[1], names[1], inside=True)[1:],
-        ]
-        return tuple(self._places[pair] for pair in pairwise(nodes))
+    def _find_over_nics(self, tail: int, head: int, sent: int, received: int) -> tuple[int, ...]:
+        """Search in the box of each end past its GPUs, but no other NIC, and in the fabric past switches alone."""
+        import networkx as nx
 
-    def _way(self, start: str, end: str, *, inside: bool) -> list[str]:
-        """Search breadth-first in a box, past its GPUs but no other NIC, or in the fabric, past switches alone."""
-        nics, ranks, box = set(nics_of(self._topology)), set(self._topology.compute_nodes), start.rpartition("/")[0]
-        before, queue = {start: start}, deque([start])
-        while queue and end not in before:
-            node = queue.popleft()
-            for link in self._topology.out_links(node):
-                following = link.head
-                blocked = following in nics or (following.rpartition("/")[0] != box if inside else following in ranks)
-                if following not in before and (following == end or not blocked):
-                    before[following] = node
-                    queue.append(following)
-        if end not in before:
+        ranks, nics = set(self._topology.compute_nodes), set(nics_of(self._topology))
+        first, last = self._topology.compute_nodes[tail], self._topology.compute_nodes[head]
+        out, into = f"{_box(first)}/nic{sent}", f"{_box(last)}/nic{received}"
+        if lacking := [nic for nic in (out, into) if nic not in nics]:
             raise UnsupportedError(
-                f"there is no way from {start} to {end} in {self._topology}; describe the network it runs on"
+                f"NCCL uses {lacking[0]}, which {self._topology} lacks; describe the network of the log"
             )
-        way = [end]
-        while way[-1] != start:
-            way.append(before[way[-1]])
-        return way[::-1]
+        links: list[int] = []
+        for start, end in ((first, out), (out, into), (into, last)):
+            box = {} if start == out else {_box(start)}
+            nodes = [
+                node for node in self._graph if node not in nics and (_box(node) in box if box else node not in ranks)
+            ]
+            try:
+                way = nx.shortest_path(self._graph.subgraph([*nodes, start, end]), start, end)
+            except nx.NetworkXNoPath:
+                raise UnsupportedError(f"no way leads from {start} to {end}; describe the network of the log") from None
+            links += [self._places[pair] for pair in pairwise(way)]
+        return tuple(links)
+
+
+def _box(node: str) -> str:
+    return node.rpartition("/")[0]

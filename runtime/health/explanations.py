@@ -209,19 +209,20 @@ class _Network:
 def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     """Lost and slower NICs and links, one of each class of symmetry."""
     topology, part = network.topology, _first_boxes(network.topology)
-    copies = topology.num_ranks // part.num_ranks
     listed, idle = unused_nics(log)
     all_used = listed >= len(network.nics) // len(network.boxes) > 0 and not idle
-    done = set[tuple[str, ...]]()
+    boxes, done = set(boxes_of(part)), set[tuple[str, ...]]()
     for case in failure_cases(part, ["nic", "link"] if network.has_fabric else ["link"], derate=LEFT):
         (fault,) = case.failure.faults
+        if not {node.rpartition("/")[0] for node in fault.nodes if "/" in node} <= boxes:
+            continue  # NICs of boxes that were left out
         place, words = network.place(fault), (_words(network, fault),)
         is_inner = place == "inside" and not set(topology.compute_nodes).isdisjoint(fault.nodes)
         # The links of a NIC on both sides are one fault for every run.
         if words in done or not (place == "nic" or is_inner):
             continue
         done.add(words)
-        members = len(case.members) * copies
+        members = len(case.members) * topology.num_ranks // part.num_ranks
         if not is_inner or fault.factor or not topology.switch_nodes:
             if fault.factor or is_inner or not all_used:
                 yield from network.explanations(words, place, case.failure, members)

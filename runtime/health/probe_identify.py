@@ -139,10 +139,13 @@ def identify(
     notes += [f"{run}: slow, although all its parts have fast runs; repeat it" for run in passing]
     accused = {place: parts for place, parts in accused.items() if parts}
     explanations = _explanations([*accused.values()], [crossed[place] for place in np.flatnonzero(~slow)], faults)
-    states = [
-        *_suspects(runs, levels, accused, explanations, normal),
-        *_unaccused(runs, frozenset().union(*chain(*crossed)), clearing, explanations, faults),
-    ]
+    counted = len(explanations) == 1 and len(explanations[0]) == faults  # then no other part can be slow
+    states = []
+    crossing = frozenset().union(*chain(*crossed))
+    for part, state, level, places in _states(levels, accused, clearing, crossing, explanations, counted):
+        rate = None if level is None else float(np.exp(level))
+        share = None if rate is None else rate / normal
+        states.append(PartState(part, state, rate, share, tuple(runs[place] for place in places)))
     following = _separating(explanations, candidates, routes)
     return Identification(faults, normal, threshold, tuple(explanations), tuple(states), tuple(notes), following)
 
@@ -240,35 +243,23 @@ def _explanations(
     return explanations
 
 
-def _suspects(
-    runs: Sequence[Run],
+def _states(
     levels: FloatArray,
     accused: Mapping[int, frozenset[str]],
+    clearing: Mapping[str, int],
+    parts: Collection[str],
     explanations: Sequence[tuple[str, ...]],
-    normal: float,
-) -> Iterator[PartState]:
-    """Yield the parts of explanations, those of all of them first."""
+    counted: bool,
+) -> Iterator[tuple[str, str, float | None, list[int]]]:
+    """Yield part, state, level and runs: parts of all explanations, of some, those without a fast run, the others."""
     counts = Counter(chain.from_iterable(explanations))
     for part, count in counts.most_common():
-        proofs = [place for place, parts in accused.items() if parts & counts.keys() == {part}]
-        rate = float(np.exp(levels[proofs].mean())) if proofs else None
-        state = "slow" if count == len(explanations) else "suspect"
-        evidence = tuple(runs[place] for place in proofs)
-        yield PartState(part, state, rate, None if rate is None else rate / normal, evidence)
-
-
-def _unaccused(
-    runs: Sequence[Run],
-    parts: Collection[str],
-    clearing: Mapping[str, int],
-    explanations: Sequence[tuple[str, ...]],
-    faults: int,
-) -> Iterator[PartState]:
-    """Yield the parts of no explanation: first those without a fast run, which only the number of faults clears."""
-    counted = len(explanations) == 1 and len(explanations[0]) == faults
-    for part in sorted(set(parts).difference(*explanations), key=lambda part: (part in clearing, part)):
-        evidence = (runs[clearing[part]],) if part in clearing else ()
-        yield PartState(part, "healthy" if evidence or counted else "open", None, None, evidence)
+        proofs = [place for place, names in accused.items() if names & counts.keys() == {part}]
+        level = float(levels[proofs].mean()) if proofs else None
+        yield part, "slow" if count == len(explanations) else "suspect", level, proofs
+    for part in sorted(set(parts) - counts.keys(), key=lambda part: (part in clearing, part)):
+        evidence = [clearing[part]] if part in clearing else []
+        yield part, "healthy" if evidence or counted else "open", None, evidence
 
 
 def _separating(

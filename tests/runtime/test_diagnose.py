@@ -12,7 +12,9 @@ import collopt
 from collopt.errors import ColloptError, FileFormatError, TopologyError, UnsupportedError
 from collopt.runtime.health.channels import score_rings, score_trees
 from collopt.runtime.health.diagnose import Diagnosis, diagnose
-from collopt.runtime.health.nccl_log import Hop, read_graph_dump, read_nccl_log
+from collopt.runtime.health.explanations import Healthy, explain
+from collopt.runtime.health.nccl_log import Hop, NcclLog, read_graph_dump, read_nccl_log
+from collopt.schedules.collective import as_collective
 from nccl_logs import A100, H100, MI300X, SIZES, Machine, cached_expect, devices, header, info, ring_orders, table, text
 
 H1, H2, A1, A2 = devices(1, H100), devices(2, H100), devices(1, A100), devices(2, A100)
@@ -171,6 +173,15 @@ def test_nics_of_the_log_are_those_of_the_network(tmp_path: Path) -> None:
     result = diagnosed(tmp_path, *LOGS["a100 boxes of 4 x 100 Gb/s"][0])
     assert any("4 NICs of 12.50 GB/s per host" in note for note in result.notes)
     assert result.topology.link("box0/nic3", "ib").bandwidth == Fraction(25, 2)
+
+
+def test_faults_of_many_boxes_are_one_line_each() -> None:
+    """Large networks are looked at by two of their boxes, whose faults stand for those of all."""
+    network = collopt.topology("dgx-h100", boxes=9)
+    healthy = Healthy(as_collective("allgather"), 380.0, 0.02, 399.0, 190.0)
+    words = {entry.faults: entry.members for entry in explain(network, [healthy], NcclLog())}
+    assert words["NIC box0/nic0, its cable or slot at 1/2 of its rate",] == 72
+    assert len([entry for entry in words if "NIC" in entry[0]]) == 1
 
 
 def test_what_the_log_refutes_is_no_explanation(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def busbw(machine: str, collective: str) -> Fraction | None:
 
 
 def test_no_measurement_exceeds_a_bound() -> None:
-    """Whatever the software; racks together, which take a minute, are left to a slow test."""
+    """Whatever the software; racks together, which take long, are left to a slow test."""
     rows = COMPARABLE[COMPARABLE.boxes < 20]
     bounds = [busbw(row.machine, row.collective) for row in rows.itertuples()]
     compared = [(row, bound) for row, bound in zip(rows.itertuples(), bounds, strict=True) if bound is not None]
