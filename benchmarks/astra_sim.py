@@ -188,6 +188,8 @@ class AstraSim:
             )
             node = TraceNode(rank, collective, NodeKind.COMM_COLL, attributes=attributes)
             write_trace(Trace((node,)), self._folder / f"workload.{rank}.et")
+        # Uninitialised in ASTRA-sim where it is left out.
+        system = {"scheduling-policy": "LIFO"} | system
         (self._folder / "system.json").write_text(json.dumps(system))
         options = {
             "workload": "workload",
@@ -241,7 +243,6 @@ def built_ins(
         if chunk == 1 and queues > 1:
             continue
         system = {
-            "scheduling-policy": "LIFO",
             "endpoint-delay": 1,  # 0 is refused
             "local-reduction-delay": 0,
             "active-chunks-per-dimension": chunk,

@@ -1,8 +1,9 @@
 """Discrete-event simulation of transfers that cross links piece by piece.
 
 A link carries one piece at a time, for the hop's *ticks*, and its last bit arrives *delay* later.  Of waiting pieces it
-takes the least (piece + key of the transfer, hop), or the first that came.  A piece enters the next link while it
-arrives, or when it has arrived as a whole.  All times are integers.  See docs/explanation/programs.md.
+takes the least (piece + key of the transfer, hop), or the first that came; of those that come at one time, the one that
+left its last link first.  A piece enters the next link while it arrives, or when it has arrived as a whole.  All times
+are integers.  See docs/explanation/programs.md.
 """
 
 from typing import NamedTuple
@@ -84,7 +85,7 @@ LINK, TICKS, WAY, OWNER, LEVEL, IS_LAST, SENT = range(7)
 key or `IN_TURN`; whether no hop follows; pieces sent."""
 FIRST, SIZE, FREE_AT, WAKES, IS_PENDING = range(5)
 """Columns of links: begin and size of the queue; when it is free; whether that is an event; whether it is `PENDING`."""
-COME, OVER, PENDING, EVENTS, ARRIVED = range(5)
+COME, OVER, PENDING, EVENTS, ARRIVED, QUEUED = range(6)
 """Lists of pieces that came to a link, or to their end, and of links that may send; all are counted, as are entries of
 the heap of events and pieces that arrived."""
 IN_TURN = -1
@@ -118,7 +119,7 @@ def _starts(counts: IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-@kernel_with(lambda hops, *others: 20 * others[-1] * len(hops))
+@kernel_with(lambda hops, *arrays: 20 * arrays[-1] * len(hops))
 def _run(
     hops: IntArray,
     links: IntArray,
@@ -136,7 +137,7 @@ def _run(
 
     Arrays are arguments by themselves: numba would count references to those in tuples at every event.
     """
-    jobs, counts = len(hops) * pieces, np.zeros(5, dtype=np.int64)
+    jobs, counts = len(hops) * pieces, np.zeros(6, dtype=np.int64)
     starts = np.full(jobs, NOT_SENT, dtype=np.int64)  # Of pieces that wait, when they came
     queues = np.empty((len(hops), 2), dtype=np.int64)
     lists = np.empty((3, max(jobs, len(waits), len(links))), dtype=np.int64)
@@ -188,15 +189,17 @@ def _release(
     pieces: int,
 ) -> None:
     """Release the followers of pieces that came to their end."""
-    while counts[OVER]:
-        counts[OVER] -= 1
-        counts[ARRIVED] += 1
-        transfer, piece = divmod(lists[OVER, counts[OVER]], pieces)
+    number = 0
+    while number < counts[OVER]:  # Transfers without links are over at once.
+        transfer, piece = divmod(lists[OVER, number], pieces)
+        number += 1
         for place in range(follower_starts[transfer], follower_starts[transfer + 1]):
             part = followers[place] * pieces + piece
             waits[part] -= 1
             if waits[part] == 0:
                 _start_piece(hop_starts, lists, counts, followers[place], piece, pieces)
+    counts[ARRIVED] += number
+    counts[OVER] = 0
 
 
 @kernel
@@ -213,10 +216,11 @@ def _join_queues(
     """Let pieces that came wait for their links, behind those of their hop that wait already."""
     for place in range(counts[COME]):
         code = lists[COME, place]
-        starts[code] = now
+        starts[code] = counts[QUEUED]
+        counts[QUEUED] += 1
         hop = code // pieces
         if hops[hop, SENT] == code % pieces:
-            _enqueue(hops, links, queues, now, code, pieces)
+            _enqueue(hops, links, queues, starts[code], code, pieces)
             _mark_pending(links, lists, counts, hops[hop, LINK])
     counts[COME] = 0
 
@@ -290,13 +294,12 @@ def _schedule(
     to which events were added lately are found by their times, in a table that forgets: a time may have two.
     """
     place = _place(time)
+    same_time[code] = NONE
     if recent[place, 0] == time:
-        first = recent[place, 1]
-        same_time[code] = same_time[first]
-        same_time[first] = code
+        same_time[recent[place, 1]] = code
+        recent[place, 1] = code
         return
     recent[place, 0], recent[place, 1] = time, code
-    same_time[code] = NONE
     heap_push(events, 0, counts[EVENTS], time, code)
     counts[EVENTS] += 1
 

@@ -246,8 +246,8 @@ class Predictor:
             if count >= LEAST_SLICES:
                 time, longer = self._run(num_bytes, count), self._run(num_bytes, count // 2)
                 share = (Fraction(1, count) - Fraction(1, slices)) / (Fraction(1, count // 2) - Fraction(1, count))
-                least = self._costs.launch + timed.wire_time * num_bytes
-                return max(time - (max(longer, time) - time) * share, least)
+                minimum = self._costs.launch + timed.wire_time * num_bytes
+                return max(time - (max(longer, time) - time) * share, minimum)
         if not self._schedule.pipelined:
             slices = None
         return schedule_time(self._schedule, self._topology, num_bytes, slices, costs=self._costs)

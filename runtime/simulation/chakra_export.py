@@ -228,8 +228,12 @@ def _before(transfers: Transfers) -> dict[int, list[int]]:
 
 def _send_order(plan: Plan, num_bytes: int, slices: int) -> list[tuple[int, int]]:
     """Transfers that cross links, and their slices, by when each enters its first link, with switches that store it."""
-    timed = TimedSchedule(plan.schedule, plan.topology, Rules(forwarding="store-and-forward", service="arrival"))
-    run = timed.run(num_bytes, slices if plan.schedule.pipelined else None)
+    rules = Rules(forwarding="store-and-forward", service="arrival", clock="ns")
+    cut = slices if plan.schedule.pipelined else None
+    try:
+        run = TimedSchedule(plan.schedule, plan.topology, rules).run(num_bytes, cut)
+    except UnsupportedError:  # Messages take less than the clock shows.
+        run = TimedSchedule(plan.schedule, plan.topology, rules._replace(clock="exact")).run(num_bytes, cut)
     crossing = np.flatnonzero(np.diff(run.transfers.hop_starts))
     # Slices of one step follow one another.
     starts = np.broadcast_to(run.starts[run.transfers.hop_starts[crossing]], (len(crossing), slices))

@@ -188,6 +188,21 @@ def test_simulations_in_whole_nanoseconds_agree_with_replays(kind: str, collecti
         assert run.time * 1000 == 248
 
 
+@pytest.mark.parametrize("slices", [4, 16])
+@pytest.mark.parametrize("rates", [(50, 50, 50, 50, 50, 20), (50, 50, 25, 25), (100, 50, 50, 20, 20), (40, 30, 20)])
+def test_messages_that_come_to_a_switch_at_one_time_are_served_as_in_replays(
+    rates: tuple[int, ...], slices: int
+) -> None:
+    """On stars with slow links, the one that left first goes first."""
+    names = [f"r{rank}" for rank in range(len(rates))]
+    links = [(name, "hub", rate, 1) for name, rate in zip(names, rates, strict=True)]
+    star = collopt.Topology.from_links(links, compute=names, switches=["hub"], bidirectional=True)
+    plan = collopt.plan(star, "allreduce")
+    run = simulate(plan, "32M", slices, forwarding="store-and-forward", service="arrival", clock="ns")
+    replay = replay_traces(plan_traces(plan, "32M", slices=slices), star)
+    assert run.microseconds == pytest.approx(replay.microseconds, rel=0.01)
+
+
 def test_sends_over_a_link_start_in_turn() -> None:
     """Each turn comes after the turn before, and after what the send before it waits for; the first needs no turn."""
     row = collopt.Topology.from_links([("a", "b", 25), ("b", "c", 25)], compute="abc", bidirectional=True)

@@ -148,8 +148,18 @@ def networks(draw: st.DrawFn) -> Network:
 
 @given(networks(), st.integers(1, 4))
 def test_events_of_one_time_may_come_in_any_order(drawn: Network, pieces: int) -> None:
-    """Pieces start as in a loop that takes one event after the other from a heap."""
+    """Pieces start as in a loop that takes one event after the other from a heap, unless links serve them in turn."""
+    drawn = drawn._replace(in_turn=None)
     assert run_events(drawn, pieces).starts.tolist() == plain_starts(drawn, pieces)
+
+
+def test_of_pieces_that_come_at_one_time_the_one_that_left_first_is_served_first() -> None:
+    """Also where its transfer has the larger number, on links that serve pieces in turn."""
+    for lag in (0, 3):
+        both = network([(0, 4, lag), (2, 5, 0)], [(1, 5 + lag, 0), (2, 5, 0)], [(0, 1, 0)])
+        both = both._replace(in_turn=np.array([False, False, True]), levels=np.array([1, 0, 0]), store=True)
+        # The third transfer delays the first by one tick.
+        assert run_events(both, 1).starts[:, 0].tolist() == [1, 10 + lag, 0, 5 + lag, 0]
 
 
 def test_heaps_sort() -> None:
