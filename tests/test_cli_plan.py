@@ -93,8 +93,6 @@ def test_says_where_an_allreduce_adds_up(cli: Cli, tmp_path: Path) -> None:
     assert " distinct trees, by the root's share of the data\n" in many.out
     assert re.search(r"^  trees +(\d+) distinct \(\d+ reduce trees, \d+ broadcast trees\), ", many.out, re.MULTILINE)
     assert "  roots" not in cli("plan", "ring", "--nodes", 4, "allreduce", "--planner", "forestcoll").out
-    few = cli("plan", "ring", "--nodes", 3, "--without", "gpu0--gpu2", "allreduce", "--planner", "strength").out
-    assert "  trees           2 distinct (1 reduce tree, 1 broadcast tree), height 1 hop\n" in few
     assert "per unit of each root's share of the data" in cli("verify", plan).out
     interpret_file(xml)
     for command in ("verify", "run"):
