@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import collopt
 from collopt.support.formatting import bandwidth_text, percentage_text, time_text
+from collopt.topologies import Topology
 
 FACTORS = {"GB/s": 1, "MB/s": Fraction(1, 10**3), "kB/s": Fraction(1, 10**6), "B/s": Fraction(1, 10**9)}
 
