@@ -197,6 +197,9 @@ bench pair.json -b 64M                                   -> 67108864 33554432
 bench pair.json -d int16                                 -> datatype 'int16' int8
 bench pair.json --collective allgather                   -> --collective --topology
 bench --topology ring                                    -> --topology --collective
+probe dgx-h100 --boxes 2                                 -> slow NIC boxes
+probe dgx-h100 --boxes 4 --size 3                        -> size 4
+probe plan.json log.txt                                  -> log.txt plan.json
 diagnose nowhere.txt                                     -> nowhere.txt exist
 diagnose times.txt --boxes 2                             -> --boxes --topology
 diagnose net.json                                        -> net.json
