@@ -21,9 +21,9 @@ from ...support.formatting import abbreviated_names, count_text
 from ...support.validation import shown
 
 ERRORS = ("NCCL WARN", "NCCL failure", "Test failure", "Test NCCL failure", "Test CUDA failure")
-
+MAX_LINE = 4096  # characters; longer ones are of other programs
 _DEVICE = re.compile(r"Rank\s+(\d{1,6})\s.*?\bPid\s+\d+\s+on\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(\S.*)")
-_INFO = re.compile(r"([\w.-]+):(\d+):\d+ \[\d+\] NCCL (?:INFO|WARN) +(.*)")
+_INFO = re.compile(r"(?<![\w.-])([\w.-]+):(\d+):\d+ \[\d+\] NCCL (?:INFO|WARN) +(.*)")
 _RING = re.compile(r"^Channel (\d{1,4})(?:/\d+)? : +(\d[\d ]*?)( ?\.\.\.)?$")
 _NEIGHBORS = re.compile(r"^Ring (\d{1,4}) : \d{1,6} -> (\d{1,6}) -> (\d{1,6})$")
 _TREE = re.compile(r"\[(\d{1,4})\] -?\d+/-?\d+/-?\d+->(\d{1,6})->(-?\d{1,6})(?= \[|$)")
@@ -34,7 +34,7 @@ _HOP = re.compile(
 _IB = re.compile(r"NET/IB : Using (.*?)(?:\[RO\])?\s*; OOB")
 _SPEED = re.compile(r"NET/IB: \[\d+\] ([^\s:]+)\S* .*\bspeed=(\d{1,9})\b")
 _COMM = re.compile(r"comm 0x\w+ rank \d+ nranks (\d{1,6}) .*commId (0x\w+)")
-_CHOICE = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
+_CHOICE = re.compile(r"\b(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
 _CHANNELS = re.compile(r"^(\d{1,4}) coll channels, ")
 _NVLS = re.compile(r"NVLS multicast support is (not )?available|^NCCL_NVLS_ENABLE set by environment to (0)\.")
 _NETWORK = re.compile(r"^Using network (\S.*)")
@@ -115,7 +115,7 @@ def read_nccl_log(text: str, where: str) -> NcclLog:
     Raises `FileFormatError` where lines of two jobs are mixed.
     """
     log, reader = NcclLog(), _Reader()
-    for line in text.splitlines():
+    for line in (line for line in text.splitlines() if len(line) <= MAX_LINE):
         if not log.version and "NCCL version" in line:
             log.version = line.partition("NCCL version")[2].strip().split("+")[0]
         if any(mark in line for mark in ERRORS):

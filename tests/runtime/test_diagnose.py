@@ -277,6 +277,13 @@ def test_lines_of_nccl_are_read() -> None:
     assert old.rings == {0: (0, 1, 2, 3)}
 
 
+@pytest.mark.parametrize("word", ["Rank 1 ", "NET/IB : Using ", "h-", "AllReduce"])
+def test_long_lines_of_other_programs_take_no_time(word: str) -> None:
+    """Time is linear: with squares, this would take a day."""
+    line = word * 1_000_000
+    assert not read_nccl_log(line, "log").devices
+
+
 def test_trees_of_all_ranks_are_read() -> None:
     """A tree is there once all ranks have said their parents."""
     lines = [f"h:1:2 [0] NCCL INFO comm 0x1 rank {rank} nranks 3 commId 0x5 - Init START" for rank in range(3)]
