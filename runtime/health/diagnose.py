@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 VERDICTS = ("wrong data", "impossible", "low", "unknown", "normal")
 """Of a size, a run and a log, the worst first."""
+COLUMNS = ("size in bytes", "busbw", "of the bound", "NCCL's model", "healthy machines")
+"""Headings of numbers about sizes; the verdict follows."""
 PRODUCTS = {
     r"A100.*SXM|A100-SXM": "dgx-a100", r"H100.*(HBM3|SXM)": "dgx-h100", r"H200(?! NVL)": "dgx-h200",
     r"\bGB200": "gb200-nvl72", r"\bGB300": "gb300-nvl72", r"\bB200": "dgx-b200", r"\bB300": "dgx-b300",
@@ -77,6 +79,14 @@ class SizeDiagnosis(NamedTuple):
     low: float | None
     high: float | None
     verdict: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Texts below `COLUMNS`."""
+        healthy = "" if self.low is None or self.high is None else f"{self.low:.0f} to {self.high:.0f}"
+        model = "" if self.nccl is None else f"{self.nccl:.0f}"
+        share = percentage_text(self.measured / self.bound)
+        return str(self.size), f"{self.measured:.2f}", share, model, healthy, self.verdict
 
 
 @dataclass(frozen=True)
@@ -153,6 +163,15 @@ class Diagnosis:
         """The worst of all runs."""
         return min((run.verdict for run in self.runs), key=VERDICTS.index)
 
+    @property
+    def choice(self) -> str:
+        """What the explanations are to each other; empty unless a run is low."""
+        if all(run.verdict != "low" for run in self.runs):
+            return ""
+        if len(self.explanations) > 1:
+            return "any of these explains it; the log cannot tell them apart:"
+        return "this explains it:" if self.explanations else "no one or two faults of the common kinds explain it"
+
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the sizes: one row for each run and size, with the columns of `SizeDiagnosis`."""
         import pandas as pd
@@ -209,7 +228,7 @@ def diagnose(
         if run.ranks != network.num_ranks:
             raise UnsupportedError(
                 f"{source} is of {count_text(run.ranks, 'rank')}, and {network.name} has {network.num_ranks}; "
-                "describe the network of the log with --topology, --boxes and --ranks"
+                "describe the network of the log with --topology, --boxes and --ranks, or take a plan on it"
             )
         diagnoses.append(_diagnosed(run, network, twins.get(run.collective, {}), graph, notes))
     low = [run for run in diagnoses if run.verdict == "low"]
@@ -259,7 +278,7 @@ def _collective(measured: MeasuredRun, ranks: int, source: str) -> Collective:
         doubt = (
             "does not say which collective it measures" if named is None else f"has a busbw that {named} does not have"
         )
-        raise UnsupportedError(f"{source} {doubt}; give --collective")
+        raise UnsupportedError(f"{source} {doubt}; give --collective, or collective= in Python")
     return named
 
 
