@@ -137,7 +137,9 @@ def bound_sizes(
     amounts = as_several_bytes(sizes)
     cost_model = as_costs(costs, topology)
     rate = _rate_bound(reached_network(topology, cost_model), collective, root, weights, traffic)
-    return bounds_at_sizes(topology, rate, amounts, cost_model)
+    # Where measured times do not tell costs apart, no time that they allow may be less.
+    bounds = [bounds_at_sizes(topology, rate, amounts, model) for model in (cost_model, *cost_model.extremes)]
+    return [min(limits, key=lambda limit: limit.time) for limits in zip(*bounds, strict=True)]
 
 
 def _rate_bound(

@@ -87,7 +87,7 @@ FIRST, SIZE, FREE_AT, WAKES, IS_PENDING = range(5)
 """Columns of links: begin and size of the queue; when it is free; whether that is an event; whether it is `PENDING`."""
 COME, OVER, PENDING, EVENTS, ARRIVED, QUEUED = range(6)
 """Lists of pieces that came to a link, or to their end, and of links that may send; all are counted, as are entries of
-the heap of events and pieces that arrived."""
+the heap of events, pieces that arrived, and those that came to a link so far."""
 IN_TURN = -1
 
 
@@ -138,7 +138,7 @@ def _run(
     Arrays are arguments by themselves: numba would count references to those in tuples at every event.
     """
     jobs, counts = len(hops) * pieces, np.zeros(6, dtype=np.int64)
-    starts = np.full(jobs, NOT_SENT, dtype=np.int64)  # Of pieces that wait, when they came
+    starts = np.full(jobs, NOT_SENT, dtype=np.int64)  # Of pieces that wait, their number among all that came
     queues = np.empty((len(hops), 2), dtype=np.int64)
     lists = np.empty((3, max(jobs, len(waits), len(links))), dtype=np.int64)
     events, same_time = np.empty((jobs + len(links), 2), dtype=np.int64), np.empty(jobs + len(links), dtype=np.int32)
@@ -150,7 +150,7 @@ def _run(
             _start_piece(hop_starts, lists, counts, part // pieces, part % pieces, pieces)
     while True:
         _release(hop_starts, followers, follower_starts, waits, lists, counts, pieces)
-        _join_queues(hops, links, queues, starts, lists, counts, now, pieces)
+        _join_queues(hops, links, queues, starts, lists, counts, pieces)
         _send(hops, links, queues, starts, lists, events, same_time, recent, counts, now, pieces)
         if counts[EVENTS] == 0:
             return starts, finish, counts[ARRIVED]
@@ -210,7 +210,6 @@ def _join_queues(
     starts: IntArray,
     lists: IntArray,
     counts: IntArray,
-    now: int,
     pieces: int,
 ) -> None:
     """Let pieces that came wait for their links, behind those of their hop that wait already."""

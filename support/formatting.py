@@ -41,6 +41,11 @@ def count_text(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
+def span_text(low: int, high: int, word: str) -> str:
+    """Format the least and the largest count with their noun, or the one that all are."""
+    return count_text(high, word) if low == high else f"{low} to {high} {word}s"
+
+
 def _in_units(
     value: float | Fraction, units: Sequence[tuple[str, Fraction]], smallest: tuple[str, Fraction], decimals: int
 ) -> str:

@@ -203,16 +203,15 @@ class _CutPool:
 def _violated_cuts(pairs: _RankPairs, rates: FloatArray, bandwidths: FloatArray) -> BoolArray:
     """A violated cut for every rank that does not receive the whole rate: the larger side of its minimum cut."""
     total = max(float(rates.sum()), np.finfo(np.float64).tiny)
-    supplies = _quantized(rates, total)
-    # More than everything is no help.
-    capacities = np.minimum(_quantized(bandwidths, total), 2 * GRAIN)
+    supplies, capacities = _quantized(rates, total), _quantized(bandwidths, total)
     ranks = len(rates)
     sweep = sweep_sinks(ranks, pairs.tails, pairs.heads, capacities, supplies, ranks)
     return np.unique(~sweep.sink_sides[sweep.deficit > TOLERANCE], axis=0)
 
 
 def _quantized(values: FloatArray, total: float) -> IntArray:
-    grains: IntArray = np.rint(np.maximum(values, 0) / total * GRAIN).astype(np.int64)
+    # More than everything is no help.
+    grains: IntArray = np.rint(np.clip(values, 0, 2 * total) / total * GRAIN).astype(np.int64)
     return grains
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -48,6 +49,8 @@ def without_switches(plan: Plan, what: str) -> Plan:
     if solver is None or not solver.takes(plan.collective, "in_network"):
         solver = PLANNERS["auto"]
     options: dict[str, Any] = {name: value for name, value in plan.options.items() if name in solver.options}
+    if planned_for := re.match(r"\d+(?= bytes)", str(plan.provenance.get("planned_for"))):
+        solver, options = PLANNERS["auto"], {"size": int(planned_for[0])}
     options |= plan.schedule.problem(plan.collective) | {"in_network": False}
     refusal = f"the plan's trees branch at switches, which {what} has no operations for"
     try:

@@ -431,7 +431,9 @@ def rank_cut(topology: Topology, collective: Collective, weights: tuple[int, ...
     np.add.at(widths, tails if collective.direction == "reduce" else heads, capacities)
     sizes = np.array(weights or (1,) * topology.num_ranks)
     needs = sizes.sum() - (0 if collective.has_two_phases else sizes)
-    rank = int((needs / widths[: topology.num_ranks]).argmax())
+    times, widths = np.zeros(len(sizes)), widths[: len(sizes)]
+    # A root needs nothing, and may have no links for it.
+    rank = int(np.divide(needs, widths, out=times, where=widths > 0).argmax())
     return Cut(frozenset(topology.nodes) - {topology.nodes[rank]})
 
 

@@ -18,15 +18,7 @@ from ...support.formatting import exact, rate_text
 from ...topologies import Topology
 from ..collective import ALLREDUCE, AnyCollective, Collective, Direction, as_collective
 from .cuts import Partition, total_data
-from .witness import (
-    EVERY_SCHEDULE,
-    Argument,
-    Crossing,
-    Pair,
-    RootedDuals,
-    data_text,
-    value_by_link,
-)
+from .witness import EVERY_SCHEDULE, Argument, Crossing, Pair, RootedDuals, data_text, value_by_link
 
 MAX_RANKS = 12  # the check takes time and memory in proportion to 3^ranks
 INT64_LIMIT = 2**62

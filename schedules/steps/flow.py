@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import FileFormatError, UnsupportedError
 from ...support.arrays import IntArray
-from ...support.formatting import count_text
+from ...support.formatting import count_text, span_text
 from ...support.quantities import as_bytes
 from ...support.validation import shown
 from ...topologies import Topology
@@ -281,7 +281,7 @@ class FlowSchedule(FlowArrays, kind="flow"):
         lost = "no slower" if slower == 1 else f"{float(slower):.2f} times as long"
         waiting = f"{lost} with a barrier after each step" if self.pipelined else "which wait for each other"
         return {
-            "paths": f"{self.num_paths}, of {counts.min()} to {counts.max()} transfers each",
+            "paths": f"{self.num_paths}, of {span_text(counts.min(), counts.max(), 'transfer')} each",
             "chunks per unit": f"{self.chunks_per_unit}",
             "steps": f"{self.num_steps}, {waiting}",
             **busiest,

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import CapacityOverflowError, FileFormatError, UnsupportedError
 from ...support.arrays import BoolArray, IntArray, joined_rows
+from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import Topology
 from ..collective import Collective, Direction
@@ -89,7 +90,7 @@ class Forest(TreeArrays, TreeSequence, kind="forest"):
     @property
     def size_text(self) -> str:
         """Such as ``"8 trees, 1 per root by weight"``."""
-        return f"{self.num_trees} trees, {self.trees_per_root} per root by weight"
+        return f"{count_text(self.num_trees, 'tree')}, {self.trees_per_root} per root by weight"
 
     @property
     def total_weight(self) -> int:

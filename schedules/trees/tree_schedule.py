@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast, overload
 import numpy as np
 
 from ...support.arrays import IntArray
-from ...support.formatting import count_text, percentage_text
+from ...support.formatting import count_text, percentage_text, span_text
 from ...topologies import Topology
 from ..collective import Collective, Direction
 from ..schedule import Schedule
@@ -57,9 +57,8 @@ class Heights(NamedTuple):
     @property
     def text(self) -> str:
         """Such as ``"height 2 to 3 hops, mean 2.5"``."""
-        if self.lowest == self.highest:
-            return f"height {count_text(self.highest, 'hop')}"
-        return f"height {self.lowest} to {self.highest} hops, mean {self.mean:.1f}"
+        mean = "" if self.lowest == self.highest else f", mean {self.mean:.1f}"
+        return f"height {span_text(self.lowest, self.highest, 'hop')}{mean}"
 
 
 class Trees(Schedule):
@@ -186,7 +185,7 @@ class Trees(Schedule):
         if len(set(forest.root_weights[forest.root_weights > 0].tolist())) == 1:
             return str(forest.trees_per_root)
         different = np.unique(forest.roots, return_counts=True)[1]
-        return f"{different.min()} to {different.max()} distinct trees, by the root's share of the data"
+        return f"{span_text(different.min(), different.max(), 'distinct tree')}, by the root's share of the data"
 
     @property
     def _numbers(self) -> str:
@@ -194,7 +193,7 @@ class Trees(Schedule):
         text = f"{self.num_trees} distinct"
         if len(self.forests) == 1:
             return text
-        return f"{text} ({', '.join(f'{part.num_trees} {part.direction} trees' for part in self.forests)})"
+        return f"{text} ({', '.join(count_text(part.num_trees, f'{part.direction} tree') for part in self.forests)})"
 
     def _roots(self, topology: Topology) -> dict[str, str]:
         """Roots of an allreduce, unless all ranks have equal shares."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 
 import pytest
@@ -118,3 +119,11 @@ def test_bandwidths_too_far_apart_for_floats_are_refused() -> None:
         plan_allreduce_lp(topology)
     with pytest.raises(CapacityOverflowError, match="fewer digits"):
         collopt.plan(topology, "allreduce")
+
+
+def test_bandwidths_that_differ_by_fourteen_orders_of_magnitude_are_planned_without_warnings() -> None:
+    """Shares of a rate of nearly nothing are more than an int64 has room for."""
+    cycle = Topology.from_links([("a", "b", 10**9), ("b", "c", "1/100000"), ("c", "a", 7)], compute="abc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert collopt.plan(cycle, "allreduce", planner="allreduce-lp").gap == 0

@@ -50,6 +50,18 @@ def test_four_megabytes_with_ten_microseconds_for_each_hop(network: Topology, le
     assert (round(float(found.time), 2), found.argument) == (least, "flow")
 
 
+def test_a_bound_holds_for_all_costs_that_measured_times_allow() -> None:
+    """A real machine may be at the extreme with the least time, and is not to exceed the bound."""
+    costs = RuntimeCosts(alpha=5, launch=10, calibrated=True, ends=[(2, 0), (8, 0), (0, 60)])
+    network, sizes = ring(4, bandwidth=10, latency=1), ["1K", "1M"]
+    bounds = bound_sizes(network, "allgather", sizes, costs=costs)
+    for bound in bounds:
+        bound.verify()
+    assert [bound.time for bound in bounds] == [
+        bound.time for bound in bound_sizes(network, "allgather", sizes, costs=RuntimeCosts(alpha=2))
+    ]
+
+
 def box_bound(network: Topology, size: int, alpha: Fraction, inside: Fraction, outside: Fraction) -> Fraction:
     """Least time for what other boxes have, by the formula for GPUs with a NIC each.
 

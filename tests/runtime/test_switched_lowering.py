@@ -66,3 +66,12 @@ def test_a_plan_without_has_the_problem_and_options_of_the_other(caplog: pytest.
     assert plain.options == {"trees_per_root": 1, "in_network": 0}
     assert without_switches(plain, "this") is plain
     assert "at the same rate" in caplog.text
+
+
+def test_a_plan_for_a_size_is_replaced_by_the_fastest_for_it() -> None:
+    """The one for endless data may be far slower."""
+    network = switched_boxes(1, 4)
+    plain = without_switches(collopt.plan(network, "allreduce", size="64K"), "this")
+    fastest = collopt.plan(network, "allreduce", size="64K", in_network=False)
+    assert plain.provenance["planned_for"] == "65536 bytes"
+    assert (plain.provenance["predicted_us"], plain.planner) == (fastest.provenance["predicted_us"], fastest.planner)

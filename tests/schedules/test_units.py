@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import collopt
 from collopt.support.formatting import bandwidth_text, percentage_text, time_text
+from collopt.topologies import Topology
 
 FACTORS = {"GB/s": 1, "MB/s": Fraction(1, 10**3), "kB/s": Fraction(1, 10**6), "B/s": Fraction(1, 10**9)}
 
@@ -39,3 +41,11 @@ def test_times_and_shares() -> None:
     assert [percentage_text(value) for value in (0, Fraction(1, 8), Fraction(1, 10**6))] == [
         "0 %", "12.50 %", "0.000100 %",
     ]  # fmt: skip
+
+
+def test_one_tree_and_one_transfer_are_singular() -> None:
+    """Rows and titles count alike."""
+    pair = Topology.from_links([("a", "b", 10)], compute="ab", bidirectional=True)
+    tree = collopt.plan(pair, "broadcast", root=0)
+    assert str(tree).endswith("; 1 tree, 1 per root by weight")
+    assert collopt.plan(pair, "all_to_all").schedule.rows(pair, {})["paths"] == "2, of 1 transfer each"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,7 @@ from collopt import plan
 from collopt.errors import CertificateError
 from collopt.schedules import (
     ALL_TO_ALL,
+    COLLECTIVES,
     Bound,
     Crossing,
     Cut,
@@ -26,6 +28,7 @@ from collopt.schedules import (
     Witness,
 )
 from collopt.schedules.bounds.bound import WITNESS_KINDS, witness_from_json, witness_to_json
+from collopt.schedules.bounds.cuts import rank_cut
 from collopt.schedules.bounds.length_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
 from collopt.topologies import SwitchLimits, Topology, ring
@@ -202,6 +205,19 @@ def test_a_bound_without_bandwidth_is_refused() -> None:
         Bound.from_witness(dead_end, "allreduce", Cut(frozenset("b")))
     with pytest.raises(CertificateError, match="over 0 GB/s"):
         Bound(dead_end, "allreduce", Fraction(1), Cut(frozenset("b"))).verify()
+
+
+@pytest.mark.parametrize(("collective", "root", "rate"), [("broadcast", 0, 10), ("reduce", 2, 10)])
+def test_the_cut_around_one_rank_is_not_that_of_a_root_without_links_for_its_need(
+    collective: str, root: int, rate: int
+) -> None:
+    """A root needs nothing of others, which over no links is no number."""
+    chain = Topology.from_links([("a", "b", 10), ("b", "c", 10)], compute="abc")
+    record, weights = COLLECTIVES[collective], tuple(int(rank == root) for rank in range(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cut = rank_cut(chain, record, weights)
+    assert Bound.from_witness(chain, record, cut, weights).algbw == rate
 
 
 WITNESSES: dict[str, Witness] = {
