@@ -210,7 +210,7 @@ def _named(plans: Any) -> dict[str, Plan]:
 
 
 def _check_measured(diagnosis: Diagnosis, plan: Plan) -> None:
-    """Refuse a log of another network, another collective, or other shards or roots, than the plans are for."""
+    """Refuse a log of another network, another collective, or other shards, than the plans are for."""
     if diagnosis.topology.digest != plan.topology.digest:
         raise UnsupportedError(
             f"{diagnosis.source} was compared with {diagnosis.topology.name}, and the plan is on {plan.topology.name} "
@@ -225,8 +225,8 @@ def _check_measured(diagnosis: Diagnosis, plan: Plan) -> None:
         )
     if measured[0].expectation.bound.weights != plan.bound.weights:
         raise UnsupportedError(
-            f"{diagnosis.source} is compared with {plan.collective} of equal shards or its default root, and the plan "
-            "is for others; leave the log out"
+            f"{diagnosis.source} measures {plan.collective} of equal shards, and the plan is for others; give a plan for "
+            "equal shards"
         )
 
 
