@@ -196,6 +196,8 @@ class Plan(Viewed):
                 f"the plan's bound is about {self.bound.scope} alone; expected one of {EVERY_SCHEDULE}, and this as "
                 "scoped_bound"
             )
+        if self.scoped_bound is not None and self.scoped_bound.scope == EVERY_SCHEDULE:
+            raise CertificateError(f"the plan's scoped bound is about {EVERY_SCHEDULE}; expected it as bound")
         loads = verified_loads(self.schedule, self.topology)
         if not np.array_equal(loads, self.link_loads):
             report_load_mismatch(self.link_loads, loads, self.schedule, self.topology)

@@ -129,6 +129,13 @@ BELOW = Topology.from_links(
 )
 
 
+def test_a_bound_of_all_schedules_is_no_scoped_one() -> None:
+    """It would be shown beside a looser one, by which the plan is not optimal."""
+    made = plan(BELOW, "allreduce", planner="steiner")
+    with pytest.raises(CertificateError, match="scoped bound is about all schedules; expected it as bound"):
+        replace(made, scoped_bound=made.bound).verify()
+
+
 def test_files_with_a_bound_of_trees_alone_get_one_of_all_schedules(tmp_path: Path) -> None:
     """Before version 9 there was one bound; around a switch that loops back the same parts bound everything."""
     path = tmp_path / "old.json"

@@ -77,6 +77,10 @@ def test_kinds_mean_all_their_classes() -> None:
         {"efficiency": 0.9},
         {"efficiency": [("gpu-nic",)]},
         {"calibrated": "yes"},
+        {"ends": 5},
+        {"ends": [(1, 2, 3)]},
+        {"ends": [(-1, 0)]},
+        {"ends": [(1, 2)] * 17},
     ],
 )
 def test_refuses_other_values(wrong: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from ...support.quantities import Exact, as_factor, as_latency
 from ...support.validation import as_flag, shown
 
 TIMES = ("alpha", "send", "launch", "reduction")
+MAX_ENDS = 16  # of costs that measured times do not tell apart
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,9 @@ class RuntimeCosts:
 
 def _as_ends(value: object) -> tuple[tuple[Fraction, Fraction], ...]:
     rows: list[Any] = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
-    if any(not isinstance(row, (list, tuple)) or len(row) != 2 for row in rows):
-        raise TopologyError(f"the ends are {shown(value)}; expected pairs of alpha and launch, [[2, 0], [0, 60]]")
+    if len(rows) > MAX_ENDS or any(not isinstance(row, (list, tuple)) or len(row) != 2 for row in rows):
+        what = f"expected at most {MAX_ENDS} pairs of alpha and launch, [[2, 0], [0, 60]]"
+        raise TopologyError(f"the ends are {shown(value)}; {what}")
     return tuple(
         (as_latency(alpha, "alpha of an end"), as_latency(launch, "launch of an end")) for alpha, launch in rows
     )
