@@ -216,17 +216,12 @@ def _check_measured(diagnosis: Diagnosis, plan: Plan) -> None:
             f"{diagnosis.source} was compared with {diagnosis.topology.name}, and the plan is on {plan.topology.name} "
             "or has other links; give collopt.diagnose the plan's topology"
         )
-    measured = [run for run in diagnosis.runs if run.collective == plan.collective]
-    if not measured:
+    purposes = {(run.collective, run.expectation.bound.weights) for run in diagnosis.runs}
+    if (plan.collective, plan.bound.weights) not in purposes:
         names = ", ".join(dict.fromkeys(run.collective.name for run in diagnosis.runs))
         raise UnsupportedError(
-            f"{diagnosis.source} measures {names}, and the plan is for {plan.collective}; give a plan for the "
-            "collective that was measured"
-        )
-    if measured[0].expectation.bound.weights != plan.bound.weights:
-        raise UnsupportedError(
-            f"{diagnosis.source} measures {plan.collective} of equal shards, and the plan is for others; give a plan for "
-            "equal shards"
+            f"{diagnosis.source} measures {names} of equal shards, and the plan is for {plan.collective}"
+            f"{' of others' if plan.bound.weights else ''}; give a plan for what was measured"
         )
 
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 VERDICTS = ("wrong data", "impossible", "low", "unknown", "normal")
 """Of a size, a run and a log, the worst first."""
-COLUMNS = ("size in bytes", "busbw", "of the bound", "NCCL's model", "healthy machines")
-"""Headings of numbers about sizes; the verdict follows."""
+COLUMNS = ("size in bytes", "busbw", "of the bound", "NCCL's model", "healthy machines")  # The verdict follows
 PRODUCTS = {
     r"A100.*SXM|A100-SXM": "dgx-a100", r"H100.*(HBM3|SXM)": "dgx-h100", r"H200(?! NVL)": "dgx-h200",
     r"\bGB200": "gb200-nvl72", r"\bGB300": "gb300-nvl72", r"\bB200": "dgx-b200", r"\bB300": "dgx-b300",

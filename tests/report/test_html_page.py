@@ -207,8 +207,10 @@ def test_a_log_of_something_else_than_the_plan_is_refused(made: Plan, tmp_path: 
     diagnosis = collopt.diagnose(log, topology=made.topology)
     others = {
         "compared with dgx-a100-2boxes, and the plan is on ring-4": collopt.plan(ring(4), "allgather"),
-        "measures allgather, and the plan is for all_to_all": collopt.plan(made.topology, "all_to_all"),
-        "of equal shards": collopt.plan(made.topology, "allgather", weights=[2] + [1] * 15),
+        "measures allgather of equal shards, and the plan is for all_to_all;": collopt.plan(
+            made.topology, "all_to_all"
+        ),
+        "the plan is for allgather of others": collopt.plan(made.topology, "allgather", weights=[2] + [1] * 15),
     }
     for words, plan in others.items():
         with pytest.raises(UnsupportedError, match=words):
