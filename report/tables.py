@@ -21,6 +21,7 @@ from ..support.arrays import BoolArray, IntArray
 from ..support.formatting import gap_text, percentage_text, rate_text
 from ..support.validation import as_kind, as_several, shown
 from ..topologies import Topology
+from ..topologies.network.link_costs import as_costs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -393,13 +394,17 @@ def _forest_rows(
 
 def predicted_times(plan: Plan, sizes: Sequence[int | str]) -> list[float]:
     """Predict times as `Plan.estimate` does, in µs."""
-    if not plan.schedule.pipelined:
+    costs = as_costs(None, plan.topology)
+    if not plan.schedule.pipelined or costs.send:
         return [plan.estimate(size) for size in sizes]
     # Latency does not depend on the size, and the rest is proportional to it.
-    first, *later_sizes = map(as_bytes, sizes)
-    start = schedule_time(plan.schedule, plan.topology, first, inverse_rate=plan.inverse_rate)
-    per_byte = 1 / (plan.algbw * NS_PER_US)
-    return [float(start), *(float(start + (size - first) * per_byte) for size in later_sizes)]
+    amounts = list(map(as_bytes, sizes))
+    first = min(amounts)
+    start, double = (
+        schedule_time(plan.schedule, plan.topology, size, inverse_rate=plan.inverse_rate, costs=costs)
+        for size in (first, 2 * first)
+    )
+    return [float(start + (double - start) * Fraction(size - first, first)) for size in amounts]
 
 
 def is_predictable(plan: Plan) -> bool:

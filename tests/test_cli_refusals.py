@@ -182,7 +182,7 @@ verify ""                                                -> path empty
 verify empty                                             -> empty JSON
 verify cut                                               -> cut line 1
 verify tree                                              -> tree XML 'collopt-plan'
-verify newer                                             -> newer version 9 upgrade
+verify newer                                             -> newer version 10 upgrade
 verify fields                                            -> fields made_by
 run plan.json --backend mpi                              -> backend 'mpi' gloo nccl
 run plan.json --op max                                   -> op reduce
@@ -197,6 +197,9 @@ bench pair.json -b 64M                                   -> 67108864 33554432
 bench pair.json -d int16                                 -> datatype 'int16' int8
 bench pair.json --collective allgather                   -> --collective --topology
 bench --topology ring                                    -> --topology --collective
+probe dgx-h100 --boxes 2                                 -> slow NIC boxes
+probe dgx-h100 --boxes 4 --size 3                        -> size 4
+probe plan.json log.txt                                  -> log.txt plan.json
 diagnose nowhere.txt                                     -> nowhere.txt exist
 diagnose times.txt --boxes 2                             -> --boxes --topology
 diagnose net.json                                        -> net.json
@@ -295,7 +298,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "cut": '{"format": "collopt-pl',
         "tree": "<plan/>",
         "bare": '{"collective": "allreduce"}',
-        "newer": '{"format": "collopt-plan", "version": 9}',
+        "newer": '{"format": "collopt-plan", "version": 10}',
         "fields": '{"format": "collopt-plan", "version": 1}',
     }
     for name, content in contents.items():

@@ -82,24 +82,16 @@ def topology_file(
             raise UsageError(f"{'FILE' if file is None else '--host'} is missing; {MAKING}")
         report = files.lint_topology_file(file, gpu)
         if as_json:
-            emit_json(
-                {
-                    "path": report.path,
-                    "verdict": report.verdict,
-                    "findings": [finding._asdict() for finding in report.findings],
-                }
-            )
+            findings = [finding._asdict() for finding in report.findings]
+            emit_json({"path": report.path, "verdict": report.verdict, "findings": findings})
         else:
-            emit(
-                "\n".join(
-                    [_printable(f"{file}: {report.verdict} by NCCL {report.version}"), *_findings(report.findings)]
-                )
-            )
+            title = _printable(f"{file}: {report.verdict} by NCCL {report.version}")
+            emit("\n".join([title, *_findings(report.findings)]))
         if report.verdict != "accepted":
             raise typer.Exit(CHECK_FAILED)
         return
     if as_json or (host is not None and box is not None):
-        raise UsageError(f"{'--json' if as_json else '--box'} does not go with a file that is written; {MAKING}")
+        raise UsageError(f"{'--json is of a check of FILE' if as_json else '--box replaces --host'}; leave one out")
     check_targets({"--output": output}, sources=[source for source in (file, host) if source is not None])
     text = files.topology_file(file, host=host, box=box, gpu=gpu)
     if output is None:

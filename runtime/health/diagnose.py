@@ -34,9 +34,10 @@ VERDICTS = ("wrong data", "impossible", "low", "unknown", "normal")
 """Of a size, a run and a log, the worst first."""
 COLUMNS = ("size in bytes", "busbw", "of the bound", "NCCL's model", "healthy machines")  # The verdict follows
 PRODUCTS = {
-    r"A100.*SXM|A100-SXM": "dgx-a100", r"H100.*(HBM3|SXM)": "dgx-h100", r"H200(?! NVL)": "dgx-h200",
-    r"\bGB200": "gb200-nvl72", r"\bGB300": "gb300-nvl72", r"\bB200": "dgx-b200", r"\bB300": "dgx-b300",
-    r"V100-SXM": "dgx1-v100", "MI250": "mi250", "MI300X": "mi300x", "MI325X": "mi325x", "MI355X": "mi355x",
+    r"A100.*SXM|A100-SXM": "dgx-a100", r"H100.*(HBM3|SXM)": "dgx-h100", r"\bH200(?! NVL)": "dgx-h200",
+    r"\bH20\b": "hgx-h20", r"\bGB200": "gb200-nvl72", r"\bGB300": "gb300-nvl72", r"\bB200": "dgx-b200",
+    r"\bB300": "dgx-b300", r"V100-SXM": "dgx1-v100", "MI250": "mi250", "MI300X": "mi300x", "MI325X": "mi325x",
+    "MI355X": "mi355x",
 }  # fmt: skip
 """Boxes of the catalogue by the names of their GPUs, as expressions."""
 
@@ -251,7 +252,7 @@ def _read(path: str | os.PathLike[str], collective: str | Collective | None) -> 
         for row in times.rows:
             best[row.size] = min(row, best.get(row.size, row), key=lambda entry: entry.microseconds)
         wrong_sizes = {row.size for row in times.rows if row.wrong_elements}
-        own = as_collective(collective) if collective is not None else _collective(measured, ranks, source)
+        own = _collective(measured, ranks, source, None if collective is None else as_collective(collective))
         runs.append(_Run(log, own, ranks, best, wrong_sizes, measured.is_cut))
     if not runs:
         raise FileFormatError(
@@ -261,10 +262,11 @@ def _read(path: str | os.PathLike[str], collective: str | Collective | None) -> 
     return runs
 
 
-def _collective(measured: MeasuredRun, ranks: int, source: str) -> Collective:
-    """Tell the collective by the header or the program, or where both bandwidths leave one only."""
+def _collective(measured: MeasuredRun, ranks: int, source: str, stated: Collective | None) -> Collective:
+    """Tell the collective by the header, the program or as stated, or where both bandwidths leave one only."""
     rows = measured.times.rows
-    named = measured.times.collective or collective_by_name(measured.program) or (None if rows else ALLREDUCE)
+    named = measured.times.collective or collective_by_name(measured.program)
+    named = named or stated or (None if rows else ALLREDUCE)
     if isinstance(named, str):
         raise UnsupportedError(f"{source} measures {named}, which has no bound; give the log of a collective")
     ratios = [row.printed[1] / row.printed[0] for row in rows if row.printed and row.printed[0] > 1]
@@ -273,11 +275,14 @@ def _collective(measured: MeasuredRun, ranks: int, source: str) -> Collective:
     ]
     if named is None and fits == [ALLREDUCE]:
         return ALLREDUCE
-    if named is None or (ratios and named not in fits):
-        doubt = (
-            "does not say which collective it measures" if named is None else f"has a busbw that {named} does not have"
+    if named is None:
+        hint = "give --collective, or collective= in Python"
+        raise UnsupportedError(f"{source} does not say which collective it measures; {hint}")
+    if ratios and named not in fits:
+        raise UnsupportedError(
+            f"{source} has a busbw that {named} on {ranks} ranks does not have; check its list of devices, and "
+            "--collective where the log does not name one"
         )
-        raise UnsupportedError(f"{source} {doubt}; give --collective, or collective= in Python")
     return named
 
 
@@ -328,6 +333,7 @@ class _Range(NamedTuple):
     low: float | None = None
     high: float | None = None
     floor: float = 0.0  # Below it, a run is low
+    is_measured: bool = False
 
 
 def _diagnosed(
@@ -345,6 +351,7 @@ def _diagnosed(
     )
     expected, limit = {row.size: row for row in expectation.sizes}, expectation.bound
     factor, rows = float(run.collective.bus_factor(run.ranks)), list[SizeDiagnosis]()
+    healthy = _Range()
     for size, row in sorted(run.best.items()):
         measured, about = factor * size / row.microseconds / 1000, expected.get(size)
         healthy = _Range() if about is None else _healthy_range(about, expectation, twins.get(size), factor)
@@ -356,8 +363,8 @@ def _diagnosed(
         model = about and about.nccl
         rows.append(SizeDiagnosis(size, measured, float(limit.busbw), model, healthy.low, healthy.high, verdict))
     verdict, reason = _verdict(rows, limit, run.log)
-    compared = "shares of NCCL's model that machines reach; nobody published a measurement of such machines"
-    if any(row.rows for row in expectation.sizes):
+    compared = "shares of NCCL's model that machines reach; no measurement of such machines at this size is known"
+    if healthy.is_measured:
         compared = f"measurements of {', '.join(expectation.machines)}"
     compared = "the reference log" if sizes[-1] in twins else compared
     channels = _channels(run, limit, graph, notes)
@@ -374,7 +381,7 @@ def _healthy_range(about: SizeExpectation, expectation: Expectation, twin: Measu
         rows = expect(network, expectation.collective, sizes=STEADY_SIZES).sizes
         about = next((row for row in rows[::-1] if row.low is not None and row.size <= 4 * about.size), about)
     if about.low is not None and about.high is not None and about.threshold is not None:
-        return _Range(about.low, about.high, about.threshold)
+        return _Range(about.low, about.high, about.threshold, is_measured=True)
     if about.size < LARGE:
         return _Range()
     inside = len(boxes_of(network)) == 1
@@ -407,7 +414,11 @@ def _verdict(rows: Sequence[SizeDiagnosis], limit: Bound, log: NcclLog) -> tuple
     slow = (
         f"; slow at {count_text(count, 'smaller size')}" if (count := sum(row.verdict == "low" for row in rows)) else ""
     )
-    return "normal", f"{text}, beside {healthy}{slow}"
+    place = f"beside {healthy}"
+    if last.measured < last.low:
+        deficit = percentage_text(1 - last.measured / last.low)
+        place = f"{deficit} below {healthy}, as far as such measurements differ; a log of one by --reference tells more"
+    return "normal", f"{text}, {place}{slow}"
 
 
 def cut_words(limit: Bound) -> str:

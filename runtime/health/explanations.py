@@ -263,7 +263,8 @@ def _listed_nics(network: _Network, log: NcclLog) -> Iterator[Explanation]:
 
 
 def _only_p2p(log: NcclLog) -> bool:
-    return bool(log.hops_over(network=False)) and all(hop.via.startswith("P2P") for hop in log.hops_over(network=False))
+    inner = log.hops_over(network=False)
+    return bool(inner) and all(hop.via.startswith("P2P") for hop in inner)
 
 
 def _features(network: _Network, log: NcclLog) -> Iterator[Explanation]:
@@ -284,11 +285,8 @@ def _features(network: _Network, log: NcclLog) -> Iterator[Explanation]:
             ]
             claims.append(("no PXN: each GPU reaches all machines over its own NIC", ranges, None))
     if network.inside < inf:
-        has_shm = (
-            any(hop.via.startswith("SHM") for hop in log.hops_over(network=False))
-            if log.hops_over(network=False)
-            else None
-        )
+        inner = log.hops_over(network=False)
+        has_shm = any(hop.via.startswith("SHM") for hop in inner) if inner else None
         ranges = [(HOST_MEMORY[0], min(HOST_MEMORY[1], run.busbw)) for run in runs]
         claims.append(("no P2P between GPUs: data passes host memory (SHM)", ranges, has_shm))
     if network.topology.aggregation and len(network.boxes) == 1 and any(run.collective is ALLREDUCE for run in runs):

@@ -3,8 +3,8 @@
 Lines are those of NCCL 2.4 to 2.30 with ``NCCL_DEBUG=INFO`` (src/debug.cc:354 puts host, process, thread and device in
 front): rings (src/graph/rings.cc:45), neighbors and trees (src/init.cc:1493), transports of channels (src/transport/
 p2p.cc:416, shm.cc:116, net.cc:324), NICs (src/transport/net_ib/init.cc:444 and 513), channels (src/init.cc:1646), NVLS
-(src/transport/nvls.cc:279) and choices (src/enqueue.cc:822); line numbers are those of 2.30.7.  Devices are those of
-nccl-tests (src/util.cu:687).
+(src/transport/nvls.cc:279; settings by src/misc/param.cc) and choices (src/enqueue.cc:822); line numbers are those of
+2.30.7.  Devices are those of nccl-tests (src/util.cu:687).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPEED = re.compile(r"NET/IB: \[\d+\] ([^\s:]+)\S* .*\bspeed=(\d{1,9})\b")
 _COMM = re.compile(r"comm 0x\w+ rank \d+ nranks (\d{1,6}) .*commId (0x\w+)")
 _CHOICE = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
 _CHANNELS = re.compile(r"^(\d{1,4}) coll channels, ")
-_NVLS = re.compile(r"NVLS multicast support is (not )?available")
+_NVLS = re.compile(r"NVLS multicast support is (not )?available|^NCCL_NVLS_ENABLE set by environment to (0)\.")
 _NETWORK = re.compile(r"^Using network (\S.*)")
 
 
@@ -193,7 +193,7 @@ class _Reader:
         log.channels = int(match[1])
 
     def nvls(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
-        log.nvls = not match[1] and log.nvls is not False
+        log.nvls = not (match[1] or match[2]) and log.nvls is not False
 
     def network(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
         log.network = match[1]

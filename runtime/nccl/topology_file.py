@@ -78,8 +78,10 @@ def _syntax(document: Document) -> Lines:
             excerpt = " ".join(text[place : place + 30].replace("\t", "<tab>").split())
             yield (
                 "rejected",
-                f"NCCL's parser stops at {excerpt!r}: tags have to be on one line, a space between attributes, without "
-                "tabs, a declaration or text",
+                (
+                    f"NCCL's parser stops at {excerpt!r}: tags have to be on one line, a space between attributes, "
+                    "without tabs, a declaration or text"
+                ),
                 text.count("\n", 0, place) + 1,
             )
             return
@@ -99,8 +101,7 @@ def _attributes(root: Element) -> Lines:
         if not _ADDRESS.fullmatch(address):
             yield (
                 "ignored",
-                f"busid {address!r} is no address as NCCL writes them, such as 0000:0a:00.0 in lower case: a device "
-                "there is not recognized",
+                f"busid {address!r} is not recognized; NCCL writes addresses as 0000:0a:00.0, in lower case",
                 element.line,
             )
         if speed and not speed.startswith(SPEEDS):
@@ -118,8 +119,7 @@ def _links(machine: Machine) -> Lines:
         if slow if all(child.tag != "pci" for child in pci.children) else _plausible(pci) is not pci:
             yield (
                 "note",
-                f"the link of {pci.get('busid')} has {float(speed):.3g} GB/s, far less than what is behind it, or a "
-                "GPU's; NCCL plans with that",
+                f"NCCL plans with the {float(speed):.3g} GB/s of {pci.get('busid')}: far less than what is behind it",
                 pci.line,
             )
 

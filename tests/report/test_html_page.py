@@ -24,7 +24,7 @@ from collopt.report import write_report
 from collopt.report.pages import outlook, scene
 from collopt.report.pages import page as entries
 from collopt.report.pages.page import report_page
-from collopt.topologies import Topology, dgx_a100, ring, torus
+from collopt.topologies import RuntimeCosts, Topology, dgx_a100, ring, torus
 from nccl_logs import A100, devices, header, info, table, text
 
 HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "<b>&lt;$x^2$</b>")
@@ -131,7 +131,11 @@ def test_large_plans_do_without_what_takes_too_long(made: Plan, monkeypatch: pyt
 def test_predicted_times_are_those_of_the_plan(made: Plan) -> None:
     """Predictions equal estimates of trees, flows and steps at every size."""
     bfb = collopt.plan(collopt.topologies.kautz(2, 1, latency=1), "allgather", planner="bfb")
-    for plan in (made, bfb, collopt.plan(torus(3, 3, latency=2), "all_to_all")):
+    costs = {"alpha": 5, "launch": 10, "reduction": 2, "efficiency": {"gpu-gpu": "3/4"}}
+    networks = [replace(torus(3, 3, latency=2), costs=RuntimeCosts(send=send, **costs)) for send in (0, 1)]
+    flows = [collopt.plan(torus(3, 3, latency=2), "all_to_all")]
+    flows += [collopt.plan(network, "allreduce", planner="ring") for network in networks]
+    for plan in (made, bfb, *flows):
         wanted = [plan.estimate(size) for size in outlook.CURVE_SIZES]
         assert predicted_times.predicted_times(plan, outlook.CURVE_SIZES) == wanted
 

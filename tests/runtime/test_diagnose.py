@@ -100,6 +100,8 @@ REFUSED: dict[str, tuple[str, type[ColloptError], str]] = {
     "uneven hosts": (text(header(), [*H2[:-3]], table(300, 13)), TopologyError, "[5, 8] GPUs"),
     "two gpus": (text(header(), [*H1[:5], *A1[5:]], table(100, 8)), TopologyError, "A100"),
     "sendrecv": (text(header("sendrecv"), H1, table(100, 8)), UnsupportedError, "sendrecv"),
+    "a list of devices that is not complete": (text(header(), H1[:-1], table(470, 8)), UnsupportedError, "on 7 ranks"),
+    "gh200 is no h200": (text(header(), devices(8, "NVIDIA GH200 480GB", 1), table(40, 8)), TopologyError, "GH200"),
     "nothing says what": (text(header(None), H1, table(361, 8, AG)), UnsupportedError, "--collective"),
     "a row cut short in the middle": (
         text(header(), H1, [line[: 60 if place == 5 else None] for place, line in enumerate(table(470, 8))]),
@@ -144,6 +146,30 @@ def test_refusals(name: str, tmp_path: Path) -> None:
         diagnose(path)
     assert words in str(error.value)
     assert "log.txt" in str(error.value)
+
+
+def test_a_stated_collective_does_not_replace_that_of_the_log(tmp_path: Path) -> None:
+    """It is for tables without a name alone."""
+    for program, stated, expected in ((AG, "reduce_scatter", "allgather"), (None, "reduce_scatter", "reduce_scatter")):
+        result = diagnosed(tmp_path, header(program), H1, table(361, 8, AG), collective=stated)
+        assert result.runs[0].collective.name == expected
+
+
+def test_nvls_that_the_environment_switches_off_is_the_explanation(tmp_path: Path) -> None:
+    """NCCL prints the setting, and nothing about NVLS then."""
+    line = "node-1:4000:1 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0."
+    result = diagnosed(tmp_path, header(), H1, [line], table(365, 8))
+    assert [(entry.faults, entry.confirmed) for entry in result.explanations] == [
+        (("no NVLink SHARP (NVLS): rings instead",), True)
+    ]
+    assert not result.next_run
+
+
+def test_below_the_healthy_range_is_said_even_if_normal(tmp_path: Path) -> None:
+    """Equal machines differ by more than the slowest that was measured."""
+    result = diagnosed(tmp_path, header(), H1, table(420, 8))
+    assert result.verdict == "normal"
+    assert "below the 473 to 477 GB/s of healthy machines" in result.runs[0].reason
 
 
 def test_a_network_that_does_not_fit(tmp_path: Path) -> None:

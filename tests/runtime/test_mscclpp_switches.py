@@ -339,7 +339,7 @@ def test_relaxed_signals_are_named_as_the_cause(documents: dict[str, Document]) 
             signals = [operation for operation in block["ops"] if operation["name"] in ("signal", "wait")]
             for operation in signals[2:]:
                 operation["name"] = f"rlx{operation['name']}"
-    with pytest.raises(ProgramError, match="may end before .*; rlxsignal and rlxwait.* use signal and wait"):
+    with pytest.raises(ProgramError, match=r"may end before .*; rlxsignal and rlxwait.* use signal and wait"):
         run_document(changed)
     for gpu in changed["gpus"]:
         for block in gpu["threadblocks"]:

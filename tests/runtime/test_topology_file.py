@@ -63,7 +63,7 @@ def test_what_the_parser_of_nccl_stops_at_is_rejected(tmp_path: Path, text: str,
     [
         (machine().replace("0002:00:00.0", "000B:00:00.0"), "ignored: line 5: busid '000B:00:00.0'"),
         (machine(bridge="16.0 GT/s"), "ignored: line 1: link_speed '16.0 GT/s' counts as 8 GT/s"),
-        (machine(bridge="2.5 GT/s", width=1), "note: line 1: the link of ffff:01:00.0 has 0.188 GB/s"),
+        (machine(bridge="2.5 GT/s", width=1), "note: line 1: NCCL plans with the 0.188 GB/s of ffff:01:00.0"),
         (system(cpu(gpu(0), gpu(1)), cpu(nic("0000:90:00.0", port(0)), numaid=1)), "note: line 6: nic0 is on a CPU"),
         (system(cpu(gpu(0, switched()), gpu(1))), "note: line 4: 0000:01:00.0 lists no NVLinks, as others do"),
         (system(cpu(gpu(0, switched()), gpu(1, switched()))), "note: line 1: NCCL takes dev, sm and NVLinks of <gpu>"),
