@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli_calls import Cli, refusal
+from nccl_logs import H100, devices, header, table, text
 
 pytest.importorskip("jinja2", reason="reports need jinja2")
 
@@ -51,3 +52,17 @@ def test_a_plan_that_was_tampered_with_has_no_page(cli: Cli, plan_file: Path) ->
     plan_file.write_text(json.dumps(content | {"inverse_rate": "1/65"}), encoding="utf-8")
     assert "claims 1/x = 1/65" in refusal(cli("report", plan_file), status=1)
     assert not plan_file.with_suffix(".html").exists()
+
+
+def test_a_log_is_shown_beside_the_plan(cli: Cli, plan_file: Path) -> None:
+    """The page has the measured bandwidth; a log of other ranks, another collective, or no log at all is refused."""
+    log, page = plan_file.with_name("log.txt"), plan_file.with_suffix(".html")
+    for ranks, program, words in ((8, "all_gather", "of 8 ranks"), (4, "all_reduce", "measures allreduce")):
+        log.write_text(text(header(program), devices(1, H100, ranks), table(20, ranks, program)))
+        assert words in refusal(cli("report", plan_file, "--log", log))
+    assert "is a collopt plan" in refusal(cli("report", plan_file, "--log", plan_file))
+    assert "also read" in refusal(cli("report", plan_file, "--log", log, "-o", log))
+    assert not page.exists()
+    log.write_text(text(header("all_gather"), devices(1, H100, 4), table(20, 4, "all_gather")))
+    assert cli("report", plan_file, "--log", log).status == 0
+    assert '<td class="number">20.00</td>' in page.read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import typer
 
 from ...errors import FileFormatError
 from ...support.files import MEASURED_KIND, wrong_kind
-from ...support.formatting import count_text, percentage_text
+from ...support.formatting import count_text
 from ..terminal.networks import network_if_named
 from ..terminal.output import CHECK_FAILED, Formats, emit, emit_rows, number_table, plain_rows
 from ..terminal.parameters import NetworkOptions
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ...runtime.health.diagnose import Diagnosis, RunDiagnosis
+    from ...topologies import Topology
 
 
 def diagnose(
@@ -36,20 +37,25 @@ def diagnose(
     Exit status 0: normal, or too little data to tell; 1: low, wrong data, or more than the network can carry; 2: the
     log cannot be used.
     """
-    from ...runtime.health.diagnose import diagnose as diagnosed
-
     network = network_if_named(topology, described)
-    try:
-        with computing(f"diagnosing {log}"):
-            result = diagnosed(log, network, collective=collective, graph=graph, reference=reference)
-    except FileFormatError:
-        if problem := wrong_kind(log, MEASURED_KIND, [MEASURED_KIND]):
-            raise FileFormatError(problem) from None
-        raise
+    result = diagnosis_of(log, network, collective=collective, graph=graph, reference=reference)
     if not formats.emit(lambda: plain_rows(result.to_frame()), lambda: _figures(result)):
         _print(result)
     if result.verdict in ("low", "impossible", "wrong data"):
         raise typer.Exit(CHECK_FAILED)
+
+
+def diagnosis_of(log: Path, network: Topology | None, **options: Any) -> Diagnosis:
+    """Diagnose a log; files of other kinds are named."""
+    from ...runtime.health.diagnose import diagnose as diagnosed
+
+    try:
+        with computing(f"diagnosing {log}"):
+            return diagnosed(log, network, **options)
+    except FileFormatError:
+        if problem := wrong_kind(log, MEASURED_KIND, [MEASURED_KIND]):
+            raise FileFormatError(problem) from None
+        raise
 
 
 def _print(result: Diagnosis) -> None:
@@ -60,10 +66,8 @@ def _print(result: Diagnosis) -> None:
         emit_rows(title, rows)
         if run.shown:
             emit(_table(run))
-    if any(run.verdict == "low" for run in result.runs):
-        choice = "any of these explains it; the log cannot tell them apart:"
-        one = "this explains it:" if result.explanations else "no one or two faults of the common kinds explain it"
-        emit(choice if len(result.explanations) > 1 else one)
+    if result.choice:
+        emit(result.choice)
         for explanation in result.explanations:
             emit(f"  {explanation}")
     if result.next_run:
@@ -73,12 +77,11 @@ def _print(result: Diagnosis) -> None:
 
 
 def _table(run: RunDiagnosis) -> Table:
-    table = number_table("size in bytes", "busbw", "of the bound", "NCCL's model", "healthy machines", "", text=[""])
+    from ...runtime.health.diagnose import COLUMNS
+
+    table = number_table(*COLUMNS, "", text=[""])
     for size in run.shown:
-        healthy = "" if size.low is None or size.high is None else f"{size.low:.0f} to {size.high:.0f}"
-        model = "" if size.nccl is None else f"{size.nccl:.0f}"
-        share = percentage_text(size.measured / size.bound)
-        table.add_row(str(size.size), f"{size.measured:.2f}", share, model, healthy, size.verdict)
+        table.add_row(*size.cells)
     return table
 
 

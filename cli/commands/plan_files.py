@@ -14,6 +14,7 @@ from ..terminal.output import emit_json, emit_rows, note
 from ..terminal.output_files import check_targets, name_errors_after
 from ..terminal.parameters import NetworkOptions, UsageError
 from ..terminal.progress import working
+from .diagnose import diagnosis_of
 from .plan import plan_figures
 
 
@@ -44,6 +45,7 @@ def report(
     size: list[str] | None = None,
     title: str | None = None,
     failures: bool = False,
+    log: Path | None = None,
 ) -> None:
     """Write an HTML report on plans: the certificate of the bound, and the utilization of each link over time."""
     from ...report import write_report
@@ -54,15 +56,16 @@ def report(
     # Whatever can be refused is refused before the work.
     for text in size or ():
         as_bytes(text)
-    check_targets({"--output": target}, sources=plans)
+    check_targets({"--output": target}, sources=[*plans, log])
     names = [path.stem for path in plans]
     # Files of the same name in different folders keep these.
     named = names if len(set(names)) == len(names) else [str(path) for path in plans]
     with working(f"verifying {', '.join(map(str, plans))}"):
         loaded = {name: planners.load_plan(path) for name, path in zip(named, plans, strict=True)}
+    diagnosis = diagnosis_of(log, next(iter(loaded.values())).topology) if log else None
     with working(f"writing {target}"), name_errors_after(target):
         shown = loaded if len(plans) > 1 else list(loaded.values())
-        write_report(shown, target, sizes=size, title=title, failures=failures)
+        write_report(shown, target, sizes=size, title=title, failures=failures, diagnosis=diagnosis)
     note(f"wrote {target}")
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
 from ...planners import Plan
+from ...runtime.health.diagnose import COLUMNS, Diagnosis
 from ...schedules import Bound, as_bytes
 from ...schedules.bounds.witness import Crossing
 from ...support.files import write_whole
@@ -107,6 +108,7 @@ def write_report(
     sizes: Iterable[int | str] | None = None,
     title: str | None = None,
     failures: bool = False,
+    diagnosis: Diagnosis | None = None,
 ) -> None:
     """Write a page about plans atomically; it loads nothing from the network.
 
@@ -127,13 +129,20 @@ def write_report(
         Of the page; collective and network by default.
     failures : bool, optional
         Also plan for every failure of a link, NIC, GPU and switch, as `survive` does, and show what each costs.
+    diagnosis : Diagnosis, optional
+        Of a log, by `collopt.diagnose` with ``topology=plan.topology``, to show beside the plans.
     """
-    target = as_path(path)
-    write_whole(target, report_page(plans, sizes=sizes, title=title, failures=as_flag(failures, "failures")))
+    target, with_failures = as_path(path), as_flag(failures, "failures")
+    write_whole(target, report_page(plans, sizes=sizes, title=title, failures=with_failures, diagnosis=diagnosis))
 
 
 def report_page(
-    plans: Plans, *, sizes: Iterable[int | str] | None = None, title: str | None = None, failures: bool = False
+    plans: Plans,
+    *,
+    sizes: Iterable[int | str] | None = None,
+    title: str | None = None,
+    failures: bool = False,
+    diagnosis: Diagnosis | None = None,
 ) -> bytes:
     """Return the page that `write_report` writes, as HTML in UTF-8."""
     check_extra("reports", "report")
@@ -143,6 +152,8 @@ def report_page(
     for plan in named.values():
         plan.verify()
     plan = next(iter(named.values()))
+    if diagnosis is not None:
+        _check_measured(as_kind(diagnosis, Diagnosis, "the diagnosis", hint=", of collopt.diagnose"), plan)
     known_plans = baselines(named)
     scenes = [scene(drawn, [text for text, _ in amounts], MAX_MOVES // len(named)) for drawn in named.values()]
     charts = [rates_chart(named, known_plans), *([failure_chart(plan)] if failures else []), class_chart(plan)]
@@ -158,6 +169,8 @@ def report_page(
         "charts": [chart for chart in charts if chart.bars],
         "classes": class_rows(plan, link_table(plan).assign(share=shares_of(plan.bound))),
         "link_columns": LINK_COLUMNS,
+        "measured": diagnosis,
+        "size_columns": COLUMNS,
         "most_terms": MAX_TERMS,
         "most_names": MAX_LINK_NAMES,
         "version": version("collopt"),
@@ -194,6 +207,22 @@ def _named(plans: Any) -> dict[str, Plan]:
                 f"{plan.topology}, or for other links or shards; write a report for each"
             )
     return named or dict(zip(_names(listed), listed, strict=True))
+
+
+def _check_measured(diagnosis: Diagnosis, plan: Plan) -> None:
+    """Refuse a log of another network, another collective, or other shards, than the plans are for."""
+    if diagnosis.topology.digest != plan.topology.digest:
+        raise UnsupportedError(
+            f"{diagnosis.source} was compared with {diagnosis.topology.name}, and the plan is on {plan.topology.name} "
+            "or has other links; give collopt.diagnose the plan's topology"
+        )
+    purposes = {(run.collective, run.expectation.bound.weights) for run in diagnosis.runs}
+    if (plan.collective, plan.bound.weights) not in purposes:
+        names = ", ".join(dict.fromkeys(run.collective.name for run in diagnosis.runs))
+        raise UnsupportedError(
+            f"{diagnosis.source} measures {names} of equal shards, and the plan is for {plan.collective}"
+            f"{' of others' if plan.bound.weights else ''}; give a plan for what was measured"
+        )
 
 
 def _purpose(plan: Plan) -> tuple[object, ...]:

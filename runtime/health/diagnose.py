@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 VERDICTS = ("wrong data", "impossible", "low", "unknown", "normal")
 """Of a size, a run and a log, the worst first."""
+COLUMNS = ("size in bytes", "busbw", "of the bound", "NCCL's model", "healthy machines")  # The verdict follows
 PRODUCTS = {
     r"A100.*SXM|A100-SXM": "dgx-a100", r"H100.*(HBM3|SXM)": "dgx-h100", r"\bH200(?! NVL)": "dgx-h200",
     r"\bH20\b": "hgx-h20", r"\bGB200": "gb200-nvl72", r"\bGB300": "gb300-nvl72", r"\bB200": "dgx-b200",
@@ -78,6 +79,14 @@ class SizeDiagnosis(NamedTuple):
     low: float | None
     high: float | None
     verdict: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Texts below `COLUMNS`."""
+        healthy = "" if self.low is None or self.high is None else f"{self.low:.0f} to {self.high:.0f}"
+        model = "" if self.nccl is None else f"{self.nccl:.0f}"
+        share = percentage_text(self.measured / self.bound)
+        return str(self.size), f"{self.measured:.2f}", share, model, healthy, self.verdict
 
 
 @dataclass(frozen=True)
@@ -154,6 +163,15 @@ class Diagnosis:
         """The worst of all runs."""
         return min((run.verdict for run in self.runs), key=VERDICTS.index)
 
+    @property
+    def choice(self) -> str:
+        """What the explanations are to each other; empty unless a run is low."""
+        if all(run.verdict != "low" for run in self.runs):
+            return ""
+        if len(self.explanations) > 1:
+            return "any of these explains it; the log cannot tell them apart:"
+        return "this explains it:" if self.explanations else "no one or two faults of the common kinds explain it"
+
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the sizes: one row for each run and size, with the columns of `SizeDiagnosis`."""
         import pandas as pd
@@ -210,7 +228,7 @@ def diagnose(
         if run.ranks != network.num_ranks:
             raise UnsupportedError(
                 f"{source} is of {count_text(run.ranks, 'rank')}, and {network.name} has {network.num_ranks}; "
-                "describe the network of the log with --topology, --boxes and --ranks"
+                "describe the network of the log with --topology, --boxes and --ranks, or take a plan on it"
             )
         diagnoses.append(_diagnosed(run, network, twins.get(run.collective, {}), graph, notes))
     low = [run for run in diagnoses if run.verdict == "low"]
@@ -258,7 +276,8 @@ def _collective(measured: MeasuredRun, ranks: int, source: str, stated: Collecti
     if named is None and fits == [ALLREDUCE]:
         return ALLREDUCE
     if named is None:
-        raise UnsupportedError(f"{source} does not say which collective it measures; give --collective")
+        hint = "give --collective, or collective= in Python"
+        raise UnsupportedError(f"{source} does not say which collective it measures; {hint}")
     if ratios and named not in fits:
         raise UnsupportedError(
             f"{source} has a busbw that {named} on {ranks} ranks does not have; check its list of devices, and "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import html
 import json
 import re
 import sys
@@ -16,14 +17,15 @@ import pytest
 pytest.importorskip("jinja2", reason="reports need jinja2")
 
 import collopt
-from collopt.errors import MissingDependencyError
+from collopt.errors import MissingDependencyError, UnsupportedError
 from collopt.planners import Plan
 from collopt.report import tables as predicted_times
 from collopt.report import write_report
 from collopt.report.pages import outlook, scene
 from collopt.report.pages import page as entries
 from collopt.report.pages.page import report_page
-from collopt.topologies import RuntimeCosts, Topology, dgx_a100, torus
+from collopt.topologies import RuntimeCosts, Topology, dgx_a100, ring, torus
+from nccl_logs import A100, devices, header, info, table, text
 
 HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "<b>&lt;$x^2$</b>")
 
@@ -180,3 +182,41 @@ def test_a_missing_package_is_named(made: Plan, monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(MissingDependencyError, match=re.escape("pip install 'collopt[report]'")):
         write_report(made, tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_is_shown_as_it_is_diagnosed(made: Plan, tmp_path: Path) -> None:
+    """The section has the verdict, the figures of each size and the explanations; names from the log are escaped."""
+    log = tmp_path / f"{HOSTILE[3].replace('/', '')}.txt"
+    log.write_text(text(header("all_gather"), devices(2, A100), info(), table(90, 16, "all_gather")))
+    diagnosis = collopt.diagnose(log, topology=made.topology)
+    assert diagnosis.verdict == "low"
+    assert diagnosis.explanations
+    section = text_of(made, diagnosis=diagnosis).partition('id="measured"')[2].partition("</section>")[0]
+    run = diagnosis.runs[0]
+    rows = [re.findall(r">([^<]*)</td>", row) for row in section.split("<tbody>")[1].split("<tr>")[1:]]
+    assert [html.unescape(cell) for row in rows for cell in row] == [cell for size in run.sizes for cell in size.cells]
+    assert rows[-1][2] == f"{100 * run.sizes[-1].measured / float(made.bound.busbw):.2f} %"
+    shown = html.unescape(re.sub(r"<[^>]*>", "", section))
+    for words in (run.reason, run.limit, run.compared, *map(str, diagnosis.explanations), *diagnosis.notes):
+        assert words in shown
+    assert log.name in shown
+    assert HOSTILE[3][:3] not in section
+    assert "Measured" not in text_of(made)
+
+
+def test_a_log_of_something_else_than_the_plan_is_refused(made: Plan, tmp_path: Path) -> None:
+    """Another network, collective, or distribution of shards is named, and no page is written."""
+    log, page = tmp_path / "log.txt", tmp_path / "page.html"
+    log.write_text(text(header("all_gather"), devices(2, A100), table(90, 16, "all_gather")))
+    diagnosis = collopt.diagnose(log, topology=made.topology)
+    others = {
+        "compared with dgx-a100-2boxes, and the plan is on ring-4": collopt.plan(ring(4), "allgather"),
+        "measures allgather of equal shards, and the plan is for all_to_all;": collopt.plan(
+            made.topology, "all_to_all"
+        ),
+        "the plan is for allgather of others": collopt.plan(made.topology, "allgather", weights=[2] + [1] * 15),
+    }
+    for words, plan in others.items():
+        with pytest.raises(UnsupportedError, match=words):
+            write_report(plan, page, diagnosis=diagnosis)
+    assert not page.exists()

@@ -81,6 +81,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: report_page(trees(), sizes=[]), "sizes is empty"),
     (lambda: report_page(trees(), sizes=["64 apples"]), "'64 apples'"),
     (lambda: report_page(trees(), sizes=[0]), "size"),
+    (lambda: report_page(trees(), diagnosis="log.txt"), "diagnosis is 'log.txt'"),  # type: ignore[arg-type]
     (lambda: report.write_report(trees(), "page.html", failures="yes"), "failures is 'yes'"),  # type: ignore[arg-type]
 ]
 
