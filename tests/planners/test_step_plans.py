@@ -120,7 +120,7 @@ UNFIT: dict[str, tuple[Plan, str]] = {
     "an allreduce that only spreads": (made(StepAllreduce(AROUND, AROUND), "allreduce"), "'broadcast', 'broadcast'"),
     "an allgather for a broadcast": (replace(made(), collective="broadcast", bound=LESS), "shards differ"),
     "unequal shards": (made(bound=UNEQUAL), "shards differ"),
-    "a rank too few": (made(schedule=replace(AROUND, num_ranks=3)), "is for 3 ranks"),
+    "a rank too few": (replace(made(), schedule=replace(AROUND, num_ranks=3)), "is for 3 ranks"),
     "huge ranks": (replace(made(), schedule=replace(AROUND, num_ranks=2**60)), "is for 1152921504606846976"),
     "a huge step": (replace(made(), schedule=replace(AROUND, steps=AROUND.steps * 2**60)), "nothing .* step 1"),
     "no schedule": (replace(made(), schedule=3), "schedule is 3"),
