@@ -103,8 +103,7 @@ def _figures(result: Diagnosis) -> dict[str, Any]:
             for run in result.runs
         ],
         "explanations": [
-            {name: str(value) if name == "failure" and value else value for name, value in asdict(entry).items()}
-            | {"failure": None if entry.failure is None else str(entry.failure)}
+            asdict(entry) | {"failure": None if entry.failure is None else str(entry.failure)}
             for entry in result.explanations
         ],
         "next_run": result.next_run,

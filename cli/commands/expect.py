@@ -54,10 +54,8 @@ def _print(expectation: Expectation) -> None:
         **({"measured by": ", ".join(sources)} if sources else {}),
     }
     emit_rows(f"{expectation.collective} on {network.name}, {network.num_ranks} ranks", rows)
-    text = ("NCCL's choice", "normal, as")
-    table = number_table(
-        "size in bytes", "NCCL's model", *text[:1], "measured", "curves", "normal", *text[1:], text=text
-    )
+    columns = ("size in bytes", "NCCL's model", "NCCL's choice", "measured", "curves", "normal", "normal, as")
+    table = number_table(*columns, text=("NCCL's choice", "normal, as"))
     for row in expectation.sizes:
         table.add_row(
             str(row.size),

@@ -58,11 +58,11 @@ def plan(
         options |= {"in_network": False} if no_in_network else {}
         options |= {} if costs is None else {"costs": costs}
         planned = planners.plan(network, operation, planner=planner, **options, **shards)
-        # Weights are for the ranks that are left, so they say nothing of the whole network.
         if files.xml and not files.mscclpp:
             from ...runtime.lowering.trees import without_switches
 
             planned = without_switches(planned, "MSCCL XML")  # So that the plan file and the figures are of what runs.
+        # Weights are for the ranks that are left, so they say nothing of the whole network.
         loses = bool(described.without) and data.weights is None
         intact_network = find_network(topology, described._replace(without=None)) if loses else None
         intact = planners.bound(intact_network, operation, **shards) if intact_network else None

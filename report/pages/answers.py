@@ -6,6 +6,7 @@ import logging
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -154,15 +155,14 @@ class Case(NamedTuple):
             raise UnsupportedError(f"there is no file of the kind {shown(form)}; expected one of {', '.join(FILES)}")
         with TemporaryDirectory() as folder:
             target = Path(folder) / form
-            notes: list[logging.LogRecord] = []
-            handler = logging.Handler(logging.WARNING)
-            handler.emit = notes.append  # type: ignore[method-assign, assignment]
+            handler = BufferingHandler(1000)
+            handler.setLevel(logging.WARNING)
             logging.getLogger("collopt").addHandler(handler)
             try:
                 FILES[form](self, target)
             finally:
                 logging.getLogger("collopt").removeHandler(handler)
-            yield {"file": target.read_bytes(), "note": "; ".join(note.getMessage() for note in notes)}
+            yield {"file": target.read_bytes(), "note": "; ".join(note.getMessage() for note in handler.buffer)}
 
     @property
     def _collective(self) -> Collective:

@@ -17,6 +17,7 @@ from ...planners.trees.problem import TreeProblem
 from ...schedules import Bound
 from ...support.formatting import abbreviated_names, count_text, percentage_text
 from ...topologies import Topology
+from ...topologies.network.links import node_kind
 from .nccl_log import Hop
 
 
@@ -112,7 +113,7 @@ def _score(
 
 def nics_of(topology: Topology) -> tuple[str, ...]:
     """NICs of a network, by their names."""
-    return tuple(node for node in topology.switch_nodes if node.rpartition("/")[2].startswith("nic"))
+    return tuple(node for node in topology.switch_nodes if node_kind(node) == "nic")
 
 
 def boxes_of(topology: Topology) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SIZES = ("64K", "1M", "16M", "256M", "1G", "8G")
 STEADY = {False: 2**24, True: 2**28}
-"""Bytes, in one box and in has_boxes, beyond which bandwidth counts and latency hardly does."""
+"""Bytes, in one box and in several, beyond which bandwidth counts and latency hardly does."""
 MARGINS = {(False, False): 2.5, (False, True): 1.25, (True, False): 2.5, (True, True): 1.5}
 """Ratio between two tables of one kind of machine that is normal, by whether there are several boxes, and steady sizes.
 

@@ -21,6 +21,7 @@ from collopt.schedules import Bound, Cut, RankCuts
 from collopt.schedules.bounds.length_duals import CutDual
 from collopt.schedules.bounds.witness import LinkValue
 from collopt.topologies import Topology, dgx_a100, dgx_h100, mi250, ring
+from looping_star import BELOW
 from sample_sizes import examples
 from strategies import eulerian_topologies, switch_free_topologies
 
@@ -117,16 +118,6 @@ def test_files_of_version_1_are_read(tmp_path: Path) -> None:
         old = made.to_json() | {"version": 1}
         path.write_text(json.dumps(old), encoding="utf-8")
         assert load_plan(path, made.topology).to_json() == old | {"version": 9}
-
-
-BELOW = Topology.from_links(
-    [("a", "b", 3), ("a", "s", 4), ("b", "s", 3), ("c", "s", 6)],
-    compute="abc",
-    switches="s",
-    bidirectional=True,
-    multicast="s",
-    aggregation="s",
-)
 
 
 def test_a_bound_of_all_schedules_is_no_scoped_one() -> None:

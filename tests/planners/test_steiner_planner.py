@@ -18,6 +18,7 @@ from collopt.planners.trees import steiner
 from collopt.schedules import ALLREDUCE, COLLECTIVES, EVERY_SCHEDULE
 from collopt.solvers import Solution
 from collopt.topologies import SwitchLimits, Topology
+from looping_star import BELOW
 from oracles.steiner_trees import best_rate
 from sample_sizes import examples
 from strategies import able_topologies
@@ -37,17 +38,6 @@ def star(ranks: int, loopback: bool = False, group: int | None = None) -> Topolo
         aggregation="s",
         limits=[SwitchLimits("s", loopback, group)],
     )
-
-
-BELOW = Topology.from_links(
-    [("a", "b", 3), ("a", "s", 4), ("b", "s", 3), ("c", "s", 6)],
-    compute="abc",
-    switches="s",
-    bidirectional=True,
-    multicast="s",
-    aggregation="s",
-)
-"""Trees gain by branching at the switch, but do not reach the bound of all schedules."""
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6])

@@ -14,16 +14,7 @@ import collopt
 from cli_calls import Cli
 from collopt.report.pages.answers import Case, Scenario
 from collopt.support.formatting import gap_text, percentage_text, rate_text
-
-THREE = collopt.Topology.from_links(
-    [("a", "b", 3), ("a", "s", 4), ("b", "s", 3), ("c", "s", 6)],
-    compute="abc",
-    switches="s",
-    bidirectional=True,
-    multicast="s",
-    aggregation="s",
-)
-"""No trees reach the bound of all schedules of an allreduce here."""
+from looping_star import BELOW
 
 REQUESTS = [
     ("dgx-h100", "allreduce"),
@@ -65,7 +56,7 @@ def test_all_faces_of_a_plan_state_the_same_bound_and_gap(
 ) -> None:
     """Only a gap of 0 to the bound of all schedules is called optimal; a narrower bound stands beside it."""
     monkeypatch.chdir(tmp_path)
-    collopt.write_topology(THREE, "three.json")
+    collopt.write_topology(BELOW, "three.json")
     name, collective, *options = words
     cut = options.index("--planner") if "--planner" in options else len(options)
     planner = "".join(options[cut + 1 :]) or "auto"
