@@ -21,6 +21,7 @@ from .collective import (
     Collective,
     register_collective,
 )
+from .demands import Demands, Item
 from .schedule import (
     SCHEDULE_KINDS,
     Schedule,
@@ -56,7 +57,7 @@ from .trees.tree_schedule import Tree
 
 __all__ = ["ALLGATHER", "ALLREDUCE", "ALL_TO_ALL", "ALL_TO_ALLV", "BROADCAST", "REDUCE", "REDUCE_SCATTER"]
 __all__ += ["COLLECTIVES", "PAIR_COLLECTIVES", "TREE_COLLECTIVES", "Collective", "as_bytes"]
-__all__ += ["register_collective"]
+__all__ += ["Demands", "Item", "register_collective"]
 __all__ += ["Schedule", "busiest_links", "congestion", "rate_of_loads", "schedule_time", "verified_loads"]
 __all__ += ["SCHEDULE_KINDS", "schedule_from_json", "schedule_to_json"]
 __all__ += ["Allreduce", "Forest", "SymmetricAllreduce", "SymmetricForest", "Tree", "TreeEdge", "TreeSchedule"]

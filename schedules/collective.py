@@ -26,11 +26,11 @@ CollectiveName = Literal["allgather", "reduce_scatter", "allreduce", "broadcast"
 Direction = Literal["broadcast", "reduce"]
 """Whether data runs away from roots, copied on its way, or towards them, reduced on its way."""
 
-Pattern = Literal["every root", "one root", "pairs"]
-"""Whose data moves: that of every rank, that of one, or something else from each rank for each."""
+Pattern = Literal["every root", "one root", "pairs", "items"]
+"""Whose data moves: that of every rank, that of one, something else from each rank for each, or any items."""
 
-Holding = Literal["shard", "all", "parts"]
-"""A rank's own shard, which only the root has if there is one root; all data; a part for, or from, each rank."""
+Holding = Literal["shard", "all", "parts", "items"]
+"""A rank's own shard, which only the root has if there is one root; all; a part for, or from, each rank; items."""
 
 MAX_UNITS = 2**53  # units at most of all parts together
 FLOAT_UNITS = 2**40  # units of all parts together where floats are rounded
