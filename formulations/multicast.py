@@ -5,22 +5,24 @@ name                 meaning                                                    
 ===================  ==========================================================  =====================================
 variables
 ``rate``             GB/s per unit of each item                                  x
+``group_rate``       GB/s of a group of items                                    x(d)
 ``share``            bandwidth of a hop for a group of items                     c(d; u, v)
 ``flow``             how a destination t of group d gets it                      f(d, t; u, v)
 ``way``              bandwidth of a link for all hops of a sender                g(u; e)
 constraints
+``group_size``       all groups take the same time                               x(d) >= w(d) x
 ``flow_in_share``    copies are free within a share                              f(d, t; u, v) <= c(d; u, v)
 ``flow_balance``     nobody but sources gives out more than it gets              out of v <= into v, v no source, not t
-``flow_arrival``     a destination gets its items                                into t - out of t >= w(d) x
+``flow_arrival``     a destination gets its items                                into t - out of t >= x(d)
 ``hop_arrival``      links bring what a hop carries                              into v of g(u) >= sum of c(d; u, v)
 ``way_balance``      a switch that cannot copy gives out what it gets            out of g(u) <= into of g(u)
 ``link_bandwidth``   all senders together fit a link                             sum of g(u; e) <= b(e)
 ===================  ==========================================================  =====================================
 
 Groups are those of `Demands.groups`, w(d) their weights.  Hops run between ranks and switches that multicast; other
-switches only pass data on, so that a hop is a flow of its own over them.  Without such switches hops are links, there is
-no ``way``, and ``link_bandwidth`` is ``sum of c(d; u, v) <= b(u, v)``.  With one group from one rank to all this is the
-throughput program of a broadcast, with one destination for each it is a multicommodity flow.
+switches only pass data on, so that a hop is a flow of its own over them.  Without such switches hops are links, there
+is no ``way``, and ``link_bandwidth`` is ``sum of c(d; u, v) <= b(u, v)``.  With one group from one rank to all this is
+the throughput program of a broadcast, with one destination for each it is a multicommodity flow.
 
 The rate of trees is the program of Jain, Mahdian and Salavatipour (Packing Steiner trees, SODA 2003, section 2), one
 variable for each tree that `PackingModel.add_trees` adds:
@@ -29,11 +31,11 @@ variable for each tree that `PackingModel.add_trees` adds:
 name                 meaning                                                     equation
 ===================  ==========================================================  =====================================
 ``trees_<number>``   GB/s that each tree of one call of `add_trees` carries      λ(T)
-``link_bandwidth``   what trees put on a link fits it                            sum of load(T, e) λ(T) <= b(e)
+``link_bandwidth``   what trees put on a link fits it                            sum of load(T, e) λ(T) + a(e) x <= b(e)
 ``group_size``       the trees of a group carry it                               sum of λ(T) = w(d) x
 ===================  ==========================================================  =====================================
 
-Both are stated in `Blocks`.
+a(e) is 0, or what the link has to carry before.  Both are stated in `Blocks`.
 """
 
 from collections.abc import Sequence
@@ -108,7 +110,10 @@ def build(topology: Topology, demands: Demands) -> MulticastModel:
     hops = Hops(*np.nonzero(np.isfinite(reach) & ~np.eye(len(reach), dtype=np.bool_)))
     targets = np.array([(group, rank) for group, (_, ranks) in enumerate(ends) for rank in ranks], dtype=np.int64)
     blocks = Blocks(f"demands on {topology.name}")
-    rate = blocks.variables("rate", ())
+    rate, group_rate = blocks.variables("rate", ()), blocks.variables("group_rate", len(ends))
+    sizes = np.array([group.weight for group in demands.groups], dtype=np.float64)
+    rows = np.arange(len(ends))
+    blocks.constraint("group_size", len(ends), [(rows, group_rate, 1.0), (rows, rate, -sizes)], lower=0.0)
     blocks.variables("share", (len(ends), len(hops.tails)))
     blocks.variables("flow", (len(targets), len(hops.tails)))
     model = MulticastModel(blocks, topology, demands, hops, targets)
@@ -152,10 +157,10 @@ def _flow_balance(model: MulticastModel, sources: Sequence[Sequence[int]], ends:
 
 
 def _flow_arrival(model: MulticastModel) -> None:
-    """Into t - out of t >= w(d) x for each destination."""
+    """Into t - out of t >= x(d) for each destination."""
     flow, (tails, heads) = model.variables.flow, model.hops
-    weights = np.array([group.weight for group in model.demands.groups], dtype=np.float64)
-    terms: list[tuple[Any, Any, Any]] = [(np.arange(len(flow)), model.variables.rate, -weights[model.targets[:, 0]])]
+    rates = model.variables.group_rate[model.targets[:, 0]]
+    terms: list[tuple[Any, Any, Any]] = [(np.arange(len(flow)), rates, -1.0)]
     for at, sign in ((heads, 1.0), (tails, -1.0)):
         rows, hops = np.nonzero(model.targets[:, 1, None] == at)
         terms.append((rows, flow[rows, hops], sign))
@@ -220,13 +225,23 @@ class PackingModel(BlockModel):
         self.blocks.extend("group_size", [(np.array(groups), trees, 1.0)])
 
 
-def build_packing(bandwidths: Sequence[float], weights: Sequence[int], name: str = "trees of demands") -> PackingModel:
-    """State the rate of trees for groups of these weights, on links of these bandwidths."""
+def build_packing(
+    bandwidths: Sequence[float],
+    weights: Sequence[float],
+    name: str = "trees of demands",
+    loads: Sequence[float] | None = None,
+) -> PackingModel:
+    """State the rate of trees for groups of these weights, on links of these bandwidths.
+
+    With `loads`, each link also carries so much per unit of weight, such as for what has to come before.
+    """
     if not len(bandwidths) or not len(weights):
         raise UnsupportedError("there are no links, or no groups; expected some of each")
     blocks = Blocks(name)
     rate = blocks.variables("rate", ())
-    blocks.constraint("link_bandwidth", len(bandwidths), [], upper=list(bandwidths))
+    before = np.zeros(len(bandwidths)) if loads is None else np.array(loads)
+    terms = [(np.arange(len(before)), rate, before)]
+    blocks.constraint("link_bandwidth", len(before), terms, upper=list(bandwidths))
     sizes = np.array(weights, dtype=np.float64)
     blocks.constraint("group_size", len(sizes), [(np.arange(len(sizes)), rate, -sizes)], lower=0.0, upper=0.0)
     blocks.maximize([(rate, 1.0)])

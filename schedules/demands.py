@@ -66,12 +66,13 @@ class Item:
 
 
 class Group(NamedTuple):
-    """Items with the same sources and destinations, which are planned as one."""
+    """Items with the same sources, destinations and layer, which are planned as one."""
 
     weight: int  # units of all of its items
     sources: tuple[str, ...]
     destinations: tuple[str, ...]
-    items: tuple[int, ...]  # places of its items in `Demands.items`, by layer: the order of their data
+    layer: int
+    items: tuple[int, ...]  # places of its items in `Demands.items`, in the order of their data
 
 
 class Ends(NamedTuple):
@@ -143,11 +144,11 @@ class Demands(Collective):
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """Items joined by their sources and destinations, in the order of their first layers."""
-        joined: dict[tuple[tuple[str, ...], ...], list[int]] = {}
+        """Items joined by their sources, destinations and layer, the first layer first."""
+        joined: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[int]] = {}
         for place in sorted(range(len(self.items)), key=lambda place: self.items[place].layer):
             if (item := self.items[place]).destinations:
-                joined.setdefault((item.sources, item.destinations), []).append(place)
+                joined.setdefault((item.sources, item.destinations, item.layer), []).append(place)
         return tuple(
             Group(int(sum(self.items[place].size for place in places) / self.unit), *ends, tuple(places))
             for ends, places in joined.items()

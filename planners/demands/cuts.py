@@ -78,9 +78,7 @@ def _by_program(topology: Topology, demands: Demands) -> list[Bound]:
     return _bounds(topology, demands, list(duals["link_bandwidth"]), rows, hop_ends(topology))
 
 
-def _potentials(
-    model: MulticastModel, balance: np.ndarray, arrival: np.ndarray, ends: int
-) -> list[list[Fraction]]:
+def _potentials(model: MulticastModel, balance: np.ndarray, arrival: np.ndarray, ends: int) -> list[list[Fraction]]:
     """Worth of data of each destination at each end, at most that at the destination, which it is worth for."""
     potentials = []
     for row, (_, target) in enumerate(model.targets.tolist()):

@@ -7,12 +7,13 @@ rank's links both ways, as `Forest.link_loads` counts; one whose groups are too 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import BoundError, NoAnswerError, SolverError
-from ...formulations.multicast import PackingModel, build_packing
+from ...formulations.multicast import build_packing
 from ...schedules import Demands
 from ...solvers import Algorithm, HighsOptions, Session, Solution
 from ...solvers.trees.steiner_trees import FAR, MAX_TARGETS, Tree, exact_tree, greedy_tree
@@ -24,6 +25,7 @@ from ..trees.problem import whole_numbers
 GRAINS = 2**36  # lengths of links are multiples of the largest of them over this
 MAX_ROUNDS = 500
 Path = tuple[int, ...]
+FractionArray = np.ndarray[Any, np.dtype[np.object_]]  # of fractions
 
 
 class PackedTree(NamedTuple):
@@ -152,7 +154,7 @@ class Pricing:
     def _cut(self, nodes: list[int]) -> list[Path]:
         """Cut a way at the ends that it passes."""
         stops = [0, *(at for at in range(1, len(nodes) - 1) if self._is_end[nodes[at]]), len(nodes) - 1]
-        return [tuple(nodes[begin : end + 1]) for begin, end in zip(stops, stops[1:], strict=False)]
+        return [tuple(nodes[begin : end + 1]) for begin, end in pairwise(stops)]
 
 
 def _shortest(
@@ -198,12 +200,17 @@ def _joined(first: Path, second: Path) -> Path:
     return tuple(nodes)
 
 
-def packed(topology: Topology, demands: Demands) -> Packing:
-    """Pack trees at the largest rate, adding trees until none is missing that pricing finds."""
+def packed(topology: Topology, demands: Demands, loads: FractionArray | None = None) -> Packing:
+    """Pack trees at the largest rate, adding trees until none is missing that pricing finds.
+
+    With `loads`, links also carry so much for each unit of weight, (links,).
+    """
     pricing = Pricing(topology, demands)
     weights = [group.weight for group in demands.groups]
     capacities, unit = topology.arrays.capacities, topology.arrays.unit
-    model = build_packing([float(capacity) for capacity in capacities], weights, f"trees of demands on {topology.name}")
+    before = None if loads is None else loads.astype(np.float64).tolist()
+    name = f"trees of demands on {topology.name}"
+    model = build_packing([float(capacity) for capacity in capacities], weights, name, before)
     trees: list[PackedTree] = []
     pricing.set_lengths(GRAINS // capacities)
     new = _priced(pricing, None)
@@ -221,7 +228,7 @@ def packed(topology: Topology, demands: Demands) -> Packing:
             pricing.set_lengths(lengths)
             new = _priced(pricing, earned - 4 * topology.num_links)
             if all(tree[:2] in seen for tree in new):
-                return _optimum(pricing, model, solution, trees, unit)
+                return _optimum(pricing, solution, trees, unit)
     raise SolverError(f"{model.blocks.name} lacks trees after {MAX_ROUNDS} rounds")
 
 
@@ -247,9 +254,7 @@ def _float_duals(solution: Solution) -> tuple[IntArray, IntArray]:
     return tuple(np.rint(side / grain).astype(np.int64) for side in (links, -solution.duals["group_size"]))  # type: ignore[return-value]
 
 
-def _optimum(
-    pricing: Pricing, model: PackingModel, solution: Solution, trees: Sequence[PackedTree], unit: Fraction
-) -> Packing:
+def _optimum(pricing: Pricing, solution: Solution, trees: Sequence[PackedTree], unit: Fraction) -> Packing:
     """Read rates exactly, if the basis allows, and lengths in whole numbers."""
     lengths, _ = _float_duals(solution)
     try:

@@ -63,8 +63,8 @@ class ItemCuts(LinkDuals):
         for cut in (cut for row in self.cuts for cut in row):
             if unknown := sorted(cut.nodes - ends):
                 raise CertificateError(
-                    f"the bound's cut names {shown(unknown[0])}, which is neither a rank of {topology} nor a switch that "
-                    "multicasts"
+                    f"the bound's cut names {shown(unknown[0])}, which is neither a rank of {topology} nor a switch "
+                    "that multicasts"
                 )
 
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
@@ -72,16 +72,15 @@ class ItemCuts(LinkDuals):
         if not isinstance(collective, Demands):
             raise CertificateError(f"cuts of items do not bound {shown(str(collective))}; expected Demands")
         if weights or len(self.cuts) != len(collective.groups):
-            raise CertificateError(
-                f"the bound has cuts for {len(self.cuts)} groups of items; expected {len(collective.groups)}, and no weights"
-            )
+            expected = f"expected {len(collective.groups)}, and no weights"
+            raise CertificateError(f"the bound has cuts for {len(self.cuts)} groups of items; {expected}")
         amount = Fraction(0)
         for number, (group, row) in enumerate(zip(collective.groups, self.cuts, strict=True)):
             for cut in row:
                 if cut.nodes.intersection(group.sources) or not cut.nodes.intersection(group.destinations):
                     raise CertificateError(
-                        f"a cut of group {number} is {shown(sorted(cut.nodes))}; expected one of its destinations inside, "
-                        "and no source"
+                        f"a cut of group {number} is {shown(sorted(cut.nodes))}; expected one of its destinations "
+                        "inside, and no source"
                     )
                 amount += group.weight * cut.weight
         self._check_hops(topology)
@@ -105,11 +104,11 @@ class ItemCuts(LinkDuals):
             if (entered > limits).any():
                 tail, head = np.argwhere(entered > limits)[0].tolist()
                 raise CertificateError(
-                    f"the cuts of group {number} weigh {entered[tail, head]} of 1/{scale} on the hop from {ends[tail]!r} "
-                    f"to {ends[head]!r}; expected at most its length, {limits[tail, head]:.0f}"
+                    f"the cuts of group {number} weigh {entered[tail, head]} of 1/{scale} on the hop from "
+                    f"{ends[tail]!r} to {ends[head]!r}; expected at most its length, {limits[tail, head]:.0f}"
                 )
 
-    def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:
+    def dual_reasons(self, links: str, amount: str, collective: Collective) -> tuple[str, ...]:  # noqa: ARG002
         """Explain the lengths, and what items use of them."""
         count = count_text(sum(map(len, self.cuts)), "cut")
         return (
@@ -122,7 +121,8 @@ class ItemCuts(LinkDuals):
     def reason(self, topology: Topology, collective: AnyCollective) -> str:
         """State the sums that the bound compares."""
         amount, value = self.crossing(topology, collective)
-        return f"at the dual lengths, items take at least {exact(amount)} per unit of rate of the {exact(value)} of all links"
+        offered = f"the {exact(value)} of all links"
+        return f"at the dual lengths, items take at least {exact(amount)} per unit of rate of {offered}"
 
     def to_json(self) -> dict[str, Any]:
         """Rows of both ends of a link and its length, and for each group ``[weight, nodes]`` of its cuts."""

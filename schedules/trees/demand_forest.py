@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import CertificateError, FileFormatError
 from ...support.arrays import IntArray, read_only
-from ...support.formatting import count_text
+from ...support.formatting import count_text, percentage_text
 from ...support.validation import as_kind
 from ...topologies import Topology
 from ..collective import Collective
@@ -26,8 +26,16 @@ from .verify import verified_items
 FIELDS = ("kind", "trees_per_root", "items", "paths", "trees", "switches")
 
 
+class Prefix(NamedTuple):
+    """All layers up to one: their share of all data, and when they are complete, in ns per byte of all data."""
+
+    layer: int
+    share: Fraction
+    time: Fraction
+
+
 @dataclass(frozen=True, eq=False)
-class DemandForest(Forest, kind="demand forest"):
+class DemandForest(Forest, kind="demand-forest"):
     """Trees for `Demands`: each carries a part of one group of items from a source to all ranks that need it.
 
     Attributes are those of a `Forest`, with these differences.  A tree spans the destinations of its group, and other
@@ -64,6 +72,12 @@ class DemandForest(Forest, kind="demand forest"):
     def root(self) -> int | None:
         """None: items may have any sources."""
         return None
+
+    @property
+    def size_text(self) -> str:
+        """Such as ``"16 trees for 8 groups of items"``."""
+        groups = count_text(len(self.demands.groups), "group")
+        return f"{count_text(self.num_trees, 'tree')} for {groups} of items"
 
     def has_sizes(self, weights: Sequence[int], num_ranks: int) -> bool:  # noqa: ARG002
         """Whether there are no weights: sizes are those of the items."""
@@ -110,13 +124,22 @@ class DemandForest(Forest, kind="demand forest"):
         different = np.unique(self.groups, return_counts=True)[1]
         return f"{different.min()} to {different.max()} distinct trees for each group of items"
 
-    def arrivals(self) -> tuple[Fraction, ...]:
-        """Share of all data that each item, in the order of its group's data, and those before it in its group are."""
-        ends: list[Fraction] = []
-        for group in self.demands.groups:
-            sizes = [self.demands.items[place].size for place in group.items]
-            ends += [sum(sizes[: place + 1], Fraction(0)) / sum(sizes) for place in range(len(sizes))]
-        return tuple(ends)
+    def prefixes(self, topology: Topology) -> tuple[Prefix, ...]:
+        """Say when each layer is complete if all links serve the layers in their order."""
+        layers = np.array([group.layer for group in self.demands.groups])
+        prefixes = []
+        for layer in sorted(set(layers.tolist())):
+            part = replace(self, weights=np.where(layers[self.groups] <= layer, self.weights, 0))
+            share = Fraction(int(self.shard_weights[layers <= layer].sum()), self.total_weight)
+            prefixes.append(Prefix(layer, share, part.inverse_rate(topology) / self.total_weight))
+        return tuple(prefixes)
+
+    def rows(self, topology: Topology, busiest: dict[str, str]) -> dict[str, str]:
+        """Describe it by lines of a summary, and its layers if there are several."""
+        parts = self.prefixes(topology)
+        texts = [f"{percentage_text(part.share)} after {percentage_text(part.time / parts[-1].time)}" for part in parts]
+        layers = {"layers": f"{', '.join(texts[:8])} of the time"} if len(texts) > 1 else {}
+        return super().rows(topology, busiest) | layers
 
     def to_json(self) -> dict[str, Any]:
         """Describe it by lists, texts and integers."""

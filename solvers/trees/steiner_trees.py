@@ -48,8 +48,8 @@ def exact_tree(lengths: IntArray, sources: IntArray, targets: IntArray) -> Tree:
 def _dreyfus_wagner(lengths: IntArray, targets: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Find the cheapest trees from every node for all sets of targets.
 
-    Shapes: returns for each set, as bits, and node the part that is split off there, and the node that the way leads to,
-    (sets, nodes); and the cost of all targets, (nodes,).
+    Shapes: returns for each set, as bits, and node the part that is split off there, and the node that the way leads
+    to, (sets, nodes); and the cost of all targets, (nodes,).
     """
     size, subsets = len(lengths), 1 << len(targets)
     costs = np.full((subsets, size), FAR, dtype=np.int64)

@@ -24,10 +24,12 @@ def test_sizes_are_whole_numbers_of_one_unit() -> None:
 
 
 def test_equal_items_are_one_group_in_the_order_of_layers() -> None:
-    """Items with the same ends are planned as one, earlier layers first."""
-    items = [Item("late", 1, ["gpu0"], ["gpu1"], 2), *PAIR, Item("early", 2, ["gpu0"], ["gpu1"])]
+    """Items with the same ends and layer are planned as one, earlier layers first."""
+    items = [Item(name, 1, ["gpu0"], ["gpu1"], layer) for name, layer in (("late", 2), ("one", 1), ("two", 1))]
+    assert [group[3:] for group in Demands(items).groups] == [(1, (1, 2)), (2, (0,))]
+    items = [Item("late", 1, ["gpu0"], ["gpu1"]), *PAIR, Item("early", 2, ["gpu0"], ["gpu1"])]
     (_, _, both) = sorted(Demands(items).groups, key=lambda group: len(group.items))
-    assert both == (12, ("gpu0",), ("gpu1",), (3, 0))
+    assert both == (12, ("gpu0",), ("gpu1",), 0, (0, 3))
 
 
 def test_ranks_that_have_an_item_need_nothing() -> None:
