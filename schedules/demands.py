@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -172,6 +172,21 @@ class Demands(Collective):
         )
         self._check_reach(topology, ends)
         return ends
+
+    def among(self, ranks: Iterable[str]) -> Demands:
+        """Return what is left to move where only some ranks are there; `BoundError` if an item lost all its sources."""
+        left, items = set(ranks), []
+        for item in self.items:
+            sources, destinations = (
+                tuple(rank for rank in side if rank in left) for side in (item.sources, item.destinations)
+            )
+            if destinations and not sources:
+                raise BoundError(f"item {item.name!r} has no source left; expected one of {', '.join(item.sources)}")
+            if destinations:
+                items.append(replace(item, sources=sources, destinations=destinations))
+        if not items:
+            raise BoundError("no destination of any item is left")
+        return Demands(items)
 
     def _check_reach(self, topology: Topology, ends: Sequence[Ends]) -> None:
         """Raise `BoundError` if no source of an item reaches one of its destinations."""

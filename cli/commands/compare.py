@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 from ... import planners
 from ...errors import UnsupportedError
 from ...schedules import Collective
-from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text, times_text
 from ...topologies import Topology
 from ..terminal.networks import find_network
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
-from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
+from ..terminal.parameters import (
+    NetworkOptions,
+    ShardOptions,
+    UsageError,
+    check_planners,
+    distinct_sizes,
+    read_operation,
+)
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -38,7 +44,7 @@ def compare(
     """Plan a collective with every planner, and compare the results with the proven bounds."""
     from ...planners.what_if.compare import check_feasible
 
-    operation = as_collective(collective)
+    operation = read_operation(collective)
     check_planners(planner or ())
     network = find_network(topology, described)
     if costs is not None and not size:

@@ -95,10 +95,11 @@ def weighted_forest(
     rows = []
     for number, (weight, row) in enumerate(zip(weights, shares, strict=True)):
         counts = _rounded([share for _, share in row], count * weight)
-        rows += [(tree.paths, copies, number) for (tree, _), copies in zip(row, counts, strict=True) if copies]
-    ends = demands.ends(topology)
+        rows += [(copies, tree.paths, number) for (tree, _), copies in zip(row, counts, strict=True) if copies]
+    having = [set(sources) for sources, _ in demands.ends(topology)]
+    begun = [min(path[0] for path in paths if path[0] in having[group]) for _, paths, group in rows]
     return DemandForest.of_trees(
-        topology, demands, count, [(ends[group].sources[0], copies, paths, group) for paths, copies, group in rows]
+        topology, demands, count, [(root, *row) for root, row in zip(begun, rows, strict=True)]
     )
 
 
