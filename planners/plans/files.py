@@ -32,6 +32,8 @@ from ...topologies.network.schema import first_error
 from ...topologies.network.topology_json import topology_from_json
 from .plan import PLAN_FORMAT, PLAN_VERSION, Plan
 
+SCOPED_BOUNDS = 9
+"""Version from which plans have a bound of some schedules beside that of all; older ones have either."""
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
 
 
@@ -176,8 +178,8 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
         Bound(topology, collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
         for entry in entries
     )
-    if not scoped and bound.scope != EVERY_SCHEDULE:
-        narrow, bound = bound, _bound_of_all(bound)  # versions up to 8 have only one
+    if document.version < SCOPED_BOUNDS and not scoped and bound.scope != EVERY_SCHEDULE:
+        narrow, bound = bound, _bound_of_all(bound)
         scoped = [narrow] if narrow.inverse_rate > bound.inverse_rate else []
     parts = read_schedule, bound, document.inverse_rate, document.link_loads
     return Plan(topology, collective, *parts, document.planner, document.options, {}, *scoped)
