@@ -105,7 +105,7 @@ class Demands(Collective):
     (Fraction(1, 2), 2)
     """
 
-    items: tuple[Item, ...]
+    items: tuple[Item, ...] = ()
 
     def __init__(self, items: Iterable[Item | Sequence[Any]]) -> None:
         for name in ("name", "pattern", "phases", "input", "output", "takes_traffic", "traffic"):
@@ -291,8 +291,10 @@ def _as_item(value: object) -> Item:
 def _as_size(value: object, name: str) -> Fraction:
     """Read a size exactly: a number, or bytes with a suffix."""
     try:
-        bytes_text = isinstance(value, str) and value.strip().upper().rstrip("IB")[-1:] in SUFFIXES[1:]
-        size = Fraction(as_bytes(value)) if bytes_text else as_amount(value)
+        if isinstance(value, str) and value.strip().upper().rstrip("IB")[-1:] in SUFFIXES[1:]:
+            size = Fraction(as_bytes(value))
+        else:
+            size = as_amount(value)
     except (TopologyError, UnsupportedError):
         size = Fraction(0)
     if size <= 0:

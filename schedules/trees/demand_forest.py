@@ -163,21 +163,19 @@ class DemandForest(Forest, kind="demand-forest"):
         trees = fields["trees"]
         if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 4 for tree in trees):
             raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes, group]")
-        names = ("roots", "weights", "routes", "groups")
-        arrays = {
-            name: integers_of([tree[at] for tree in trees], 2 if name == "routes" else 1, f"{where}: the {name}")
-            for at, name in enumerate(names)
-        }
-        if (arrays["routes"] != arrays["routes"].astype(np.int32)).any():
+        routes = integers_of([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
+        if (routes != routes.astype(np.int32)).any():
             raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
         switches = whole_numbers(fields["switches"], f"{where}: field schedule.switches")
         return cls(
-            num_ranks=arrays["routes"].shape[1] - len(switches),
+            num_ranks=routes.shape[1] - len(switches),
             trees_per_root=whole_count(fields["trees_per_root"], f"{where}: field schedule.trees_per_root"),
-            **{name: arrays[name] for name in ("roots", "weights", "groups")},
-            routes=arrays["routes"].astype(np.int32),
+            roots=integers_of([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
+            weights=integers_of([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
+            routes=routes.astype(np.int32),
             **path_arrays(fields["paths"], where),
             switches=switches,
+            groups=integers_of([tree[3] for tree in trees], 1, f"{where}: the groups of schedule.trees"),
             demands=Demands.from_rows(fields["items"], f"{where}, field schedule"),
         )
 
