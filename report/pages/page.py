@@ -268,6 +268,9 @@ def _sizes(sizes: Iterable[int | str] | None) -> list[tuple[str, int]]:
     return [(text, size) for size, text in sizes_by_bytes.items()]
 
 
+STYLES, SCRIPTS = ("report.css", "viewer.css"), ("viewer.js", "charts.js", "proof.js", "report.js")
+
+
 def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Render the template; text from plans is escaped."""
     from jinja2 import Environment, StrictUndefined
@@ -275,7 +278,7 @@ def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     templates = files(__package__) / "templates"
     css, script, page = (
         "".join((templates / name).read_text(encoding="utf-8") for name in names)
-        for names in (("report.css", "viewer.css"), ("viewer.js", "charts.js", "proof.js", "report.js"), ("report.html.j2",))
+        for names in (STYLES, SCRIPTS, ("report.html.j2",))
     )
     # A script that got in with a name would not run: only the one with this digest does.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

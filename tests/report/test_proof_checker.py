@@ -35,10 +35,6 @@ const { check } = require(process.argv[1]), { readFileSync } = require("fs");
   console.log(JSON.stringify(await Promise.all(files.map((file) => check(new Uint8Array(readFileSync(file)))))));
 })();
 """
-STEPS = {
-    "File": "file", "Topology": "topology", "Bound of all schedules": "bound", "Bound of some schedules": "bound",
-    "Schedule": "schedule", "Loads": "schedule", "Rate": "schedule", "Result": "result",
-}  # fmt: skip
 with_node = pytest.mark.skipif(NODE is None, reason="no Node.js is installed here")
 with_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed here")
 
@@ -46,9 +42,8 @@ with_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is instal
 def verdicts(files: list[Path]) -> list[dict[str, Any]]:
     """Let the checker read files under Node.js."""
     assert NODE is not None
-    done = subprocess.run(
-        [NODE, "-e", RUN, str(CHECKER)], input=json.dumps(list(map(str, files))), text=True, capture_output=True, check=True
-    )  # fmt: skip
+    names = json.dumps(list(map(str, files)))
+    done = subprocess.run([NODE, "-e", RUN, str(CHECKER)], input=names, text=True, capture_output=True, check=True)
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
@@ -112,22 +107,44 @@ def test_the_checker_agrees_with_verify_on_plans_and_forgeries(tmp_path: Path) -
             expected.append(holds(document))
     found = verdicts(files)
     assert [verdict["ok"] for verdict in found] == expected
-    assert {verdict.get("failed") for verdict in found} >= {None, "Topology", "Bound of all schedules", "Schedule", "Loads"}
+    failed = {verdict.get("failed") for verdict in found}
+    assert failed >= {None, "Topology", "Bound of all schedules", "Schedule", "Loads"}
     assert found[0]["gap"] == "0"
     assert found[0]["digest"] == hashlib.sha256(files[0].read_bytes()).hexdigest()
 
 
+def edited(document: Any, edits: list[list[Any]]) -> Any:
+    """Put values at ways, or remove what is there."""
+    copied = copy.deepcopy(document)
+    for way, *value in edits:
+        holder = copied
+        for key in way[:-1]:
+            holder = holder[key]
+        if value:
+            holder[way[-1]] = value[0]
+        else:
+            del holder[way[-1]]
+    return copied
+
+
 @with_node
-def test_the_checker_agrees_with_the_conformance_folder() -> None:
-    """Every plan of the folder gets the stated verdict, and fails at the stated step."""
+def test_the_checker_agrees_with_the_conformance_folder(tmp_path: Path) -> None:
+    """Every plan and every forgery gets the stated verdict; right plans have the stated bandwidth and gap."""
     folder = Path(collopt.__file__).parent / "checker" / "conformance"
-    if not folder.is_dir():
-        pytest.skip("the conformance folder is not here")
-    stated = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    stated = stated.get("plans", stated) if isinstance(stated, dict) else stated
-    files = sorted(path for path in folder.glob("*.json") if path.name != "index.json")
-    for file, verdict in zip(files, verdicts(files), strict=True):
-        assert verdict["ok"] == (not file.name.startswith("wrong")), (file.name, verdict)
+    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    for stated, verdict in zip(
+        index["plans"], verdicts([folder / plan["file"] for plan in index["plans"]]), strict=True
+    ):
+        assert verdict["ok"] == stated["right"], (stated, verdict)
+        for name in ("algbw", "gap") if stated["right"] else ():
+            assert verdict[name] == stated[name], (stated, verdict)
+    files = []
+    for number, forgery in enumerate(index["forgeries"]):
+        document = json.loads((folder / forgery["of"]).read_text(encoding="utf-8"))
+        files.append(tmp_path / f"{number}.json")
+        files[-1].write_text(json.dumps(edited(document, forgery["edits"])), encoding="utf-8")
+    for forgery, verdict in zip(index["forgeries"], verdicts(files), strict=True):
+        assert not verdict["ok"], forgery
 
 
 @with_node
@@ -135,7 +152,7 @@ def test_the_checker_agrees_with_the_conformance_folder() -> None:
     ("change", "step"),
     [
         (lambda text: text[:-40], "File"),
-        (lambda text: text.replace('"version": 9', '"version": 8'), "File"),
+        (lambda text: text.replace('"version": 10', '"version": 8'), "File"),
         (lambda text: text.replace('"planner"', '"collective"', 1), "File"),
         (lambda text: text.replace('"planner"', '"planer"', 1), "File"),
         (lambda text: "\ufeff[" + "[" * 200_000, "File"),

@@ -1,5 +1,5 @@
 "use strict";
-/* Checks plan files, version 9, by what docs/reference/plan-json.md says, in exact fractions and without any library.
+/* Checks plan files of versions 9 and 10 by what docs/reference/plan-json.md says, in exact fractions and without any library.
 
 PlanCheck.check(bytes, tell) reads a Uint8Array and resolves to { ok, digest, failed, reason }.  It calls `await tell(step)` for each
 step, a failed one last: { name, text, ok }; perhaps `sums`, rows { links, bandwidth, weight, total, sum } with the sum so far, `links`
@@ -552,7 +552,7 @@ const PlanCheck = (() => {
     try {
       digest = await sha256(bytes);
       const file = fields(parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)), ["format", "version", "made_by", "collective", "planner", "options", "inverse_rate", "bound", "topology_digest", "topology", "link_loads", "schedule"], ["scoped_bound"], "the plan");
-      if (file.format !== "collopt-plan" || file.version !== 9) wrong("the file is no plan of version 9");
+      if (file.format !== "collopt-plan" || (file.version !== 9 && file.version !== 10)) wrong("the file is no plan of version 9 or 10");
       const collective = typeof file.collective === "string" && Object.hasOwn(COLLECTIVES, file.collective) ? { name: file.collective, ...COLLECTIVES[file.collective] } : wrong("the collective is none that this checker knows");
       await done("A plan for " + collective.name + " of " + bytes.length.toLocaleString("en") + " bytes");
       name = "Topology";
