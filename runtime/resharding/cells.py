@@ -35,7 +35,17 @@ class CellGroup(NamedTuple):
 
 
 class TensorMove(NamedTuple):
-    """A tensor, and where it lies before and after."""
+    """A tensor, and where it lies before and after.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+        Of the whole tensor.
+    itemsize : int
+        Bytes of an element.
+    source, target : Sharding
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -142,12 +152,11 @@ class Resharding:
         return max((max(mesh.ranks) for mesh in meshes), default=-1) + 1
 
     def _title(self, place: int) -> str:
-        first, *others = sorted({tensor for tensor, _, _ in self.items[place].parts})
-        more = f" and {len(others)} more" if others else ""
-        return f"{place}: {self.tensors[first].name}{more}"
+        first, *later = sorted({tensor for tensor, _, _ in self.items[place].parts})
+        return f"{place}: {self.tensors[first].name}{f' and {len(later)} more' if later else ''}"
 
 
-def resharding(
+def compare_shardings(
     tensors: Mapping[str, tuple[Sequence[int], int]] | Iterable[TensorMove], source: Any = None, target: Any = None
 ) -> Resharding:
     """Compute what moves when tensors go from one sharding to another; needs no torch.
@@ -165,7 +174,7 @@ def resharding(
     --------
     A matrix in shards on two ranks, for two others that need all of it:
 
-    >>> moves = resharding({"weight": ((6, 4), 2)}, (Mesh(range(2)), [Shard(0)]), (Mesh([2, 3]), [Replicate()]))
+    >>> moves = compare_shardings({"weight": ((6, 4), 2)}, (Mesh(range(2)), [Shard(0)]), (Mesh([2, 3]), [Replicate()]))
     >>> [(item.sources, item.destinations, item.size) for item in moves.items]
     [((0,), (2, 3), 24), ((1,), (2, 3), 24)]
     >>> moves.demands()

@@ -37,7 +37,7 @@ from ..execution.arguments import agreement_device, check_async, import_torch, j
 from ..execution.call_queue import AsyncWork, run_in_order, run_now, start
 from ..plan_cache import TOPOLOGY_VARIABLE
 from ..programs.program import check_seconds
-from .cells import Resharding, Rules, TensorMove, as_rules, find_rule, resharding
+from .cells import Resharding, Rules, TensorMove, as_rules, compare_shardings, find_rule
 from .moves import Moves, direct_copies, planned_copies, sliced
 from .sharding import Mesh
 from .sharding import Shard as OwnShard
@@ -92,7 +92,7 @@ class Route(NamedTuple):
 
 
 class ReshardWork:
-    """An asynchronous resharding; leave its tensors alone until `wait` has returned."""
+    """An asynchronous resharding, which `reshard` returns; leave its tensors alone until `wait` has returned."""
 
     def __init__(self, work: AsyncWork, result: dict[str, Any]) -> None:
         self._work, self._result = work, result
@@ -147,7 +147,7 @@ def reshard(
         of the environment variable ``COLLOPT_TOPOLOGY``.  Without one, every rank gets its bytes by direct copies, each
         from the source that sends least.
     plan : Plan, optional
-        For the demands of these tensors, as `resharding` states them, instead of a new plan.
+        For the demands of these tensors, as `Resharding.demands` states them, instead of a new plan.
     max_scratch_bytes : int or str
         Memory that a rank uses beside its tensors, by default 64 MiB.
     timeout : float, optional
@@ -263,11 +263,11 @@ def _agreed_route(call: ReshardCall, terms: Terms | ColloptError, rank: int) -> 
     specs = [RankSpec.decoded(row.tobytes()[:size]) for row, size in zip(rows, table[:, 1].tolist(), strict=True)]
     try:
         tensors = merged(specs, terms.source, terms.target)
-        moves = resharding([tensor.move for tensor in tensors])
+        moves = compare_shardings([tensor.move for tensor in tensors])
     except ColloptError as error:
         stop(ProgramError(str(error)), group)
     plan_text = checked(RESHARDING, partial(_planned, moves, terms)) if rank == 0 else None
-    route = Route(tensors, RankRoute(moves, _told(plan_text, group, seconds), rank))
+    route = Route(tensors, RankRoute(moves, _shared(plan_text, group, seconds), rank))
     routes[key] = route
     if len(routes) > MAX_ROUTES:
         routes.popitem(last=False)
@@ -291,7 +291,7 @@ def _planned(moves: Resharding, terms: Terms) -> Moves:
     return sliced(rows, units, sizes, terms.scratch)
 
 
-def _told(moves: Moves | ColloptError | None, group: Any, timeout: float | None) -> Moves:
+def _shared(moves: Moves | ColloptError | None, group: Any, timeout: float | None) -> Moves:
     """Tell all ranks the messages of rank 0, or the error that it had."""
     if isinstance(moves, ColloptError):
         text = np.frombuffer(str(moves).encode(), dtype=np.uint8).astype(np.int64)
@@ -363,9 +363,9 @@ def as_dtensor(tensor: Any, device_mesh: Any, move: TensorMove) -> Any:
             placements.append(_StridedShard(placement.dim, split_factor=placement.split_factor))
         else:
             placements.append(Shard(placement.dim))
-    whole = torch.empty(move.shape, device="meta")
+    like = torch.empty(move.shape, device="meta")
     return DTensor.from_local(
-        tensor, device_mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride()
+        tensor, device_mesh, placements, run_check=False, shape=like.shape, stride=like.stride()
     )
 
 

@@ -19,11 +19,11 @@ MAX_NAME = 1000
 
 
 class LocalTensor(NamedTuple):
-    """A tensor of one rank; `whole` and `sharding` are those of a DTensor."""
+    """A tensor of one rank; `full` and `sharding` are those of a DTensor."""
 
     dtype: str
     shape: tuple[int, ...]
-    whole: tuple[int, ...] | None
+    full: tuple[int, ...] | None
     sharding: Sharding | None
 
 
@@ -47,7 +47,7 @@ class RankSpec(NamedTuple):
 
 def _row(tensor: LocalTensor) -> list[Any]:
     sharding = None if tensor.sharding is None else tensor.sharding.to_json()
-    return [tensor.dtype, tensor.shape, tensor.whole, sharding]
+    return [tensor.dtype, tensor.shape, tensor.full, sharding]
 
 
 def _table(rows: list[Any]) -> dict[str, LocalTensor]:
@@ -55,10 +55,10 @@ def _table(rows: list[Any]) -> dict[str, LocalTensor]:
         name: LocalTensor(
             dtype,
             tuple(shape),
-            None if whole is None else tuple(whole),
+            None if full is None else tuple(full),
             None if sharding is None else Sharding.from_json(sharding),
         )
-        for name, dtype, shape, whole, sharding in rows
+        for name, dtype, shape, full, sharding in rows
     }
 
 
@@ -79,8 +79,8 @@ def read_tensors(value: object, what: str, ranks: Sequence[int]) -> tuple[dict[s
         own = entry.detach().to_local() if is_dtensor else entry
         check_tensor(f"{what}[{name!r}]", own)
         sharding = Sharding(entry.device_mesh, entry.placements).on_ranks(ranks) if is_dtensor else None
-        whole = tuple(entry.shape) if is_dtensor else None
-        table[name] = LocalTensor(str(own.dtype).removeprefix("torch."), tuple(own.shape), whole, sharding)
+        full = tuple(entry.shape) if is_dtensor else None
+        table[name] = LocalTensor(str(own.dtype).removeprefix("torch."), tuple(own.shape), full, sharding)
         tensors[name] = own.detach()
     if len({tensor.device for tensor in tensors.values()}) > 1:
         raise UnsupportedError(f"the tensors of the {what} are on several devices; expected one")
@@ -172,7 +172,7 @@ def _checked(
     sharding: Sharding,
     expected: tuple[str, tuple[int, ...]] | None,
 ) -> tuple[str, tuple[int, ...]]:
-    """Check the tensors of one name on all ranks of a mesh; return their type and the shape of the whole."""
+    """Check the tensors of one name on all ranks of a mesh; return their type and the shape of the full."""
     mesh, entries = sharding.mesh, dict(_entries(name, tables))
     if max(mesh.ranks) >= len(tables):
         raise UnsupportedError(f"the {side} has rank {max(mesh.ranks)}; the group has {len(tables)} ranks")
@@ -182,24 +182,24 @@ def _checked(
     if strays := [rank for rank in entries if rank not in mesh.ranks and entries[rank].sharding is None]:
         raise UnsupportedError(f"rank {strays[0]} has it in its {what}, but is not in the mesh of the {side}")
     first = entries[mesh.ranks[0]]
-    dtype, shape = expected or (first.dtype, _whole(sharding, entries))
+    dtype, shape = expected or (first.dtype, _full_shape(sharding, entries))
     boxes = sharding.boxes(shape)
     for rank, box in zip(mesh.ranks, boxes, strict=True):
         tensor, local = entries[rank], tuple((box[:, 1] - box[:, 0]).tolist())
         if tensor.dtype != dtype:
             raise UnsupportedError(f"it is {tensor.dtype} in the {what} of rank {rank}; expected {dtype}")
-        if tensor.shape != local or tensor.whole not in (None, shape):
+        if tensor.shape != local or tensor.full not in (None, shape):
             raise UnsupportedError(
                 f"the {what} of rank {rank} has shape {tensor.shape}; expected {local}, its part of {shape}"
             )
     return dtype, shape
 
 
-def _whole(sharding: Sharding, entries: Mapping[int, LocalTensor]) -> tuple[int, ...]:
-    """Return the shape of a whole tensor: in split dimensions the sum of its shards' sizes."""
+def _full_shape(sharding: Sharding, entries: Mapping[int, LocalTensor]) -> tuple[int, ...]:
+    """Return the shape of a full tensor: in split dimensions the sum of its shards' sizes."""
     mesh, first = sharding.mesh, entries[sharding.mesh.ranks[0]]
-    if first.whole is not None:
-        return first.whole
+    if first.full is not None:
+        return first.full
     grid, rank_count, shape = np.reshape(mesh.ranks, mesh.shape), len(first.shape), list(first.shape)
     for axes in _axes_by_dim(sharding, rank_count).values():
         dim = sharding.placements[axes[0]].dim % rank_count

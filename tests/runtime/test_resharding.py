@@ -14,7 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collopt.errors import ColloptError, ProgramError, UnsupportedError
-from collopt.runtime import Mesh, Replicate, Resharding, Shard, Sharding, cache_sharding, expert_shardings, resharding
+from collopt.runtime import (
+    Mesh,
+    Replicate,
+    Resharding,
+    Shard,
+    Sharding,
+    cache_sharding,
+    compare_shardings,
+    expert_shardings,
+)
 from collopt.runtime.resharding.moves import END, FIRST, MAX_OPERATIONS, direct_copies, planned_copies, shares, sliced
 from collopt.runtime.resharding.transport import RankRoute
 from sample_sizes import examples
@@ -38,7 +47,7 @@ def random_moves(seed: int) -> Resharding:
     sides = [
         {name: random_sharding(chance, len(shape)) for name, (shape, _) in tensors.items()} for _ in ("before", "after")
     ]
-    return resharding(tensors, *sides)
+    return compare_shardings(tensors, *sides)
 
 
 def elements_of(sharding: Sharding, shape: tuple[int, ...], rank: int) -> set[tuple[int, ...]]:
@@ -91,7 +100,7 @@ def test_every_rank_gets_what_it_lacks_once(seed: int) -> None:
 
 def test_items_of_all_tensors_are_merged() -> None:
     """A shard each for two readers is one item a shard, in bytes; what a rank has it does not get."""
-    moves = resharding(
+    moves = compare_shardings(
         {"a": ((8, 2), 4), "b": ((), 2), "c": ((4,), 1)},
         {"b": (TWO, [Replicate()]), "*": (TWO, [Shard(0)])},
         (Mesh([1, 2, 3]), [Replicate()]),
@@ -119,12 +128,12 @@ def test_strided_shards_are_those_of_fsdp_on_tensor_parallelism() -> None:
 
 def test_caches_go_by_heads_and_experts_whole() -> None:
     """Decode ranks get their heads from prefill ranks; a new replica of an expert comes from any of the old ones."""
-    cache = resharding({"keys": ((2, 4, 16), 2)}, cache_sharding(range(2), 4), cache_sharding(range(2, 10), 4))
+    cache = compare_shardings({"keys": ((2, 4, 16), 2)}, cache_sharding(range(2), 4), cache_sharding(range(2, 10), 4))
     assert [(item.sources, item.destinations) for item in cache.items] == [
         ((0,), (2, 3)), ((0,), (4, 5)), ((1,), (6, 7)), ((1,), (8, 9)),
     ]  # fmt: skip
     before, after = expert_shardings({"e0.*": [0, 1], "e1.*": [2]}), expert_shardings({"e0.*": [0, 2, 3], "e1.*": [2]})
-    experts = resharding({"e0.up": ((4, 4), 2), "e0.down": ((4, 4), 2), "e1.up": ((4, 4), 2)}, before, after)
+    experts = compare_shardings({"e0.up": ((4, 4), 2), "e0.down": ((4, 4), 2), "e1.up": ((4, 4), 2)}, before, after)
     assert [(item.sources, item.destinations, item.size) for item in experts.items] == [((0, 1), (2, 3), 64)]
 
 
@@ -229,14 +238,14 @@ def test_messages_bring_all_bytes_in_the_scratch_they_state(seed: int, by_ring: 
 
 def test_direct_copies_are_from_sources_by_turns() -> None:
     """Four readers of two replicas: each replica sends to two."""
-    moves = resharding({"a": ((64,), 1)}, (TWO, [Replicate()]), (Mesh(range(2, 6)), [Replicate()]))
+    moves = compare_shardings({"a": ((64,), 1)}, (TWO, [Replicate()]), (Mesh(range(2, 6)), [Replicate()]))
     rows, _ = direct_copies(moves.items)
     assert sorted(rows[:, 2].tolist()) == [0, 0, 1, 1]
 
 
 def test_a_rank_has_few_messages_in_a_batch() -> None:
     """One rank sends a hundred items to a hundred others in batches, which all ranks number alike."""
-    moves = resharding({"a": ((100,), 8)}, (Mesh([0]), [Replicate()]), (Mesh(range(1, 101)), [Shard(0)]))
+    moves = compare_shardings({"a": ((100,), 8)}, (Mesh([0]), [Replicate()]), (Mesh(range(1, 101)), [Shard(0)]))
     rows, units = direct_copies(moves.items)
     messages = sliced(rows, units, [8] * 100, 2**20)
     route = RankRoute(moves, messages, 0)
@@ -247,7 +256,7 @@ def test_a_rank_has_few_messages_in_a_batch() -> None:
 @pytest.mark.parametrize("damage", ["lost", "early", "stranger", "joined"])
 def test_refuses_schedules_that_do_not_do_it(damage: str) -> None:
     """A missing hop, a hop before its data, a rank without data, and a transfer of two items."""
-    moves = resharding({"a": ((4, 4), 1)}, (TWO, [Shard(0)]), (Mesh([2, 3]), [Replicate()]))
+    moves = compare_shardings({"a": ((4, 4), 1)}, (TWO, [Shard(0)]), (Mesh([2, 3]), [Replicate()]))
     schedule = Ring(moves, 4)
     rows, _ = planned(moves, schedule)
     assert len(rows)
@@ -267,7 +276,7 @@ def test_refuses_schedules_that_do_not_do_it(damage: str) -> None:
 
 def test_refuses_scratch_that_no_slice_fits() -> None:
     """The least that would do is in the message, and does."""
-    moves = resharding({"a": ((64, 64), 4)}, (TWO, [Shard(0)]), (Mesh(range(2, 6)), [Shard(1)]))
+    moves = compare_shardings({"a": ((64, 64), 4)}, (TWO, [Shard(0)]), (Mesh(range(2, 6)), [Shard(1)]))
     rows, units = direct_copies(moves.items)
     with pytest.raises(UnsupportedError, match="at least 4"):
         sliced(rows, units, [item.size for item in moves.items], 3)
@@ -296,14 +305,14 @@ REFUSALS: list[tuple[Any, str]] = [
     (lambda: Sharding(Mesh([[0, 1], [2, 3]]), [Shard(0, 2), Shard(0)]).boxes((6,)), "does not divide"),
     (lambda: Sharding(TWO, [Shard(1)]).boxes((8,)), "dimension 1"),
     (lambda: Shard(1.5), "dimension"),  # type: ignore[arg-type]
-    (lambda: resharding(CACHE, (TWO, [Shard(2)]), (TWO, [Shard(0)])), "'a'"),
-    (lambda: resharding(CACHE, {"b": (TWO, [Shard(0)])}, (TWO, [Shard(0)])), "'a'"),
-    (lambda: resharding(CACHE, {1: (TWO, [Shard(0)])}, (TWO, [Shard(0)])), "names"),
-    (lambda: resharding(CACHE, TWO, TWO), "Sharding"),
-    (lambda: resharding({"a": ((-1,), 2)}, (TWO, [Shard(0)]), (TWO, [Shard(0)])), "dimension"),
-    (lambda: resharding(CACHE, (TWO, [Shard(0)]), (TWO, [Shard(0)])).demands(), "no bytes"),
-    (lambda: resharding(CACHE, (TWO, [Shard(0)]), (Mesh([7]), [Shard(0)])).demands("abc"), "rank 7"),
-    (lambda: resharding({"a": ((2**53, 2), 4)}, (TWO, [Shard(0)]), (Mesh([2]), [Shard(0)])).items, "2\\^53"),
+    (lambda: compare_shardings(CACHE, (TWO, [Shard(2)]), (TWO, [Shard(0)])), "'a'"),
+    (lambda: compare_shardings(CACHE, {"b": (TWO, [Shard(0)])}, (TWO, [Shard(0)])), "'a'"),
+    (lambda: compare_shardings(CACHE, {1: (TWO, [Shard(0)])}, (TWO, [Shard(0)])), "names"),
+    (lambda: compare_shardings(CACHE, TWO, TWO), "Sharding"),
+    (lambda: compare_shardings({"a": ((-1,), 2)}, (TWO, [Shard(0)]), (TWO, [Shard(0)])), "dimension"),
+    (lambda: compare_shardings(CACHE, (TWO, [Shard(0)]), (TWO, [Shard(0)])).demands(), "no bytes"),
+    (lambda: compare_shardings(CACHE, (TWO, [Shard(0)]), (Mesh([7]), [Shard(0)])).demands("abc"), "rank 7"),
+    (lambda: compare_shardings({"a": ((2**53, 2), 4)}, (TWO, [Shard(0)]), (Mesh([2]), [Shard(0)])).items, "2\\^53"),
     (lambda: cache_sharding(range(3), 4), "4 heads"),
     (lambda: cache_sharding(range(4), 0), "heads"),
 ]
