@@ -98,6 +98,11 @@ class Collective:
         return self.pattern == "one root"
 
     @property
+    def has_items(self) -> bool:
+        """Whether it is one of `collopt.Demands`."""
+        return self.pattern == "items"
+
+    @property
     def is_sharded(self) -> bool:
         """Whether every rank has, or gets, a shard of its own, which may differ in size."""
         return self.pattern == "every root" and "shard" in (self.input, self.output)
@@ -228,6 +233,9 @@ ALL_TO_ALL = Collective("all_to_all", "pairs", (), "parts", "parts")
 ALL_TO_ALLV = Collective("all_to_allv", "pairs", (), "parts", "parts", takes_traffic=True)
 """Every rank gets a part from each, of any size."""
 
+DEMANDS = Collective("demands", "items", ("broadcast",), "items", "items")
+"""What all `collopt.Demands` have in common: items that are copied on their way; no collective by itself."""
+
 COLLECTIVES: dict[str, Collective] = {
     collective.name: collective
     for collective in (ALLGATHER, REDUCE_SCATTER, ALLREDUCE, BROADCAST, REDUCE, ALL_TO_ALL, ALL_TO_ALLV)
@@ -309,6 +317,8 @@ def as_collective(
     collective = collective_or_given(value)
     choices = tuple(COLLECTIVES.values()) if among is None else tuple(among)
     if isinstance(collective, Collective) and collective in choices:
+        return collective
+    if isinstance(collective, Collective) and collective.has_items and (among is None or DEMANDS in choices):
         return collective
     name = collective.name if isinstance(collective, Collective) else value
     if isinstance(collective, Collective) and COLLECTIVES.get(collective.name) in choices:

@@ -20,15 +20,12 @@ from ..support.files import check_header, name_of, read_json, write_whole
 from ..support.quantities import SUFFIXES, as_amount, as_bytes
 from ..support.validation import as_list, as_name, as_whole, hint, shown
 from ..topologies import Topology
-from .collective import MAX_UNITS, Collective
+from .collective import DEMANDS, MAX_UNITS, Collective
 
 DEMANDS_FORMAT = "collopt-demands"
 DEMANDS_VERSION = 1
 FIELDS = ("name", "size", "sources", "destinations", "layer")
 MAX_ITEMS = 2**20
-
-DEMANDS = Collective("demands", "items", ("broadcast",), "items", "items")
-"""What all `Demands` have in common: items that are copied on their way."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +66,20 @@ class Item:
 
 
 class Group(NamedTuple):
-    """Items with the same sources and destinations, which are planned as one; ranks by number."""
+    """Items with the same sources, destinations and layer, which are planned as one."""
 
     weight: int  # units of all of its items
+    sources: tuple[str, ...]
+    destinations: tuple[str, ...]
+    layer: int
+    items: tuple[int, ...]  # places of its items in `Demands.items`, in the order of their data
+
+
+class Ends(NamedTuple):
+    """Numbers of the ranks that have the items of a group, and of those that need them."""
+
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
-    items: tuple[int, ...]  # places of its items in `Demands.items`, by layer: the order of their data
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -137,29 +142,38 @@ class Demands(Collective):
         """Units of all items that some rank needs."""
         return int(sum(item.size for item in self._moved) / self.unit)
 
-    def groups(self, topology: Topology) -> tuple[Group, ...]:
-        """Join the items with the same sources and destinations on a topology, in the order of their first layers.
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Items joined by their sources, destinations and layer, the first layer first."""
+        joined: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[int]] = {}
+        for place in sorted(range(len(self.items)), key=lambda place: self.items[place].layer):
+            if (item := self.items[place]).destinations:
+                joined.setdefault((item.sources, item.destinations, item.layer), []).append(place)
+        return tuple(
+            Group(int(sum(self.items[place].size for place in places) / self.unit), *ends, tuple(places))
+            for ends, places in joined.items()
+        )
+
+    def ends(self, topology: Topology) -> tuple[Ends, ...]:
+        """Number the ranks of all groups on a topology.
 
         Raises `UnsupportedError` for a rank that the topology does not have; `BoundError` for a destination that no
         source can reach.
         """
         numbers = {rank: number for number, rank in enumerate(topology.compute_nodes)}
-        ends: dict[tuple[tuple[int, ...], ...], list[int]] = {}
-        order = sorted(range(len(self.items)), key=lambda place: self.items[place].layer)
-        for place in order:
-            item = self.items[place]
-            if item.destinations:
-                key = tuple(_rank_numbers(getattr(item, side), numbers, item, topology) for side in FIELDS[2:4])
-                ends.setdefault(key, []).append(place)
-        weights = [int(sum(self.items[place].size for place in places) / self.unit) for places in ends.values()]
-        groups = tuple(
-            Group(weight, sources, destinations, tuple(places))
-            for weight, ((sources, destinations), places) in zip(weights, ends.items(), strict=True)
+        for group in self.groups:
+            if unknown := [name for name in (*group.sources, *group.destinations) if name not in numbers]:
+                raise UnsupportedError(
+                    f"item {self.items[group.items[0]].name!r} names {unknown[0]!r}, which is not a rank of {topology}"
+                    f"{hint(unknown[0], numbers)}; expected names such as {topology.compute_nodes[0]!r}"
+                )
+        ends = tuple(
+            Ends(*(tuple(sorted(numbers[name] for name in names)) for names in group[1:3])) for group in self.groups
         )
-        self._check_reach(topology, groups)
-        return groups
+        self._check_reach(topology, ends)
+        return ends
 
-    def _check_reach(self, topology: Topology, groups: Sequence[Group]) -> None:
+    def _check_reach(self, topology: Topology, ends: Sequence[Ends]) -> None:
         """Raise `BoundError` if no source of an item reaches one of its destinations."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order
@@ -167,11 +181,11 @@ class Demands(Collective):
         tails, heads, _, _ = topology.arrays
         graph = csr_array((np.ones(len(tails)), (tails, heads)), shape=(len(topology.nodes),) * 2)
         reached: dict[int, IntArray] = {}
-        for group in groups:
-            for source in group.sources:
+        for group, (sources, destinations) in zip(self.groups, ends, strict=True):
+            for source in sources:
                 if source not in reached:
                     reached[source] = breadth_first_order(graph, source, return_predecessors=False)
-            lost = set(group.destinations).difference(*(reached[source].tolist() for source in group.sources))
+            lost = set(destinations).difference(*(reached[source].tolist() for source in sources))
             if lost:
                 item, rank = self.items[group.items[0]], topology.compute_nodes[min(lost)]
                 raise BoundError(f"no source of item {item.name!r} reaches {rank!r} on {topology}; add links")
@@ -283,12 +297,3 @@ def _as_ranks(values: object, what: str) -> tuple[str, ...]:
         twice = next(name for name, after in pairwise(names) if name == after)
         raise UnsupportedError(f"the {what} list rank {twice!r} twice; name every rank once")
     return tuple(names)
-
-
-def _rank_numbers(names: Sequence[str], numbers: Mapping[str, int], item: Item, topology: Topology) -> tuple[int, ...]:
-    if unknown := [name for name in names if name not in numbers]:
-        raise UnsupportedError(
-            f"item {item.name!r} names {unknown[0]!r}, which is not a rank of {topology}{hint(unknown[0], numbers)}; "
-            f"expected names such as {topology.compute_nodes[0]!r}"
-        )
-    return tuple(sorted(numbers[name] for name in names))

@@ -24,16 +24,18 @@ def test_sizes_are_whole_numbers_of_one_unit() -> None:
 
 
 def test_equal_items_are_one_group_in_the_order_of_layers() -> None:
-    """Items with the same ends are planned as one, earlier layers first."""
-    items = [Item("late", 1, ["gpu0"], ["gpu1"], 2), *PAIR, Item("early", 2, ["gpu0"], ["gpu1"])]
-    (_, _, both) = sorted(Demands(items).groups(ring(4)), key=lambda group: len(group.items))
-    assert both == (12, (0,), (1,), (3, 0))
+    """Items with the same ends and layer are planned as one, earlier layers first."""
+    items = [Item(name, 1, ["gpu0"], ["gpu1"], layer) for name, layer in (("late", 2), ("one", 1), ("two", 1))]
+    assert [group[3:] for group in Demands(items).groups] == [(1, (1, 2)), (2, (0,))]
+    items = [Item("late", 1, ["gpu0"], ["gpu1"]), *PAIR, Item("early", 2, ["gpu0"], ["gpu1"])]
+    (_, _, both) = sorted(Demands(items).groups, key=lambda group: len(group.items))
+    assert both == (12, ("gpu0",), ("gpu1",), 0, (0, 3))
 
 
 def test_ranks_that_have_an_item_need_nothing() -> None:
     """Sources among the destinations are left out, and items that nobody else needs with them."""
     demands = Demands([("a", 1, ["gpu0", "gpu1"], ["gpu0", "gpu2"]), ("b", 5, ["gpu0"], ["gpu0"])])
-    assert demands.groups(ring(4)) == ((1, (0, 1), (2,), (0,)),)
+    assert demands.ends(ring(4)) == (((0, 1), (2,)),)
     assert demands.total_weight == 1
 
 
@@ -79,11 +81,11 @@ def test_unusable_items_are_refused(items: Any, named: str) -> None:
 def test_ranks_have_to_be_there_and_in_reach() -> None:
     """Unknown ranks, and destinations that no source reaches, are refused on a topology."""
     with pytest.raises(UnsupportedError, match="gpu9"):
-        Demands([("a", 1, ["gpu9"], ["gpu1"])]).groups(ring(4))
+        Demands([("a", 1, ["gpu9"], ["gpu1"])]).ends(ring(4))
     one_way = Topology.from_links([("a", "b", 1), ("c", "b", 1), ("c", "a", 1)], compute="abc")
     with pytest.raises(BoundError, match="'c'"):
-        Demands([("x", 1, ["a", "b"], ["c"])]).groups(one_way)
-    assert Demands([("x", 1, ["a", "c"], ["b"])]).groups(one_way)
+        Demands([("x", 1, ["a", "b"], ["c"])]).ends(one_way)
+    assert Demands([("x", 1, ["a", "c"], ["b"])]).ends(one_way)
 
 
 @pytest.mark.parametrize(
