@@ -185,8 +185,8 @@ def sliced(rows: IntArray, units: IntArray, sizes: Sequence[int], max_scratch_by
         slice_sizes = [-(-size // slices) for size in sizes]
         return max((one.num_levels * one.places(slice_sizes, units.tolist())[-1] for one in all_shares), default=0)
 
-    if (least := scratch(high)) > max_scratch_bytes:
-        raise UnsupportedError(f"max_scratch_bytes is {max_scratch_bytes}; expected at least {least}")
+    if (minimum := scratch(high)) > max_scratch_bytes:
+        raise UnsupportedError(f"max_scratch_bytes is {max_scratch_bytes}; expected at least {minimum}")
     while scratch(low) > max_scratch_bytes:
         # Sizes fall with the number of slices, if not quite in proportion.
         low = min(high, max(low + 1, low * scratch(low) // max_scratch_bytes))

@@ -91,20 +91,24 @@ class Route(NamedTuple):
     own: RankRoute
 
 
-class ReshardWork:
-    """An asynchronous resharding, which `reshard` returns; leave its tensors alone until `wait` has returned."""
+class ReshardWork(NamedTuple):
+    """An asynchronous resharding; leave its tensors alone until `wait` has returned.
 
-    def __init__(self, work: AsyncWork, result: dict[str, Any]) -> None:
-        self._work, self._result = work, result
+    Attributes
+    ----------
+    work : AsyncWork
+        Of the call, with ``is_completed()``.
+    tensors : dict
+        This rank's tensors afterwards.
+    """
+
+    work: AsyncWork
+    tensors: dict[str, Any]
 
     def wait(self, timeout: float | timedelta | None = None) -> dict[str, Any]:
-        """Wait until this rank's tensors are complete, and return them; errors and `timeout` as of `execute`."""
-        self._work.wait(timeout)
-        return self._result
-
-    def is_completed(self) -> bool:
-        """Whether the call has finished or failed."""
-        return self._work.is_completed()
+        """Wait until this rank's tensors are complete, or at most `timeout` seconds, and return them."""
+        self.work.wait(timeout)
+        return self.tensors
 
 
 def reshard(
@@ -159,8 +163,7 @@ def reshard(
     -------
     dict or ReshardWork
         This rank's tensors: `output`, or new ones, which are DTensors where `target` has a DeviceMesh; without those
-        whose mesh this rank is not in.  With `async_op` a work with ``wait()``, which returns them, and
-        ``is_completed()``.
+        whose mesh this rank is not in.  With `async_op` a work with ``wait()``, which returns them.
     """
     rank, p2p = joined_group(group, *_tensors_of(state))
     call = ReshardCall(

@@ -172,7 +172,7 @@ def _checked(
     sharding: Sharding,
     expected: tuple[str, tuple[int, ...]] | None,
 ) -> tuple[str, tuple[int, ...]]:
-    """Check the tensors of one name on all ranks of a mesh; return their type and the shape of the full."""
+    """Check the tensors of one name on all ranks of a mesh; return their type and the full shape."""
     mesh, entries = sharding.mesh, dict(_entries(name, tables))
     if max(mesh.ranks) >= len(tables):
         raise UnsupportedError(f"the {side} has rank {max(mesh.ranks)}; the group has {len(tables)} ranks")
@@ -196,15 +196,15 @@ def _checked(
 
 
 def _full_shape(sharding: Sharding, entries: Mapping[int, LocalTensor]) -> tuple[int, ...]:
-    """Return the shape of a full tensor: in split dimensions the sum of its shards' sizes."""
+    """Return the full shape of a tensor: in split dimensions the sum of its shards' sizes."""
     mesh, first = sharding.mesh, entries[sharding.mesh.ranks[0]]
     if first.full is not None:
         return first.full
     grid, rank_count, shape = np.reshape(mesh.ranks, mesh.shape), len(first.shape), list(first.shape)
     for axes in _axes_by_dim(sharding, rank_count).values():
         dim = sharding.placements[axes[0]].dim % rank_count
-        along = grid[tuple(slice(None) if axis in axes else 0 for axis in range(grid.ndim))].ravel().tolist()
-        parts = [entries[rank].shape for rank in along]
+        ranks = grid[tuple(slice(None) if axis in axes else 0 for axis in range(grid.ndim))].ravel().tolist()
+        parts = [entries[rank].shape for rank in ranks]
         if any(len(part) != rank_count for part in parts):
             raise UnsupportedError(f"its shards have different numbers of dimensions: {sorted(set(map(len, parts)))}")
         shape[dim] = sum(part[dim] for part in parts)

@@ -200,23 +200,23 @@ def _unpack(part: Any, flat: Any) -> None:
     part.copy_(flat.view(part.shape))
 
 
-def _copy_part(whole: Any, first: int, last: int, flat: Any, copy: Callable[[Any, Any], None]) -> None:
+def _copy_part(tensor: Any, first: int, last: int, flat: Any, copy: Callable[[Any, Any], None]) -> None:
     """Copy between bytes `first` to `last` of a tensor, row by row, and as many bytes in a row."""
-    if (first, last) == (0, whole.numel()):
-        copy(whole, flat)
+    if (first, last) == (0, tensor.numel()):
+        copy(tensor, flat)
         return
-    if whole.dim() == 1:
-        copy(whole[first:last], flat)
+    if tensor.dim() == 1:
+        copy(tensor[first:last], flat)
         return
-    row = whole.numel() // len(whole)
+    row = tensor.numel() // len(tensor)
     begin, end = -(-first // row), last // row
     if begin > end:  # All in one row
-        _copy_part(whole[end], first - end * row, last - end * row, flat, copy)
+        _copy_part(tensor[end], first - end * row, last - end * row, flat, copy)
         return
     head, tail = begin * row - first, last - end * row
     if head:
-        _copy_part(whole[begin - 1], row - head, row, flat[:head], copy)
+        _copy_part(tensor[begin - 1], row - head, row, flat[:head], copy)
     if begin < end:
-        copy(whole[begin:end], flat[head : head + (end - begin) * row])
+        copy(tensor[begin:end], flat[head : head + (end - begin) * row])
     if tail:
-        _copy_part(whole[end], 0, tail, flat[len(flat) - tail :], copy)
+        _copy_part(tensor[end], 0, tail, flat[len(flat) - tail :], copy)
