@@ -367,9 +367,7 @@ def as_dtensor(tensor: Any, device_mesh: Any, move: TensorMove) -> Any:
         else:
             placements.append(Shard(placement.dim))
     like = torch.empty(move.shape, device="meta")
-    return DTensor.from_local(
-        tensor, device_mesh, placements, run_check=False, shape=like.shape, stride=like.stride()
-    )
+    return DTensor.from_local(tensor, device_mesh, placements, run_check=False, shape=like.shape, stride=like.stride())
 
 
 def _run(route: Route, state: dict[str, Any], output: dict[str, Any], device: Any, call: ReshardCall) -> None:
