@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -120,7 +121,7 @@ class Resharding:
                     for box, count in zip(boxes, _counts(boxes).tolist(), strict=True):
                         yield Cell(place, box, 0, count * tensor.itemsize)
 
-    def demands(self, ranks: Topology | Sequence[str] | None = None) -> Demands:
+    def demands(self, ranks: Topology | Sequence[str] | None = None, *, grains: int | None = None) -> Demands:
         """Return the items as `Demands`, in bytes, which `collopt.bound` and `plan` take as a collective.
 
         Raises `UnsupportedError` if no bytes move, or a mesh has more ranks than there are.
@@ -129,6 +130,8 @@ class Resharding:
         ----------
         ranks : Topology or sequence of str, optional
             Whose compute nodes the ranks are, or their names; the names are numbers by default.
+        grains : int, optional
+            Parts of all bytes to whose multiples sizes are rounded, one at least: coarse sizes are planned faster.
         """
         names = list(ranks.compute_nodes if isinstance(ranks, Topology) else ranks or map(str, range(self.num_ranks)))
         if len(names) < self.num_ranks:
@@ -138,7 +141,7 @@ class Resharding:
         return Demands(
             Item(
                 self._title(place),
-                item.size,
+                item.size if grains is None else max(1, round(Fraction(item.size * grains, self.moved_bytes))),
                 tuple(names[rank] for rank in item.sources),
                 tuple(names[rank] for rank in item.destinations),
             )

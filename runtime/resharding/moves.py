@@ -77,16 +77,17 @@ def direct_copies(items: Sequence[MovedItem]) -> tuple[IntArray, IntArray]:
     return np.array(rows, dtype=np.int64).reshape(-1, 7), np.ones(len(items), dtype=np.int64)
 
 
-def planned_copies(schedule: Schedule, topology: Topology, items: Sequence[MovedItem]) -> tuple[IntArray, IntArray]:
+def planned_copies(
+    schedule: Schedule, topology: Topology, items: Sequence[MovedItem], weights: Sequence[int]
+) -> tuple[IntArray, IntArray]:
     """Return the transfers of a schedule for the demands of the items as rows without batches, and units.
 
-    Raises `ProgramError` unless they bring every item to its destinations.
+    Raises `ProgramError` unless they bring every item to its destinations.  `weights` are the sizes that were planned.
     """
     transfers = schedule.transfers(topology)
-    total = sum(item.size for item in items)
-    bounds = [Fraction(end, total) / transfers.unit for end in accumulate((item.size for item in items), initial=0)]
-    if any(bound.denominator > 1 for bound in bounds):
-        raise ProgramError("the schedule divides the items other than their sizes do; plan their demands anew")
+    bounds = [Fraction(end, sum(weights)) / transfers.unit for end in accumulate(weights, initial=0)]
+    if len(weights) != len(items) or any(bound.denominator > 1 for bound in bounds):
+        raise ProgramError("the plan is for other items than those that move; plan their demands anew")
     starts = np.array([int(bound) for bound in bounds])
     moves = (transfers.senders != transfers.receivers) & (transfers.amounts > 0)
     firsts, ends = transfers.firsts[moves], (transfers.firsts + transfers.amounts)[moves]

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from ...errors import ColloptError, ProgramError, UnsupportedError
 from ...planners import Plan
 from ...planners import plan as make_plan
-from ...schedules import as_bytes
+from ...schedules import Demands, as_bytes
 from ...support.arrays import IntArray
 from ...support.validation import as_kind
 from ...topologies import Topology, read_topology
@@ -50,9 +50,11 @@ if TYPE_CHECKING:
 
 MAX_SCRATCH = 2**26
 MAX_ROUTES = 16  # Of a group, the latest
+MIN_GRAINS, GRAINS_PER_ITEM = 2**12, 64  # To which sizes are rounded for a plan
 WORD = 8  # Bytes of the numbers that ranks gather
 
 _routes: WeakKeyDictionary[Any, OrderedDict[object, Route]] = WeakKeyDictionary()
+_digests: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # Of plans, by schedule
 
 
 class ReshardCall(NamedTuple):
@@ -216,6 +218,7 @@ def _check(call: ReshardCall, timeout: object, members: Sequence[int]) -> Terms:
         network = read_topology(network)
     if call.plan is not None:
         network = as_kind(call.plan, Plan, "plan").topology
+        as_kind(call.plan.collective, Demands, "what the plan is for")
     if network is not None and network.num_ranks != len(members):
         raise UnsupportedError(f"{network} has {network.num_ranks} ranks; expected {len(members)}, as the group has")
     scratch = as_bytes(call.max_scratch_bytes, "max_scratch_bytes")
@@ -250,7 +253,7 @@ def _agreed_route(call: ReshardCall, terms: Terms | ColloptError, rank: int) -> 
         "the source": _text(terms.source),
         "the target": _text(terms.target),
         "the topology": None if terms.topology is None else terms.topology.digest,
-        "the plan": None if terms.plan is None else json.dumps(terms.plan.to_json()),
+        "the plan": None if terms.plan is None else _plan_digest(terms.plan),
         "max_scratch_bytes": terms.scratch,
         "the kind of device": terms.device.type,
     }
@@ -277,6 +280,13 @@ def _agreed_route(call: ReshardCall, terms: Terms | ColloptError, rank: int) -> 
     return route
 
 
+def _plan_digest(own_plan: Plan) -> int:
+    """Return a number that stands for a plan, computed once."""
+    if own_plan.schedule not in _digests:
+        _digests[own_plan.schedule] = digest(json.dumps(own_plan.to_json()).encode())
+    return _digests[own_plan.schedule]
+
+
 def _text(rules: Rules | None) -> str | None:
     return None if rules is None else json.dumps([[name, sharding.to_json()] for name, sharding in rules])
 
@@ -284,13 +294,14 @@ def _text(rules: Rules | None) -> str | None:
 def _planned(moves: Resharding, terms: Terms) -> Moves:
     """Plan the messages of all ranks."""
     sizes = [item.size for item in moves.items]
-    if not sizes:
-        rows, units = direct_copies([])
-    elif terms.topology is None:
+    if terms.topology is None or not sizes:
         rows, units = direct_copies(moves.items)
     else:
-        own_plan = terms.plan or make_plan(terms.topology, moves.demands(terms.topology))
-        rows, units = planned_copies(own_plan.schedule, terms.topology, moves.items)
+        # A grain is less than a hundredth of the data even where every item is rounded by half of one.
+        grains = max(MIN_GRAINS, GRAINS_PER_ITEM * len(sizes))
+        own_plan = terms.plan or make_plan(terms.topology, moves.demands(terms.topology, grains=grains))
+        weights = [group.weight for group in cast("Demands", own_plan.collective).groups]
+        rows, units = planned_copies(own_plan.schedule, terms.topology, moves.items, weights)
     return sliced(rows, units, sizes, terms.scratch)
 
 
@@ -298,13 +309,13 @@ def _shared(moves: Moves | ColloptError | None, group: Any, timeout: float | Non
     """Tell all ranks the messages of rank 0, or the error that it had."""
     if isinstance(moves, ColloptError):
         text = np.frombuffer(str(moves).encode(), dtype=np.uint8).astype(np.int64)
-        _broadcast(np.array([-1, len(text), 0]), group, timeout)
+        _broadcast(np.array([-1, len(text), 0]), group, None)
         _broadcast(text, group, timeout)
         raise moves
     head = np.zeros(3, dtype=np.int64)
     if moves is not None:
         head[:] = len(moves.rows), len(moves.units), moves.slices
-    count, size, slices = _broadcast(head, group, timeout).tolist()
+    count, size, slices = _broadcast(head, group, None).tolist()  # Planning may take longer than messages.
     if count < 0:
         text = _broadcast(np.zeros(size, dtype=np.int64), group, timeout).astype(np.uint8)
         stop(ProgramError(f"rank 0 made no plan: {text.tobytes().decode()}"), group)

@@ -163,7 +163,7 @@ class Ring:
 
 def planned(moves: Resharding, schedule: Any) -> Any:
     """Messages by a schedule, with a stand-in for its network."""
-    return planned_copies(schedule, None, moves.items)  # type: ignore[arg-type]
+    return planned_copies(schedule, None, moves.items, [item.size for item in moves.items])  # type: ignore[arg-type]
 
 
 class Wires:
