@@ -6,6 +6,7 @@ level l.  So a rank holds only some slices at a time, and all levels are under w
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate, groupby
@@ -188,10 +189,9 @@ def sliced(rows: IntArray, units: IntArray, sizes: Sequence[int], max_scratch_by
 
     if (minimum := scratch(high)) > max_scratch_bytes:
         raise UnsupportedError(f"max_scratch_bytes is {max_scratch_bytes}; expected at least {minimum}")
-    while scratch(low) > max_scratch_bytes:
-        # Sizes fall with the number of slices, if not quite in proportion.
-        low = min(high, max(low + 1, low * scratch(low) // max_scratch_bytes))
-    return Moves(_batched(rows), units, low)
+    # More slices never need more scratch.
+    slices = low + bisect_left(range(low, high), True, key=lambda slices: scratch(slices) <= max_scratch_bytes)
+    return Moves(_batched(rows), units, slices)
 
 
 def _batched(rows: IntArray) -> IntArray:

@@ -35,6 +35,7 @@ from ..execution.agreement import (
 )
 from ..execution.arguments import agreement_device, check_async, import_torch, joined_group, served_devices
 from ..execution.call_queue import AsyncWork, run_in_order, run_now, start
+from ..execution.local_ranks import out_of_memory_as_error
 from ..plan_cache import TOPOLOGY_VARIABLE
 from ..programs.program import check_seconds
 from .cells import Resharding, Rules, TensorMove, as_rules, compare_shardings, find_rule
@@ -42,7 +43,7 @@ from .moves import Moves, direct_copies, planned_copies, sliced
 from .sharding import Mesh
 from .sharding import Shard as OwnShard
 from .specs import MovedTensor, RankSpec, check_apart, merged, read_tensors
-from .transport import RankRoute, run
+from .transport import RankRoute, Tables, run
 
 if TYPE_CHECKING:
     import torch
@@ -55,21 +56,6 @@ WORD = 8  # Bytes of the numbers that ranks gather
 
 _routes: WeakKeyDictionary[Any, OrderedDict[object, Route]] = WeakKeyDictionary()
 _digests: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # Of plans, by schedule
-
-
-class ReshardCall(NamedTuple):
-    """The arguments of one rank's call."""
-
-    state: Any
-    source: Any
-    target: Any
-    output: Any
-    group: Any
-    topology: Any
-    plan: Any
-    max_scratch_bytes: Any
-    timeout: Any
-    async_op: Any
 
 
 class Terms(NamedTuple):
@@ -168,18 +154,18 @@ def reshard(
         whose mesh this rank is not in.  With `async_op` a work with ``wait()``, which returns them.
     """
     rank, p2p = joined_group(group, *_tensors_of(state))
-    call = ReshardCall(
-        state, source, target, output, p2p, topology, plan, max_scratch_bytes, bounded_timeout(timeout), async_op
+    seconds, networks = bounded_timeout(timeout), (topology, plan)
+    terms = checked(
+        RESHARDING,
+        lambda: _check((state, output), (source, target), networks, max_scratch_bytes, timeout, async_op, group, p2p),
     )
-    terms = checked(RESHARDING, partial(_check, call, timeout, _members(group)))
-    route = run_in_order(p2p, partial(_agreed_route, call, terms, rank))
+    route = run_in_order(p2p, partial(_agreed_route, terms, p2p, seconds, rank))
     assert isinstance(terms, Terms)  # Or the agreement would have raised it.
-    connect(p2p, terms.device, call.timeout)
-    tensors = terms.output
-    if tensors is None:
-        tensors = _new_tensors(route, rank, terms.device)
-    result = dict(output) if output is not None else _wrapped(tensors, route, target)
-    job = partial(_run, route, terms.state, tensors, terms.device, call)
+    connect(p2p, terms.device, seconds)
+    tensors = _new_tensors(route, rank, terms.device) if terms.output is None else terms.output
+    result = _wrapped(tensors, route, target) if output is None else dict(output)
+    waits = terms.device.type == "cpu" or not async_op
+    job = partial(_run, route, (terms.state, tensors), terms.device, p2p, seconds, waits)
     if async_op:
         inputs = [_empty(terms.device), *terms.state.values()]
         return ReshardWork(start(p2p, job, list(tensors.values()), inputs), result)
@@ -197,35 +183,42 @@ def _tensors_of(state: object) -> list[Any]:
     return list(state.values()) if isinstance(state, Mapping) else []
 
 
-def _members(group: Any) -> list[int]:
-    """Ranks of a group among all."""
-    _, dist = import_torch()
-    return list(dist.get_process_group_ranks(dist.group.WORLD if group is None else group))
-
-
-def _check(call: ReshardCall, timeout: object, members: Sequence[int]) -> Terms:
+def _check(
+    tables: tuple[Any, Any],
+    shardings: tuple[Any, Any],
+    networks: tuple[Any, Any],
+    max_scratch_bytes: Any,
+    timeout: Any,
+    async_op: Any,
+    group: Any,
+    p2p: Any,
+) -> Terms:
     """Check the arguments of a call."""
+    _, dist = import_torch()
+    members = list(dist.get_process_group_ranks(dist.group.WORLD if group is None else group))
     if timeout is not None:
         check_seconds("timeout", timeout)
-    state, table = read_tensors(call.state, "state", members)
+    state, table = read_tensors(tables[0], "state", members)
     output, writes = None, None
-    if call.output is not None:
-        output, writes = read_tensors(call.output, "output", members)
+    if tables[1] is not None:
+        output, writes = read_tensors(tables[1], "output", members)
         check_apart(state, output)
-    source, target = _rules(call.source, "source", members), _rules(call.target, "target", members)
-    network = call.topology if call.topology is not None else os.environ.get(TOPOLOGY_VARIABLE) or None
+    source, target = _rules(shardings[0], "source", members), _rules(shardings[1], "target", members)
+    network, own_plan = networks
+    if own_plan is not None:
+        as_kind(as_kind(own_plan, Plan, "plan").collective, Demands, "what the plan is for")
+        network = own_plan.topology
+    elif network is None:
+        network = os.environ.get(TOPOLOGY_VARIABLE) or None
     if network is not None and not isinstance(network, Topology):
         network = read_topology(network)
-    if call.plan is not None:
-        network = as_kind(call.plan, Plan, "plan").topology
-        as_kind(call.plan.collective, Demands, "what the plan is for")
     if network is not None and network.num_ranks != len(members):
         raise UnsupportedError(f"{network} has {network.num_ranks} ranks; expected {len(members)}, as the group has")
-    scratch = as_bytes(call.max_scratch_bytes, "max_scratch_bytes")
-    device = _device(call, [*state.values(), *(output or {}).values()])
-    check_async(call.async_op, _empty(device), call.timeout)
+    scratch = as_bytes(max_scratch_bytes, "max_scratch_bytes")
+    device = _device(p2p, [*state.values(), *(output or {}).values()])
+    check_async(async_op, _empty(device), timeout)
     spec = RankSpec(table, writes).encoded()
-    return Terms(state, output, spec, source, target, network, call.plan, scratch, device)
+    return Terms(state, output, spec, source, target, network, own_plan, scratch, device)
 
 
 def _rules(value: object, what: str, members: Sequence[int]) -> Rules | None:
@@ -234,19 +227,18 @@ def _rules(value: object, what: str, members: Sequence[int]) -> Rules | None:
     return tuple((name, sharding.on_ranks(members)) for name, sharding in as_rules(value, what))
 
 
-def _device(call: ReshardCall, tensors: Sequence[Any]) -> Any:
+def _device(group: Any, tensors: Sequence[Any]) -> Any:
     """Return the device of the tensors; without any, the one that the group serves."""
-    kinds = served_devices(call.group)
-    device = next((tensor.device for tensor in tensors), None) or agreement_device(call.group)
+    kinds = served_devices(group)
+    device = next((tensor.device for tensor in tensors), None) or agreement_device(group)
     if any(tensor.device != device for tensor in tensors) or device.type not in kinds:
         places = ", ".join(sorted({str(tensor.device) for tensor in tensors}))
         raise UnsupportedError(f"the tensors are on {places}; expected one device, {' or '.join(sorted(kinds))}")
     return device
 
 
-def _agreed_route(call: ReshardCall, terms: Terms | ColloptError, rank: int) -> Route:
+def _agreed_route(terms: Terms | ColloptError, group: Any, seconds: float | None, rank: int) -> Route:
     """Compare the call with those of all ranks; return its route, of an earlier call with the same arguments if any."""
-    group, seconds = call.group, call.timeout
     if isinstance(terms, ColloptError):
         refuse(RESHARDING, terms, group, seconds)
     equal = {
@@ -343,11 +335,12 @@ def _new_tensors(route: Route, rank: int, device: Any) -> dict[str, Any]:
     """Allocate the tensors that a rank has afterwards."""
     torch, _ = import_torch()
     tensors = {}
-    for move, dtype in route.tensors:
-        if rank in move.target.mesh.ranks:
-            box = move.target.boxes(move.shape)[move.target.mesh.ranks.index(rank)]
-            shape = (box[:, 1] - box[:, 0]).tolist()
-            tensors[move.name] = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
+    with out_of_memory_as_error("the tensors after the resharding", "fewer tensors at a time, or an output"):
+        for move, dtype in route.tensors:
+            if rank in move.target.mesh.ranks:
+                box = move.target.boxes(move.shape)[move.target.mesh.ranks.index(rank)]
+                shape = (box[:, 1] - box[:, 0]).tolist()
+                tensors[move.name] = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
     return tensors
 
 
@@ -381,8 +374,8 @@ def as_dtensor(tensor: Any, device_mesh: Any, move: TensorMove) -> Any:
     return DTensor.from_local(tensor, device_mesh, placements, run_check=False, shape=like.shape, stride=like.stride())
 
 
-def _run(route: Route, state: dict[str, Any], output: dict[str, Any], device: Any, call: ReshardCall) -> None:
+def _run(route: Route, tables: Tables, device: Any, group: Any, timeout: float | None, waits: bool) -> None:
     """Move the tensors; then wait for all ranks, as one that has its data would not notice that another fails."""
-    run(route.own, (state, output), device, call.group, call.timeout)
-    if device.type == "cpu" or not call.async_op:
-        gathered([0], call.group, call.timeout, RESHARDING)
+    run(route.own, tables, device, group, timeout)
+    if waits:
+        gathered([0], group, timeout, RESHARDING)
