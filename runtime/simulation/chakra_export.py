@@ -36,6 +36,8 @@ Dependencies = Literal["control", "data"]
 
 MAX_MESSAGES = 2**22
 MAX_CHUNKS = 2**31
+CHUNK_COUNTS = ("msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt")
+"""First chunk of a message, how many, and how many there are; with ``collopt_`` in front where those are -1."""
 
 
 def export_chakra_et(
@@ -209,12 +211,13 @@ class _Writer:
                 f"{self.num_bytes} bytes leave some messages empty; expected at least "
                 f"{self.slices * transfers.unit.denominator} bytes for {count_text(self.slices, 'slice')} of each"
             )
-        chunks = (begin, amount) if self.total > 0 else (-1, -1)
+        chunks, total = (begin, amount) if self.total > 0 else (-1, -1), self.slices / transfers.unit
+        # Simulators read no names that they do not know.
+        own = (begin, amount, int(total)) if self.total < 0 and total.denominator == 1 and total < MAX_CHUNKS else ()
         return (
             Attribute("comm_size", "int64", num_bytes),
-            Attribute("msg_chunk_idx", "int32", chunks[0]),
-            Attribute("msg_chunk_cnt", "int32", chunks[1]),
-            Attribute("total_chunk_cnt", "int32", self.total),
+            *(Attribute(name, "int32", count) for name, count in zip(CHUNK_COUNTS, (*chunks, self.total), strict=True)),
+            *(Attribute(f"collopt_{name}", "int32", count) for name, count in zip(CHUNK_COUNTS, own, strict=False)),
         )
 
     def _turn(self, sender: int, link: int, awaited: tuple[int, ...]) -> tuple[int, ...]:
