@@ -66,7 +66,15 @@ def _as_loads(rows: object) -> IntArray:
         raise ValueError(str(error)) from None
 
 
+def _as_cut_row(row: object) -> tuple[str, list[str]]:
+    if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) and {str}.issuperset(map(type, row[1])):
+        weight, nodes = row
+        return str(as_positive(weight)), nodes
+    raise ValueError("expected [weight, nodes], the weight a fraction as text and the nodes a list of names")
+
+
 ExactText = Annotated[Fraction, PlainValidator(as_positive)]
+CutRow = Annotated[tuple[str, list[str]], PlainValidator(_as_cut_row)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
 
