@@ -25,7 +25,8 @@ from ...support.formatting import abbreviated_names, count_text
 from ...topologies import Failure, Topology
 from ...topologies.network.failures import Fault
 from ...topologies.symmetry.failure_orbits import failure_cases
-from .channels import boxes_of, nics_of
+from ..lowering.devices import names_of_boxes
+from .channels import nics_of
 from .nccl_log import NcclLog, unused_nics
 
 TOLERANCE = 0.04
@@ -145,7 +146,7 @@ class _Network:
         self.topology = topology
         self.runs = runs
         self.nics = nics_of(topology)
-        self.boxes = boxes_of(topology)
+        self.boxes = names_of_boxes(topology)
         self.has_fabric = bool(self.nics) and len(self.boxes) > 1
         self.inside, self.outside = self._stages(topology)
 
@@ -211,7 +212,7 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     topology, part = network.topology, _first_boxes(network.topology)
     listed, idle = unused_nics(log)
     all_used = listed >= len(network.nics) // len(network.boxes) > 0 and not idle
-    boxes, done = set(boxes_of(part)), set[tuple[str, ...]]()
+    boxes, done = set(names_of_boxes(part)), set[tuple[str, ...]]()
     for case in failure_cases(part, ["nic", "link"] if network.has_fabric else ["link"], derate=LEFT):
         (fault,) = case.failure.faults
         if not {node.rpartition("/")[0] for node in fault.nodes if "/" in node} <= boxes:
@@ -233,7 +234,7 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
 
 def _first_boxes(topology: Topology) -> Topology:
     """Leave out boxes beyond the second of large networks, whose faults are alike."""
-    boxes = boxes_of(topology)[:2]
+    boxes = names_of_boxes(topology)[:2]
     kept = [node for node in topology.compute_nodes if node.rpartition("/")[0] in boxes]
     return topology.restrict(kept) if topology.num_ranks > MAX_RANKS and len(boxes) == 2 else topology
 

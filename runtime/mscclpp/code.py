@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import ProgramError
+from ...errors import ProgramError, UnsupportedError
 from ...schedules import Collective
 from ...support.arrays import IntArray
-from ..programs.interpret import expected_outputs
+from ..programs.interpret import GARBAGE_ALONE, column, expected_outputs, symbolic_inputs
 from ..programs.layout import Layout
 from ..programs.program import Buffer
 from . import executor
@@ -67,6 +67,44 @@ class Memory:
                 name = self.names[buffer]
                 return name, (element - begin - self.pads[name]) // self.slices
         raise AssertionError
+
+
+class SymbolicMemory:
+    """Memory of all ranks that holds `Contents`; operations run in any order that their signals allow."""
+
+    def __init__(self, plan: ExecutionPlan) -> None:
+        self._plan, self._memory, begin = plan, list[Memory](), 0
+        layout = layout_of(plan)
+        if layout is None or any(operation.part[1] > 1 for operation in plan.operations()):
+            what = "a plan for no collective that collopt knows" if layout is None else "parts of operations (tbg_info)"
+            raise UnsupportedError(f"contents cannot be followed through {what}")
+        for rank in range(plan.num_ranks):
+            self._memory.append(Memory(plan, layout, rank, 1, begin, (0, 0)))
+            begin = self._memory[-1].end
+        self._elements = column([GARBAGE_ALONE] * begin)
+        for own, contents in zip(self._memory, symbolic_inputs(layout), strict=True):
+            own.bind(self._elements)
+            own.arrays["input"][: len(contents)] = contents
+
+    def run(self, rank: int, operation: Operation) -> list[Data]:
+        """Run an operation of a rank; return what it reads, place by place."""
+        from_base = operation.from_base or operation.name == "get"
+        read, targets = operation.copies(self._plan.gpus[rank])
+        data = [self._at(rank, place, from_base).copy() for place in read]
+        if targets and CODES[operation.name] == SUM:
+            for place in targets:
+                self._at(rank, place)[...] = sum(data[1:], data[0])
+        elif CODES[operation.name] == COPY:
+            for place, copied in zip(targets, data, strict=True):
+                self._at(rank, place)[...] = copied
+        return data
+
+    def _at(self, rank: int, place: Place, from_base: bool = False) -> Data:
+        """Contents of a place where a GPU finds it: it takes the buffers of all GPUs to begin where its own do."""
+        step = 1 + place.packed
+        begin = self._memory[place.rank].bounds[place.buffer][0] + place.start * step
+        begin += 0 if from_base else self._memory[rank].first[place.buffer]
+        return self._elements[begin : begin + place.count * step : step]
 
 
 def layout_of(plan: ExecutionPlan) -> Layout | None:
@@ -142,8 +180,8 @@ class Code(NamedTuple):
     slice, the rank, whether the place is SILENT, BEYOND the end of its allocation, in SCRATCH, or of an operation with
     packets, each of which one thread looks after, how far apart its elements are, which is 2 for packets, and their
     range in the row of all packets.  `ranks`: (processes,).  `other_ends`: (port channels,), the resource at the other
-    end; number n that has none is -1 - n.  `flushes`: (port channels,), the resource that tells a block that its request
-    was served.  `calls` (operations,): the call of each, from 1.
+    end; number n that has none is -1 - n.  `flushes`: (port channels,), the resource that tells a block of the end of
+    its request.  `calls` (operations,): the call of each, from 1.
     """
 
     operations: IntArray

@@ -385,6 +385,21 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
         fields["channel_ids"] = [numbers.channels[kind, channel] for channel in operation.channels]
     if kind:
         fields["channel_type"] = kind
+    fields |= _ends_document(operation, numbers)
+    if operation.part != (0, 1):
+        fields["tbg_info"] = dict(zip(("tb_id", "tbg_size"), operation.part, strict=True))
+    if operation.name == "barrier":
+        fields |= dict(zip(("barrier_id", "num_threadblocks"), operation.barrier, strict=True))
+    if operation.name == "glres":
+        fields["reduce_op"] = "sum"
+    if operation.semaphores:
+        fields["semaphore_ids"] = list(operation.semaphores)
+    return fields
+
+
+def _ends_document(operation: Operation, numbers: _Numbers) -> dict[str, list[dict[str, Any]]]:
+    """Sources and targets of an operation."""
+    kind, fields = operation.channel_type, dict[str, list[dict[str, Any]]]()
     on_switches = operation.switch_ends if kind == "switch" else (None, None)
     for key, places, letters, switch in zip(
         ("src_buff", "dst_buff"), (operation.sources, operation.targets), operation.shape, on_switches, strict=True
@@ -399,12 +414,4 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
             elif letter in ("r", "q"):
                 end = {"buffer_id": numbers.refs[str(kind), numbers.buffers[place.rank, place.buffer]]}
             fields.setdefault(key, []).append(end | {"index": place.start, "size": place.count})
-    if operation.part != (0, 1):
-        fields["tbg_info"] = dict(zip(("tb_id", "tbg_size"), operation.part, strict=True))
-    if operation.name == "barrier":
-        fields |= dict(zip(("barrier_id", "num_threadblocks"), operation.barrier, strict=True))
-    if operation.name == "glres":
-        fields["reduce_op"] = "sum"
-    if operation.semaphores:
-        fields["semaphore_ids"] = list(operation.semaphores)
     return fields

@@ -19,7 +19,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*executor.SIGNALLING, *executor.WAITING), _CHANNELS),
     **dict.fromkeys(executor.SEMAPHORE_OPERATIONS, ("semaphore_ids",)),
 }
-"""Fields that each operation has; ``flush`` does nothing, as it is for as many channels as it has targets (line 114)."""
+"""Fields of each operation; ``flush`` does nothing, as it is for as many channels as it has targets (line 114)."""
 ADDED_OPERATIONS = {"recpkt": "0.9.0", "recspkt": "0.9.0", "gstore": "0.10.0", "gstorepkt": "0.10.0"}
 """First version that has an operation (lines 25 to 85); all others are in 0.8.0."""
 BUFFER_TYPES = ("i", "o", "s")
@@ -29,7 +29,7 @@ Reader = Callable[[Any, str, set[str]], Any]
 
 
 def decoded(content: bytes, *, repeats: bool = True) -> object:
-    """Decode a file as nlohmann's JSON does: after a byte order mark, without NaN, the last of keys if it `repeats` one."""
+    """Decode a file as nlohmann's JSON does: after a byte order mark, without NaN, the last of keys if it `repeats`."""
     hook = None if repeats else _unique_keys
     try:
         return json.loads(content.decode("utf-8-sig"), parse_constant=int, object_pairs_hook=hook)
@@ -116,33 +116,37 @@ def _operation(value: object, where: str, version: str, ignored: set[str]) -> Js
 def _cut_to_what_runs(op: Json) -> None:
     """Change an operation that moves data to what the kernel takes of it (``execution_kernel.hpp``, from line 146)."""
     name, sources, targets = op["name"], op["src_buff"], op["dst_buff"]
-    for end in (*sources, *targets):
-        if not end.keys() & {"type", "buffer_id", "switch_channel_id"}:
-            end["type"] = BUFFER_TYPES[0]  # The value 0
+    for end in (end for end in (*sources, *targets) if not end.keys() & {"type", "buffer_id", "switch_channel_id"}):
+        end["type"] = BUFFER_TYPES[0]  # The value 0
     paired, on_ports = name in executor.PAIRED, op["channel_type"] == "port"
     shapes = executor.SHAPES.get(name, ("l", "l"))
     for ends, shape in zip((sources, targets), shapes, strict=True):
         del ends[len(ends) if "+" in shape else len(shape) :]
     if paired:
-        del (targets if name == "get" else sources)[len(sources if name == "get" else targets) :]
+        first, other = (sources, targets) if name == "get" else (targets, sources)
+        del other[len(first) :]
     if name in executor.SWITCH_OPERATIONS:
         op["channel_type"] = "switch"
     elif sources and on_ports:
         op["channel_ids"] = [*op["channel_ids"], *[0] * len(targets)][: len(targets)]
-    shape = None
-    if name in executor.SHAPES:
-        shape = executor.shape_of(name, op["channel_type"], len(sources), len(targets))
-    for ends, letters in zip((sources, targets), shape or ("", ""), strict=True):
-        for end, letter in zip(ends, letters, strict=False):
-            _cut_place(end, letter, reads=ends is sources and not on_ports)
-    for source, target in zip(sources, targets, strict=False) if paired else ():
-        # Memory channels take the first one's buffer for all.
+    ends = len(sources), len(targets)
+    shape = (executor.shape_of(name, op["channel_type"], *ends) if name in executor.SHAPES else None) or ("", "")
+    for at, (end, letter) in enumerate(zip((*sources, *targets), "".join(shape), strict=False)):
+        _cut_place(end, letter, reads=at < len(sources) and not on_ports)
+    if paired:
+        _cut_pairs(name, sources, targets, on_ports=on_ports)
+    elif sources:
+        for end in (*sources[1:], *targets):
+            end["size"] = sources[0]["size"]
+
+
+def _cut_pairs(name: str, sources: list[Json], targets: list[Json], *, on_ports: bool) -> None:
+    """Give both ends of a copy the size that the kernel takes, and all sources on memory the first one's buffer."""
+    for source, target in zip(sources, targets, strict=False):
         if name != "get" and not on_ports and "type" in sources[0]:
             source["type"] = sources[0]["type"]
         first, other = (source, target) if name in ("get", "ppkt") else (target, source)
         other["size"] = first["size"]
-    for end in () if paired else (*sources[1:], *targets):
-        end["size"] = sources[0]["size"] if sources else end["size"]
 
 
 def _cut_place(end: Json, letter: str, *, reads: bool) -> None:

@@ -147,17 +147,10 @@ def _block_turn(code: Code, run: Run, block: int) -> bool:
         return False
     operation = code.operations[at]
     numbers = code.arguments[operation[END] : operation[LAST]]
-    if operation[CODE] == WAIT:
-        for number in numbers:
-            if run.signals[number] <= 0:
-                run.sleeping[block], run.sleepers[number] = run.sleepers[number], block
-                return False
-    elif operation[CODE] in (COPY, SUM):
-        missing = _missing_packet(code, run, at)
-        if missing >= 0:
-            number = len(run.signals) + missing
-            run.sleeping[block], run.sleepers[number] = run.sleepers[number], block
-            return False
+    missing = _missing_signal(code, run, at)
+    if missing >= 0:
+        run.sleeping[block], run.sleepers[missing] = run.sleepers[missing], block
+        return False
     turn = run.counts[TURNS]
     row = run.turns[turn]
     row[PROCESS], row[OPERATION], row[THREAD] = block, at, -1
@@ -169,9 +162,7 @@ def _block_turn(code: Code, run: Run, block: int) -> bool:
     else:
         run.slices[block] = 0 if operation[LOOP] >= 0 else run.slices[block]
         run.at[block] += 1
-    if operation[CODE] in (COPY, SUM):
-        for argument in range(operation[SPLIT], operation[END]):
-            _flag(code, run, code.arguments[argument], code.calls[at])
+    _flag_targets(code, run, at)
     for thread, number in enumerate(numbers):
         if operation[CODE] == WAIT:
             run.signals[number] -= 1
@@ -218,14 +209,29 @@ def _signal(run: Run, number: int) -> None:
 
 
 @kernel
-def _missing_packet(code: Code, run: Run, at: int) -> int:
-    """Return a packet that an operation reads and its call has not written yet, or -1."""
+def _missing_signal(code: Code, run: Run, at: int) -> int:
+    """Return a resource without a signal for an operation, or, after them, a packet not written in its call, or -1."""
+    operation = code.operations[at]
+    if operation[CODE] == WAIT:
+        for number in code.arguments[operation[END] : operation[LAST]]:
+            if run.signals[number] <= 0:
+                return int(number)
+    if operation[CODE] not in (COPY, SUM):
+        return -1
     for argument in range(code.operations[at, BEGIN], code.operations[at, SPLIT]):
         place = code.places[code.arguments[argument]]
         for packet in range(place[FIRST_PACKET], place[LAST_PACKET]):
             if run.flags[packet] != code.calls[at]:
-                return packet
+                return len(run.signals) + packet
     return -1
+
+
+@kernel
+def _flag_targets(code: Code, run: Run, at: int) -> None:
+    """Set the flags of all packets that a block writes."""
+    if code.operations[at, CODE] in (COPY, SUM):
+        for argument in range(code.operations[at, SPLIT], code.operations[at, END]):
+            _flag(code, run, code.arguments[argument], code.calls[at])
 
 
 @kernel

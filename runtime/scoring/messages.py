@@ -27,8 +27,9 @@ from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology
 from ..mscclpp import executor
-from ..mscclpp.code import layout_of
+from ..mscclpp.code import SymbolicMemory, layout_of
 from ..mscclpp.execution_plan import ExecutionPlan, Operation, Place, Signal, flat
+from ..programs.interpret import Contents, Data, symbolic_machine
 from ..programs.layout import Layout
 from ..programs.ordering import Order
 from ..programs.program import Program
@@ -45,15 +46,28 @@ class Messages:
     levels: list[int] = field(default_factory=list)  # Of messages that wait for one link, the least goes first
     adds: list[bool] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)  # (before, after)
+    contents: dict[int, list[Contents]] = field(default_factory=dict)  # Chunks of each message, if they are traced
 
     @classmethod
     def of(cls, layout: Layout) -> Messages:
         """Begin without messages, in chunks; between pairs, all data is the average of a rank."""
         return cls(Fraction(layout.num_ranks if layout.in_pairs else 1, layout.chunks))
 
-    def send(self, sender: int, receiver: int, amount: int, before: Iterable[int], *, adds: bool = False) -> int:
-        """Add a message that waits for others, one level above them; return its number."""
-        return self._add(sender, receiver, amount, before, adds, 1)
+    def send(
+        self,
+        sender: int,
+        receiver: int,
+        amount: int,
+        before: Iterable[int],
+        *,
+        adds: bool = False,
+        data: Data | None = None,
+    ) -> int:
+        """Add a message that waits for others, one level above them; `data`: contents; return its number."""
+        number = self._add(sender, receiver, amount, before, adds, 1)
+        if data is not None:
+            self.contents[number] = data.tolist()
+        return number
 
     def event(self, rank: int, before: Iterable[int]) -> int:
         """Add an event that waits for messages and events; return its number."""
@@ -133,9 +147,9 @@ def _column(values: Iterable[int]) -> IntArray:
     return np.array(list(values), dtype=np.int64)
 
 
-def program_messages(program: Program, order: Order) -> Messages:
-    """List the messages of a program whose steps are in `order`."""
-    messages = Messages.of(program.layout)
+def program_messages(program: Program, order: Order, *, traced: bool = False) -> Messages:
+    """List the messages of a program whose steps are in `order`; `traced`: with their contents."""
+    messages, machine = Messages.of(program.layout), symbolic_machine(program) if traced else None
     steps: dict[int, int] = {}
     sends: dict[int, int] = {}
     for number in order.sequence:
@@ -144,20 +158,21 @@ def program_messages(program: Program, order: Order) -> Messages:
         if step.receives:
             before.append(sends[partner])
         steps[number] = messages.event(site.rank, before)
+        data = None if machine is None else machine.execute(site)
         if step.kind == "send":
             peer = order.sites[partner].rank
             adds = order.instructions[partner].kind == "recv_reduce"
-            sends[number] = messages.send(site.rank, peer, step.count, [steps[number]], adds=adds)
+            sends[number] = messages.send(site.rank, peer, step.count, [steps[number]], adds=adds, data=data)
     return messages
 
 
-def plan_messages(plan: ExecutionPlan, topology: Topology) -> Messages:
-    """List the messages of an MSCCL++ plan: what it writes to and reads from other ranks, and sums of switches."""
+def plan_messages(plan: ExecutionPlan, topology: Topology, *, traced: bool = False) -> Messages:
+    """List the messages of an MSCCL++ plan: its writes, reads and sums of switches; `traced`: with contents."""
     layout, parts = layout_of(plan), lcm(*(operation.part[1] for operation in plan.operations()))
     first = plan.gpus[0]
     chunks = max(first.input_chunks, first.output_chunks)
     unit = Fraction(1, chunks) if layout is None else Messages.of(layout).unit
-    return _Signals(plan, topology, Messages(unit / parts), parts).run()
+    return _Signals(plan, topology, Messages(unit / parts), parts, traced).run()
 
 
 class _Signals:
@@ -166,7 +181,7 @@ class _Signals:
     Packets are waited for as their first writes arrive; a chunk has so many `parts`.
     """
 
-    def __init__(self, plan: ExecutionPlan, topology: Topology, messages: Messages, parts: int) -> None:
+    def __init__(self, plan: ExecutionPlan, topology: Topology, messages: Messages, parts: int, traced: bool) -> None:
         self._plan = plan
         self._topology = topology
         self._messages = messages
@@ -183,6 +198,7 @@ class _Signals:
         for rank, gpu in enumerate(plan.gpus):
             for number, value in enumerate(gpu.semaphores):
                 self._tokens["semaphore", rank, number].extend([None] * value)
+        self._memory = SymbolicMemory(plan) if traced else None
 
     def run(self) -> Messages:
         """Run all thread blocks to their ends."""
@@ -235,34 +251,57 @@ class _Signals:
         before = [token for token in (self._last.get(block), *signals) if token is not None and token >= 0]
         before += [self._packets[cell] for cell in self._cells(operation, operation.sources)]
         sources, targets = operation.copies(self._plan.gpus[rank])
+        data = None if self._memory is None else self._memory.run(rank, operation)
+        contents: list[Data | None] = [None] * len(targets)
+        if data:
+            is_copy = operation.name in executor.PAIRED
+            contents = [data[at] if is_copy else sum(data[1:], data[0]) for at in range(len(targets))]
         if operation.name in ("get", "rre", "rres"):
-            # It reads before it writes.
-            begun = messages.event(rank, before)
-            before = [
-                messages.send(place.rank, rank, self._amount(operation, place), [begun], adds=operation.name != "get")
-                for place in sources
-                if place.rank != rank
-            ] + [begun]
+            before = self._reads(rank, operation, sources, data, messages.event(rank, before))
         here = self._last[block] = messages.event(rank, before)
         kind, peers = operation.channel_type or "memory", self._plan.gpus[rank].peers
         if operation.name in executor.SWITCH_OPERATIONS:
-            self._stores[block] += self._switch(rank, operation, here)
+            self._stores[block] += self._switch(rank, operation, here, data)
             for cell in self._cells(operation, targets):
                 self._packets.setdefault(cell, self._stores[block][-1])
         else:
-            for target in targets:
-                written = here
-                if target.rank != rank:
-                    written = messages.send(rank, target.rank, self._amount(operation, target), [here])
-                    self._pending[(*block, kind, target.rank)].append(written)
-                for cell in self._cells(operation, [target]):
-                    self._packets.setdefault(cell, written)
+            self._write(block, operation, targets, contents, here)
         if operation.signals:
             for channel in operation.channels:
                 self._signal(block, (str(kind), rank, channel), peers[kind][channel], here)
         if operation.name == "sem_release":
             for number in operation.semaphores:
                 self._tokens["semaphore", rank, number].append(here)
+
+    def _reads(
+        self, rank: int, operation: Operation, sources: Iterable[Place], data: list[Data] | None, begun: int
+    ) -> list[int]:
+        """Add what an operation reads from other ranks before it writes; return all that comes before that."""
+        before = [begun]
+        for at, place in enumerate(sources):
+            if place.rank != rank:
+                amount, own = self._amount(operation, place), None if data is None else data[at]
+                adds = operation.name != "get"
+                before.append(self._messages.send(place.rank, rank, amount, [begun], adds=adds, data=own))
+        return before
+
+    def _write(
+        self,
+        block: tuple[int, int],
+        operation: Operation,
+        targets: Iterable[Place],
+        contents: Iterable[Data | None],
+        here: int,
+    ) -> None:
+        """Add what an operation writes to other ranks."""
+        for target, own in zip(targets, contents, strict=True):
+            written = here
+            if target.rank != block[0]:
+                amount = self._amount(operation, target)
+                written = self._messages.send(block[0], target.rank, amount, [here], data=own)
+                self._pending[(*block, operation.channel_type or "memory", target.rank)].append(written)
+            for cell in self._cells(operation, [target]):
+                self._packets.setdefault(cell, written)
 
     def _amount(self, operation: Operation, place: Place) -> int:
         """Units that an operation moves to or from a place."""
@@ -278,7 +317,7 @@ class _Signals:
         self._pending[pending] = [arrival]
         self._tokens[other[1], other[0], other[2]].append(arrival)
 
-    def _switch(self, rank: int, operation: Operation, here: int) -> list[int]:
+    def _switch(self, rank: int, operation: Operation, here: int, data: list[Data] | None) -> list[int]:
         """Add the sums of a switch for a rank, and copies from it; return the copies."""
         gpu, messages = self._plan.gpus[rank], self._messages
         count = self._amount(operation, operation.sources[0])
@@ -286,12 +325,14 @@ class _Signals:
         switch = self._switch_of(group, adds=operation.name == "glres")
         # Where switches send copies back, a rank's own data goes to the switch too.
         reached = [peer for peer in group if peer != rank or self._topology.nodes[switch] in self._topology.loopback]
-        before = [here]
+        before, result = [here], None if data is None else sum(data[1:], data[0])
         if operation.name == "glres":
-            parts = [messages.send(peer, switch, count, before, adds=True) for peer in reached]
-            before = [messages.send(switch, rank, count, parts, adds=rank not in reached)]
-        result = messages.send(rank, switch, count, before)
-        return [messages.send(switch, peer, count, [result]) for peer in reached]
+            own = {} if data is None else dict(zip(gpu.switches[operation.channels[0]].ranks, data, strict=True))
+            parts = [messages.send(peer, switch, count, before, adds=True, data=own.get(peer)) for peer in reached]
+            added = None if data is None else sum((own[peer] for peer in reached[1:]), own[reached[0]])
+            before = [messages.send(switch, rank, count, parts, adds=rank not in reached, data=added)]
+        stored = messages.send(rank, switch, count, before, data=result)
+        return [messages.send(switch, peer, count, [stored], data=result) for peer in reached]
 
     def _switch_of(self, group: Sequence[int], *, adds: bool) -> int:
         """Find the switch that copies, and adds if need be, between all ranks of a group; its node's number."""
