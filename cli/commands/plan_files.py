@@ -11,7 +11,7 @@ from ...support.files import name_of
 from ...support.validation import shown
 from ..terminal.networks import network_if_named
 from ..terminal.output import emit_json, emit_rows, note
-from ..terminal.output_files import check_targets, name_errors_after
+from ..terminal.output_files import check_targets, checker_beside, name_errors_after, write_files
 from ..terminal.parameters import NetworkOptions, UsageError
 from ..terminal.progress import working
 from .diagnose import diagnosis_of
@@ -69,7 +69,7 @@ def report(
     note(f"wrote {target}")
 
 
-def export(plan: Path, form: str, output: Path, settings: list[str] | None = None) -> None:
+def export(plan: Path, form: str, output: Path, settings: list[str] | None = None, checker: bool = False) -> None:
     """Export a plan file in a format that a runtime, a simulator or NCCL reads."""
     from ...planners.plans.plan import EXPORTERS
     from ...runtime.mscclpp.export import mscclpp_notes
@@ -82,6 +82,12 @@ def export(plan: Path, form: str, output: Path, settings: list[str] | None = Non
     with working(f"writing {output}"), name_errors_after(output):
         call_registered(EXPORTERS, "export format", form, (loaded, output), options)
     note(f"wrote {output if output.exists() else f'{output}.*'}")
+    if checker:
+        copy = output.parent / plan.name
+        beside = checker_beside(output) | ({} if copy.exists() and copy.samefile(plan) else {copy: plan.read_bytes()})
+        write_files(beside)
+        for path in beside:
+            note(f"wrote {path}")
     if form == "mscclpp-json":
         for text in mscclpp_notes(loaded, output):
             note(f"collopt: note: {text}")

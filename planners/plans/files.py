@@ -8,7 +8,15 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from ...errors import CertificateError, FileFormatError, TopologyError, UnsupportedError
 from ...schedules import (
@@ -34,6 +42,7 @@ from .plan import PLAN_FORMAT, PLAN_VERSION, Plan
 
 SCOPED_BOUNDS = 9
 """Version from which plans have a bound of some schedules beside that of all; older ones have either."""
+COUNT = {"type": "integer", "minimum": 0}
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
 
 
@@ -60,11 +69,19 @@ def _as_loads(rows: object) -> IntArray:
         raise ValueError(str(error)) from None
 
 
-ExactText = Annotated[Fraction, PlainValidator(as_positive)]
+TEXT = {"type": "string", "pattern": f"^{FRACTION}$"}
+DUAL_ROW = {
+    "type": "array",
+    "prefixItems": [{"type": "string"}, {"type": "string"}, {"type": "string", "pattern": f"^(0|{FRACTION})$"}],
+    "minItems": 3,
+    "maxItems": 3,
+}
+LOADS = {"type": "array", "items": {"anyOf": [COUNT, {"type": "array", "items": COUNT}]}}
+ExactText = Annotated[Fraction, PlainValidator(as_positive), WithJsonSchema(TEXT)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
 
-ValueRow = Annotated[tuple[str, str, str], PlainValidator(_as_value_row)]
+ValueRow = Annotated[tuple[str, str, str], PlainValidator(_as_value_row), WithJsonSchema(DUAL_ROW)]
 
 
 class _Entry(BaseModel):
@@ -118,7 +135,7 @@ class PlanDocument(_Entry):
     topology_digest: str
     topology: dict[str, Any]
     schedule: dict[str, Any]
-    link_loads: Annotated[Any, PlainValidator(_as_loads)]
+    link_loads: Annotated[Any, PlainValidator(_as_loads), WithJsonSchema(LOADS)]
 
 
 def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) -> Plan:
