@@ -6,9 +6,9 @@ import ast
 import copy
 import io
 import json
-import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from fractions import Fraction
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import collopt
-from cli_calls import call
+from cli_calls import Cli
 from collopt.checker import collopt_check
 from collopt.errors import ColloptError
 from collopt.planners.plans.plan import document_text
@@ -146,10 +146,11 @@ def test_files_that_are_no_plans(text: str, tmp_path: Path, monkeypatch: pytest.
     assert all(line.endswith("not checked") for line in lines[1:])
 
 
-def test_the_checker_beside_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_beside_a_plan(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line copies it, and it runs where there is no collopt."""
-    status, output = call(["plan", "ring", "--nodes", "3", "allgather", "-o", "plan.json", "--checker"], tmp_path)
-    assert status == 0, output
+    monkeypatch.chdir(tmp_path)
+    request = ("plan", "ring", "--nodes", 3, "allgather", "--checker")
+    assert cli(*request, "-o", "plan.json").status == 0
     assert (tmp_path / "collopt_check.py").read_bytes() == SOURCE.read_bytes()
     arguments = [sys.executable, "-I", "-S", "collopt_check.py"]
     right = subprocess.run([*arguments, "plan.json"], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -158,10 +159,11 @@ def test_the_checker_beside_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     missing = subprocess.run([*arguments, "other.json"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (missing.returncode, missing.stderr) == (1, "")
     (tmp_path / "out").mkdir()
-    export = ["export", "plan.json", "--format", "msccl-xml", "-o", "out/plan.xml", "--checker"]
-    assert call(export, tmp_path)[0] == 0
+    assert cli("export", "plan.json", "--format", "msccl-xml", "-o", "out/plan.xml", "--checker").status == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"plan.xml", "plan.json", "collopt_check.py"}
-    assert call(["plan", "ring", "--nodes", "3", "allgather", "--checker"], tmp_path)[0] == 2
+    refused = cli(*request)
+    assert refused.status == 2
+    assert "give --output too" in refused.err
 
 
 @pytest.mark.parametrize("planner", ["auto", "bruck", "milp", "nccl", "pat", "ring", "symmetric", "torus-2-phase"])
@@ -198,14 +200,11 @@ def test_the_schema_is_that_of_the_readers() -> None:
         assert not validator.is_valid(document | change)
 
 
-def test_an_installed_package_has_the_folder(tmp_path: Path) -> None:
+def test_an_installed_package_has_the_folder() -> None:
     """The files of the package are those that pyproject.toml lists."""
-    import tomllib
-
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert settings["project"]["scripts"]["collopt-check"] == "collopt.checker.collopt_check:main"
     patterns = settings["tool"]["setuptools"]["package-data"]["collopt.checker"]
     listed = {path for pattern in patterns for path in (ROOT / "checker").glob(pattern)}
     others = {path for path in (ROOT / "checker").rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
     assert listed == others
-    shutil.copy(SOURCE, tmp_path)

@@ -61,6 +61,12 @@ def _as_value_row(row: object) -> tuple[str, str, str]:
     raise ValueError("expected [tail, head, dual value], the dual value a fraction as text, such as '3/65'")
 
 
+def _as_cut_row(row: object) -> tuple[Fraction, list[str]]:
+    if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) and set(map(type, row[1])) <= {str}:
+        return as_positive(row[0]), row[1]
+    raise ValueError("expected [weight, names of nodes], the weight a positive fraction as text")
+
+
 def _as_loads(rows: object) -> IntArray:
     expected = "a list with a whole number of 64 bits for each link, or such a list for each step"
     try:
@@ -82,6 +88,13 @@ Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
 
 ValueRow = Annotated[tuple[str, str, str], PlainValidator(_as_value_row), WithJsonSchema(DUAL_ROW)]
+CUT_ROW = {
+    "type": "array",
+    "prefixItems": [TEXT, {"type": "array", "items": {"type": "string"}}],
+    "minItems": 2,
+    "maxItems": 2,
+}
+CutRow = Annotated[tuple[Fraction, list[str]], PlainValidator(_as_cut_row), WithJsonSchema(CUT_ROW)]
 
 
 class _Entry(BaseModel):
@@ -101,7 +114,7 @@ class ItemCutsEntry(_Entry):
     """Lengths of links, and for each group of items the cuts that it enters; see `collopt.schedules.ItemCuts`."""
 
     links: list[ValueRow]
-    cuts: list[list[tuple[ExactText, list[str]]]]
+    cuts: list[list[CutRow]]
 
 
 class BoundEntry(_Entry):
