@@ -61,9 +61,9 @@ def _as_value_row(row: object) -> tuple[str, str, str]:
     raise ValueError("expected [tail, head, dual value], the dual value a fraction as text, such as '3/65'")
 
 
-def _as_cut_row(row: object) -> tuple[Fraction, list[str]]:
+def _as_cut_row(row: object) -> tuple[str, list[str]]:
     if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) and set(map(type, row[1])) <= {str}:
-        return as_positive(row[0]), row[1]
+        return str(as_positive(row[0])), row[1]
     raise ValueError("expected [weight, names of nodes], the weight a positive fraction as text")
 
 
@@ -94,7 +94,7 @@ CUT_ROW = {
     "minItems": 2,
     "maxItems": 2,
 }
-CutRow = Annotated[tuple[Fraction, list[str]], PlainValidator(_as_cut_row), WithJsonSchema(CUT_ROW)]
+CutRow = Annotated[tuple[str, list[str]], PlainValidator(_as_cut_row), WithJsonSchema(CUT_ROW)]
 
 
 class _Entry(BaseModel):
