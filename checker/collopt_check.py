@@ -130,7 +130,7 @@ class Network:
             limit = [loopback, entry.get("group"), operators, types, relay]
             limits += [[entry["name"], *limit]] if limit != [False, None, [], [], False] else []
         rows = sorted([names[tail], names[head], *map(str, rate)] for (tail, head), rate in self.links.items())
-        abilities = [sorted(names[switch] for switch in able) for able in (self.multicast, self.aggregation)]
+        abilities = [sorted(names[switch] for switch in group) for group in (self.multicast, self.aggregation)]
         parts = [names[: self.ranks], names[self.ranks :], rows, *abilities, *([sorted(limits)] if limits else [])]
         return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
 
@@ -195,7 +195,7 @@ def show_cut(names: Any, problem: Problem) -> Shown:
     sides = [[rank for rank in range(problem.ranks) if (rank in inside) == side] for side in (True, False)]
     require(all(sides), "the cut has no rank inside, or none outside")
     if problem.groups:
-        amount = sum(weight for weight, sources, others in problem.groups if sources <= inside and others - inside)
+        amount = sum(weight for weight, sources, goals in problem.groups if sources <= inside and goals - inside)
     elif problem.phases:
         amount = problem.ranks if problem.phases == ALLREDUCE else sum(weights[rank] for rank in sides[0])
     else:
@@ -245,11 +245,11 @@ def show_tree_partition(parts: Any, problem: Problem) -> Shown:
     both_ways = [*network.links, *(ends[::-1] for ends in network.links)]
     near = {(component[here], part[there]) for here, there in both_ways if part[here] < 0 <= part[there]}
     crossings = 4 * (count - 1)
-    for able in (network.multicast, network.aggregation):
-        for label in {component[switch] for switch in able & component.keys()}:
+    for branching in (network.multicast, network.aggregation):
+        for label in {component[switch] for switch in branching & component.keys()}:
             adjacent = {number for other, number in near if other == label}
-            plain = any(component.get(switch) == label for switch in able - network.loopback)
-            hidden = any(part[switch] in adjacent for switch in able)
+            plain = any(component.get(switch) == label for switch in branching - network.loopback)
+            hidden = any(part[switch] in adjacent for switch in branching)
             crossings -= max(0, len(adjacent) - (2 if plain or hidden else 3))
     width = network.width(lambda tail, head: part[tail] != part[head] and (part[tail] >= 0) + (part[head] >= 0))
     return crossings * problem.ranks, width, False
@@ -270,10 +270,10 @@ def show_loopback_partition(parts: Any, problem: Problem) -> Shown:
     return (*show_tree_partition(parts, problem)[:2], True)
 
 
-def read_duals(lists: Any, network: Network, *further: Fraction) -> tuple[int, list[dict[Pair, int]]]:
+def read_duals(lists: Any, network: Network, *weights: Fraction) -> tuple[int, list[dict[Pair, int]]]:
     """Read lists of rows of both ends and a dual, in whole units of 1 / scale: a scale changes A and B alike."""
     rows = [[(network.number[row[0]], network.number[row[1]], fraction(row[2], "0")) for row in own] for own in lists]
-    scale = lcm(*(dual.denominator for own in rows for _, _, dual in own), *(value.denominator for value in further))
+    scale = lcm(*(dual.denominator for own in rows for _, _, dual in own), *(value.denominator for value in weights))
     duals = [{(tail, head): int(dual * scale) for tail, head, dual in own} for own in rows]
     require([*map(len, duals)] == [*map(len, rows)], "two duals have the same ends")
     require(duals[0].keys() <= network.links.keys(), "a dual is not that of a link")
@@ -333,11 +333,11 @@ def show_prices(document: Any, problem: Problem) -> Shown:
     relays = network.numbers(names)
     require(relays.isdisjoint(ranks), "a relay is a rank")
     require(relays >= network.multicast | network.aggregation, "a switch with abilities is no relay")
-    _, (own, *others) = read_duals([links, *into, *out_of], network)
+    _, (own, *rows_of_ranks) = read_duals([links, *into, *out_of], network)
     lengths, width = worth(own, network)
     limits = hops(lengths, {*ranks, *relays}, {*ranks, *relays})
     uses = []
-    for phase, rows in (("reduce", others[len(into) :]), ("broadcast", others[: len(into)])):
+    for phase, rows in (("reduce", rows_of_ranks[len(into) :]), ("broadcast", rows_of_ranks[: len(into)])):
         require(len(rows) in {0, problem.ranks}, "there are not as many lists of duals as ranks")
         sums: Counter[Pair] = Counter()
         for duals in rows:
@@ -388,11 +388,12 @@ def tree_costs(lengths: dict[Pair, int], network: Network, phase: str) -> list[f
     out = {ends if phase == "broadcast" else ends[::-1]: length for ends, length in lengths.items()}
     both = {ends: length + out[ends[::-1]] for ends, length in out.items() if ends[::-1] in out}
     vertices = [*ranks, *network.branching[phase]]
-    edges = {}
-    for loops, costs in ((False, hops(out, vertices, ranks)), (True, hops(both, vertices, ranks))):
-        for (start, end), cost in costs.items():
-            if loops == (start in ranks and end in network.loopback):
-                edges[start, end] = cost
+    edges = {
+        (start, end): cost
+        for loops, lengths in ((False, out), (True, both))
+        for (start, end), cost in hops(lengths, vertices, ranks).items()
+        if loops == (start in ranks and end in network.loopback)
+    }
     ways = dict(distances(edges, vertices))
     # The cheapest tree that covers a set of ranks is a way to one of them, or to where it falls into two.
     cheapest: list[dict[int, float]] = [dict.fromkeys(vertices, 0)]
@@ -569,8 +570,8 @@ def order_of(image: list[int], network: Network) -> int:
     """Check that a permutation is a symmetry of the network, and return how many times it moves rank 0 on its orbit."""
     require(sorted(image) == [*range(network.size)], "a generator is no permutation")
     require(max(image[: network.ranks]) < network.ranks, "a generator takes a rank to a switch")
-    same = all(network.links[image[tail], image[head]] == rate for (tail, head), rate in network.links.items())
-    require(same, "a generator takes a link to one of another bandwidth or latency")
+    fits = all(network.links[image[tail], image[head]] == rate for (tail, head), rate in network.links.items())
+    require(fits, "a generator takes a link to one of another bandwidth or latency")
     cycle = joined(range(network.size), enumerate(image))
     lengths = Counter(cycle.values())
     order = lengths[cycle[0]]
@@ -717,11 +718,12 @@ def check_plan(path: str) -> Iterator[str]:
     """Yield a line for each step that a plan passes."""
     data = Path(path).read_bytes()
     plan = json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique, parse_float=str)
-    names = "format version collective inverse_rate topology_digest topology link_loads schedule"
-    form, version, collective, stated, digest, topology, loads, schedule = fields(
-        plan, names, "bound scoped_bound made_by planner options"
+    names = "format version made_by collective planner options inverse_rate bound topology_digest topology link_loads"
+    form, version, _, collective, _, _, stated, _, digest, topology, loads, schedule = fields(
+        plan, f"{names} schedule", "scoped_bound"
     )
     require(form == "collopt-plan" and version == 10, "this is no collopt-plan of version 10")
+    require(collective in PHASES, f"the collective {collective} is unknown")
     yield f"{collective} plan, SHA-256 {hashlib.sha256(data).hexdigest()}"
 
     network = Network(topology)

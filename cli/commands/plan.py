@@ -49,7 +49,7 @@ def plan(
         as_bytes(size)
     elif costs is not None:
         raise UsageError("--costs matter at a size; give --size too")
-    beside = checker_beside(output) if checker else {}
+    companions = checker_beside(output) if checker else {}
     check_targets(
         {"--output": output, "--xml": files.xml, "--mscclpp": files.mscclpp, "--register": files.register},
         sources=(network_file(topology), data.traffic),
@@ -80,9 +80,9 @@ def plan(
                 )
         except ColloptError:
             # The plan itself is kept where runtimes' limits refuse the rest: `export` tries other options then.
-            _write(planned, output, beside, paths)
+            _write(planned, output, companions, paths)
             raise
-        _write(planned, output, beside | exports[-1], paths)
+        _write(planned, output, companions | exports[-1], paths)
         figures = partial(_figures, planned, intact, size)
         if not formats.emit(lambda: [flat(figures())], figures):
             _print(planned, intact, size)

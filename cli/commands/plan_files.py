@@ -77,16 +77,17 @@ def export(plan: Path, form: str, output: Path, settings: list[str] | None = Non
 
     options = _options(settings or [])
     check_targets({"--output": output}, sources=(plan,))
+    if checker and plan.name == output.name:
+        raise UsageError(f"--checker writes {plan.name} beside the output; give that another name")
+    companions = checker_beside(output) | {output.parent / plan.name: plan.read_bytes()} if checker else {}
     with working(f"verifying {plan}"):
         loaded = planners.load_plan(plan)
     with working(f"writing {output}"), name_errors_after(output):
         call_registered(EXPORTERS, "export format", form, (loaded, output), options)
     note(f"wrote {output if output.exists() else f'{output}.*'}")
-    if checker:
-        copy = output.parent / plan.name
-        beside = checker_beside(output) | ({} if copy.exists() and copy.samefile(plan) else {copy: plan.read_bytes()})
-        write_files(beside)
-        for path in beside:
+    if companions:
+        write_files(companions)
+        for path in companions:
             note(f"wrote {path}")
     if form == "mscclpp-json":
         for text in mscclpp_notes(loaded, output):
