@@ -172,17 +172,15 @@ def read_items(items: Any, network: Network) -> list[Group]:
     """Return the groups of the items of demands."""
     rows = [fields(item, "name size sources destinations", "layer") for item in items]
     require(len({row[0] for row in rows}) == len(rows), "two items have one name")
-    groups: dict[Any, Fraction] = {}
     layers = integers([item.get("layer", 0) for item in items], 0, inf, "layers")
-    for layer, (_, size, *names) in sorted(zip(layers, rows), key=lambda pair: pair[0]):
+    moved = [(layer, *row[1:]) for layer, row in zip(layers, rows) if {*row[3]} - {*row[2]}]
+    groups: dict[Any, Fraction] = {}
+    for layer, size, *names in sorted(moved, key=lambda row: row[0]):
         sources, destinations = (frozenset(network.numbers(side)) for side in names)
-        require(
-            sources and max(sources | destinations) < network.ranks, "an item has no source, or one that is no rank"
-        )
-        if destinations - sources:
-            key = (layer, sources, destinations - sources)
-            groups[key] = groups.get(key, Fraction(0)) + fraction(size)
-    sizes = [fraction(row[1]) for row, item in zip(rows, items) if {*row[3]} - {*row[2]}]
+        require(sources and max(sources | destinations) < network.ranks, "an item has no source, or ends at no rank")
+        key = (layer, sources, destinations - sources)
+        groups[key] = groups.get(key, Fraction(0)) + fraction(size)
+    sizes = [fraction(size) for _, size, _, _ in moved]
     scale = lcm(*(size.denominator for size in sizes))
     unit = Fraction(gcd(*(int(size * scale) for size in sizes)), scale)
     return [(int(size / unit), {*sources}, {*destinations}) for (_, sources, destinations), size in groups.items()]
