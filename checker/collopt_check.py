@@ -172,12 +172,13 @@ def read_items(items: Any, network: Network) -> list[Group]:
     """Return the groups of the items of demands."""
     rows = [fields(item, "name size sources destinations", "layer") for item in items]
     require(len({row[0] for row in rows}) == len(rows), "two items have one name")
+    require(all(row[2] for row in rows), "an item has no source")
     layers = integers([item.get("layer", 0) for item in items], 0, inf, "layers")
     moved = [(layer, *row[1:]) for layer, row in zip(layers, rows) if {*row[3]} - {*row[2]}]
     groups: dict[Any, Fraction] = {}
     for layer, size, *names in sorted(moved, key=lambda row: row[0]):
         sources, destinations = (frozenset(network.numbers(side)) for side in names)
-        require(sources and max(sources | destinations) < network.ranks, "an item has no source, or ends at no rank")
+        require(max(sources | destinations) < network.ranks, "an item begins or ends at a switch")
         key = (layer, sources, destinations - sources)
         groups[key] = groups.get(key, Fraction(0)) + fraction(size)
     sizes = [fraction(size) for _, size, _, _ in moved]
