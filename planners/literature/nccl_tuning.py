@@ -98,6 +98,7 @@ class Machine(NamedTuple):
     nic_rate: Fraction  # GB/s of a NIC
     is_switched: bool  # Whether NVSwitches join the GPUs of a box, or each has a box of its own
     has_nvls: bool  # Whether these add up and copy
+    net_latency: Fraction = Fraction(0)  # µs that the plugin of the network states; 0 of InfiniBand and RoCE
 
     @property
     def per_box(self) -> int:
@@ -295,6 +296,9 @@ def _latency(machine: Machine, collective: Collective, algorithm: str, place: in
         between = NVLS_TREE_2_27
     if machine.per_box == 1 and version != "2.31":  # latencies are fully exposed: those of the tree (386-388)
         between = _numbers(BETWEEN["tree"])[place]
+    # The flush counts as much again (389-391); 2.31 leaves the first out of PAT (pat.cc:48).
+    counted = (algorithm != "pat" or version != "2.31") + (PROTOCOLS[place] == "Simple")
+    between += counted * machine.net_latency
     total = _numbers(BASE.get(algorithm, "0 0 0"))[place]
     doublings = machine.boxes.bit_length() - 1
     if algorithm == "ring" and collective.has_one_root:

@@ -21,7 +21,7 @@ from ...schedules import COLLECTIVES
 from ...topologies import Topology
 from ...topologies.network.topology import as_topology
 from ...topologies.switched.box_files import stored_box
-from ...topologies.switched.scale_out import Nic, repeat_box
+from ...topologies.switched.scale_out import FABRIC_LATENCY, Nic, repeat_box
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +31,9 @@ CATALOGUE = {
     "MI250X": "mi250", "MI300X": "mi300x", "MI355X": "mi355x",
 }  # fmt: skip
 """Box of the catalogue by the first word of a measured GPU."""
+EFA_LATENCY = {"A100": 75, "H100": 75, "H200": 35, "B200": 35, "B300": 35}
+"""µs from box to box that the plugin aws-ofi-nccl states to NCCL for EFA: instances p4d, p4de and p5, and p5en and p6
+(src/platform-aws.cpp, table platform_data_map at 2daf7d30)."""
 COUNTS = ("boxes", "gpus_per_box", "ranks", "nics_per_box", "size_bytes")
 NOT_STATED = ("None", "nan", "<NA>")
 TOLERANCE = Fraction(9, 8)
@@ -120,19 +123,26 @@ def network(row: Mapping[str, Any]) -> Topology | None:
         return None
     box = stored_box(name)
     if boxes > 1:
-        if nics is None or rate is None or (box.gpus % nics and nics % box.gpus):
+        if nics is None or rate is None or (nics > box.gpus and nics % box.gpus):
             return None
         # A GPU's own NICs count as one; a NIC of several GPUs is near to neighbors.
         ports = min(nics, box.gpus)
         bandwidth = Fraction(rate) * nics / (8 * ports)
-        near = np.split(np.array([f"gpu{gpu}" for gpu in range(box.gpus)]), ports)
-        box = replace(box, nics=tuple(Nic(tuple(group.tolist()), bandwidth, bandwidth) for group in near))
+        near = np.array_split(np.array([f"gpu{gpu}" for gpu in range(box.gpus)]), ports)
+        latency = efa_latency(str(gpu)) if "EFA" in str(row.get("fabric")) else FABRIC_LATENCY
+        nic_list = (Nic(tuple(group.tolist()), bandwidth, bandwidth, latency=latency) for group in near)
+        box = replace(box, nics=tuple(nic_list))
     topology = repeat_box(box, boxes)
     if size < box.gpus:
         topology = topology.restrict([f"box{box}/gpu{gpu}" for box, gpu in product(range(boxes), range(size))])
     if boxes > 1 and "SHARP" in row["system"]:
         return topology.changed(multicast=topology.multicast | {"ib"}, aggregation=topology.aggregation | {"ib"})
     return topology
+
+
+def efa_latency(gpu: str) -> Fraction:
+    """µs of the link from a NIC to the network, beside InfiniBand's: half of what the plugin states of AWS' machines."""
+    return FABRIC_LATENCY + Fraction(EFA_LATENCY.get(gpu.split(maxsplit=1)[0], 0), 2)
 
 
 def machine_of(topology: Topology) -> tuple[str, ...]:
