@@ -143,10 +143,11 @@ def machine_of(topology: Topology) -> Machine:
         nic = min(out, hops.widths(first[0]).get(boxes[1][0], 0) * unit)
         slowest = max(topology.link_at(link).latency for link in hops.routes(first[0], boxes[1][0])[0].links)
         net_latency = max(net_latency, 2 * (slowest - FABRIC_LATENCY))
-    generation = [name for name, floor in GENERATIONS.items() if floor <= inside][-1]
     length = hops.nearest(first[0])[0]
     reducers = {topology.node_index[name] for name in topology.multicast & topology.aggregation}
     has_nvls = not reducers.isdisjoint(hops.following(first[0]))
+    fitting = [name for name, floor in GENERATIONS.items() if floor <= inside]
+    generation = "hopper" if has_nvls and len(fitting) < 3 else fitting[-1]  # H800 has fewer links
     return Machine(topology.num_ranks, len(boxes), generation, inside, out, nic, length != 1, has_nvls, net_latency)
 
 

@@ -28,8 +28,8 @@ def _numbers(text: str) -> Numbers:
     return tuple(map(Fraction, text.split()))
 
 
-GENERATIONS = {"volta": 0, "ampere": 250, "hopper": 400, "blackwell": 800}
-"""GB/s to the GPUs of a box from which on a GPU counts as one of a generation: below V100, A100, H100 and B200."""
+GENERATIONS = {"volta": 0, "ampere": 200, "hopper": 400, "blackwell": 800}
+"""GB/s to the GPUs of a box from which on a GPU counts as one of a generation: below V100, A800, H100 and B200."""
 
 NVLINK = {name: Fraction(text) for name, text in zip(GENERATIONS, ("4/5", "4/5", "103/125", "401/500"), strict=True)}
 """Share of a link's bandwidth that NCCL counts on: 20 of 25 GB/s, 20.6 of 25 and 40.1 of 50 (src/graph/topo.h)."""

@@ -11,29 +11,50 @@ from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...planners.literature.nccl_choice import machine_of as nccl_machine
 from ...planners.literature.nccl_tuning import Machine
 from ...schedules import COLLECTIVES
-from ...topologies import Topology
-from ...topologies.network.topology import as_topology
+from ...topologies import Topology, dgx_spark
+from ...topologies.network.topology import Link, as_topology
 from ...topologies.switched.box_files import stored_box
-from ...topologies.switched.scale_out import FABRIC_LATENCY, Nic, repeat_box
+from ...topologies.switched.scale_out import FABRIC_LATENCY, Box, Nic, repeat_box
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CATALOGUE = {
     "A100": "dgx-a100", "H100": "dgx-h100", "H200": "dgx-h200", "B200": "dgx-b200", "GB200": "gb200-nvl72",
-    "MI250X": "mi250", "MI300X": "mi300x", "MI355X": "mi355x",
+    "MI250X": "mi250", "MI300X": "mi300x", "MI355X": "mi355x", "H800": "hgx-h800", "A800": "hgx-a800",
+    "GB10": "dgx-spark",
 }  # fmt: skip
 """Box of the catalogue by the first word of a measured GPU."""
-EFA_LATENCY = {"A100": 75, "H100": 75, "H200": 35, "B200": 35, "B300": 35}
-"""µs from box to box that the plugin aws-ofi-nccl states to NCCL for EFA: instances p4d, p4de and p5, and p5en and p6
-(src/platform-aws.cpp, table platform_data_map at 2daf7d30)."""
+FEWER_LINKS = {"hgx-h800": "dgx-h100", "hgx-a800": "dgx-a100"}
+"""Boxes with 8 NVLinks per GPU, 200 GB/s, by those of the catalogue that they equal otherwise."""
+
+
+class Efa(NamedTuple):
+    """NICs of an instance of AWS."""
+
+    nics: int
+    rate: Fraction  # GB/s of each
+    latency: int  # µs from box to box, as the plugin aws-ofi-nccl states it to NCCL
+
+    @property
+    def link_latency(self) -> Fraction:
+        """µs of the link from a NIC to the network."""
+        return FABRIC_LATENCY + Fraction(self.latency, 2)
+
+
+EFA = {
+    "A100": Efa(4, Fraction(25, 2), 75), "H100": Efa(32, Fraction(25, 2), 75), "H200": Efa(16, Fraction(25), 35),
+    "B200": Efa(8, Fraction(50), 35), "B300": Efa(16, Fraction(50), 35),
+}  # fmt: skip
+"""Instances p4d and p4de, p5, p5en, p6-b200 and p6-b300 by their GPUs: rates of the user guide of EC2, latencies of
+src/platform-aws.cpp of the plugin at 2daf7d30."""
 COUNTS = ("boxes", "gpus_per_box", "ranks", "nics_per_box", "size_bytes")
 NOT_STATED = ("None", "nan", "<NA>")
 TOLERANCE = Fraction(9, 8)
@@ -121,7 +142,9 @@ def network(row: Mapping[str, Any]) -> Topology | None:
     name = CATALOGUE.get(str(gpu).split(maxsplit=1)[0])
     if name is None or boxes is None or size is None:
         return None
-    box = stored_box(name)
+    if name == "dgx-spark":
+        return dgx_spark(boxes) if 1 < boxes < 4 and size == 1 else None
+    box = known_box(name)
     if boxes > 1:
         if nics is None or rate is None or (nics > box.gpus and nics % box.gpus):
             return None
@@ -129,7 +152,8 @@ def network(row: Mapping[str, Any]) -> Topology | None:
         ports = min(nics, box.gpus)
         bandwidth = Fraction(rate) * nics / (8 * ports)
         near = np.array_split(np.array([f"gpu{gpu}" for gpu in range(box.gpus)]), ports)
-        latency = efa_latency(str(gpu)) if "EFA" in str(row.get("fabric")) else FABRIC_LATENCY
+        efa = EFA.get(str(gpu).split(maxsplit=1)[0]) if "EFA" in str(row.get("fabric")) else None
+        latency = FABRIC_LATENCY if efa is None else efa.link_latency
         nic_list = (Nic(tuple(group.tolist()), bandwidth, bandwidth, latency=latency) for group in near)
         box = replace(box, nics=tuple(nic_list))
     topology = repeat_box(box, boxes)
@@ -140,9 +164,14 @@ def network(row: Mapping[str, Any]) -> Topology | None:
     return topology
 
 
-def efa_latency(gpu: str) -> Fraction:
-    """µs of the link from a NIC to the network, beside InfiniBand's: half of what the plugin states of AWS' machines."""
-    return FABRIC_LATENCY + Fraction(EFA_LATENCY.get(gpu.split(maxsplit=1)[0], 0), 2)
+@cache
+def known_box(name: str) -> Box:
+    """Return a box of the catalogue, or one that has fewer NVLinks."""
+    if name not in FEWER_LINKS:
+        return stored_box(name)
+    box = stored_box(FEWER_LINKS[name])
+    links = tuple(Link(tail, head, Fraction(200), latency) for tail, head, _, latency in box.links)
+    return replace(box, name=name, links=links)
 
 
 def machine_of(topology: Topology) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ def test_times_are_those_of_the_library(
 
 
 def test_choices_over_efa_are_near_those_that_amazon_tuned() -> None:
-    """Regions of aws-ofi-nccl for 16 ranks of two p5en (src/tuner/nccl_ofi_regions.cpp at 2daf7d30) end near the model's."""
+    """Regions of aws-ofi-nccl for two p5en (src/tuner/nccl_ofi_regions.cpp at 2daf7d30) end near those of the model."""
     efa = replace_latency(dgx_h200(boxes=2), 18)
     assert machine_of(efa).net_latency == 35
     regions = {"tree LL": 196608, "tree LL128": 13107200, "ring LL128": 29884416, "nvls-tree Simple": 2**34}
