@@ -31,13 +31,14 @@ if TYPE_CHECKING:
         sensitivity,
     )
     from .runtime import diagnose, expect, probe
-    from .schedules import Bound, Forest, SizeBound
+    from .schedules import Bound, Demands, Forest, Item, SizeBound
     from .solvers import Algorithm, ExactAnswer, HighsOptions, Interval, Session, Solution, solve
     from .topologies import Topology, read_topology, topology, write_topology
 
 __all__ = ["__version__", "errors", "formulations", "planners", "report", "runtime", "schedules", "solvers"]
 __all__ += ["topologies"]
-__all__ += ["Blocks", "Bound", "Forest", "SizeBound", "Topology", "read_topology", "topology", "write_topology"]
+__all__ += ["Blocks", "Bound", "Demands", "Forest", "Item", "SizeBound"]
+__all__ += ["Topology", "read_topology", "topology", "write_topology"]
 __all__ += ["Plan", "bound", "bound_sizes", "compare", "find_topologies", "load_plan", "plan", "scan_trees_per_root"]
 __all__ += ["diagnose", "expect", "probe", "schedule_all_to_allv", "sensitivity"]
 __all__ += ["Algorithm", "ExactAnswer", "HighsOptions", "Interval", "Session", "Solution", "solve"]
@@ -48,7 +49,7 @@ _NAMES = {
     "planners": "Plan bound bound_sizes compare find_topologies load_plan plan scan_trees_per_root "
     "schedule_all_to_allv sensitivity",
     "runtime": "diagnose expect probe",
-    "schedules": "Bound Forest SizeBound",
+    "schedules": "Bound Demands Forest Item SizeBound",
     "solvers": "Algorithm ExactAnswer HighsOptions Interval Session Solution solve",
     "topologies": "Topology read_topology topology write_topology",
 }

@@ -16,7 +16,7 @@ import typer
 from ..errors import CertificateError, ColloptError, ProgramError
 from .commands.bound import bound
 from .commands.calibrate import calibrate
-from .commands.compare import compare
+from .commands.compare import compare, compare_networks
 from .commands.diagnose import diagnose
 from .commands.doctor import doctor
 from .commands.expect import expect
@@ -117,7 +117,7 @@ COMPLETION_OPTIONS = ("--show-completion", "--install-completion")
 SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
 """Variable with which typer's options of completion take the name of a shell."""
 COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (
-    (bound, plan, groups, family, compare, survive, sensitivity, score, show, bench, find, expect),
+    (bound, plan, groups, family, compare, compare_networks, survive, sensitivity, score, show, bench, find, expect),
     (run, lint),
 )
 FURTHER_OPTIONS = {
@@ -126,7 +126,8 @@ FURTHER_OPTIONS = {
 }
 COMMANDS = (
     import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report,
-    explore, run, lint, topology_file, bench, calibrate, expect, diagnose, probe, find, topologies, doctor,
+    explore, run, lint, topology_file, bench, calibrate, expect, diagnose, probe, find, compare_networks, topologies,
+    doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

@@ -17,6 +17,7 @@ from . import (
     cvxpy_constraints,
     flow_over_time,
     hitting_set,
+    multicast,
     piece_shares,
     sharing,
     steiner,
@@ -28,4 +29,4 @@ from .pyomo_model import PyomoModel
 
 __all__ = ["Blocks", "PyomoModel", "cvxpy_constraints"]
 __all__ += ["all_to_all", "bfb", "bfb_rounding", "flow_over_time", "piece_shares", "synthesis", "throughput"]
-__all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "hitting_set", "sharing", "steiner"]
+__all__ += ["allreduce", "allreduce_cuts", "allreduce_rounding", "hitting_set", "multicast", "sharing", "steiner"]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .what_if.compare import compare, scan_trees_per_root
     from .what_if.folder import PlanFolder
     from .what_if.groups import Group, GroupPlans, SharedBound, mesh_groups, plan_groups, read_groups
+    from .what_if.networks import compare_networks, network_parts
     from .what_if.sensitivity import sensitivity
     from .what_if.survive import survive
 
@@ -33,6 +34,7 @@ __all__ += ["exporter", "register_planner"]
 __all__ += ["Synthesis", "compare", "lp_bound", "scan_trees_per_root", "sensitivity", "steiner_bound"]
 __all__ += ["LogicalTopology", "Route", "Split", "logical_topology"]
 __all__ += ["PlanFolder", "survive", "synthesis_frontier", "synthesise"]
+__all__ += ["compare_networks", "network_parts"]
 __all__ += ["Candidate", "Frontier", "bfb_cost", "bfb_schedule", "find_topologies", "plan_bfb", "sweep_topologies"]
 __all__ += ["all_to_all_rate_bounds", "schedule_all_to_allv"]
 __all__ += ["DispatchBound", "DispatchCounts", "DispatchPlan", "count_dispatch", "schedule_dispatch"]
@@ -57,6 +59,7 @@ _MODULES = {
     "what_if.compare": "compare scan_trees_per_root",
     "what_if.folder": "PlanFolder",
     "what_if.groups": "Group GroupPlans SharedBound mesh_groups plan_groups read_groups",
+    "what_if.networks": "compare_networks network_parts",
     "what_if.sensitivity": "sensitivity",
     "what_if.survive": "survive",
 }

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, overload
 
 from ..errors import CertificateError, UnsupportedError
-from ..schedules import COLLECTIVES, Bound, Collective, Partition, Schedule, SizeBound, Witness, verified_loads
+from ..schedules import COLLECTIVES, Bound, Collective, Demands, Partition, Schedule, SizeBound, Witness, verified_loads
 from ..schedules.bounds.cuts import rank_cut
-from ..schedules.collective import AnyCollective, as_collective
+from ..schedules.collective import DEMANDS, AnyCollective, as_collective
 from ..schedules.schedule import is_verifiable
 from ..support.quantities import as_several_bytes
 from ..support.validation import is_int, shown
@@ -75,9 +75,9 @@ def bound(
     topology : Topology, networkx.Graph, str or path
         A string is a name of the catalogue, such as ``"dgx-a100"``, or else a path.  Every rank must reach every other,
         and switches give out what they take in; for an all-to-all only ranks with traffic must, and switches are free.
-    collective : str or Collective
+    collective : str, Collective or Demands
         ``"allgather"``, ``"reduce_scatter"``, ``"allreduce"``, ``"broadcast"``, ``"reduce"``, ``"all_to_all"``,
-        ``"all_to_allv"``, or one that was registered.
+        ``"all_to_allv"``, or one that was registered; or any items, as `collopt.Demands`.
     size : int or str, optional
         Bytes in all as nccl-tests counts them, such as ``"64K"``; by default the bound is for endless data.
     costs : RuntimeCosts or {"links", "generic", "fused"}, optional
@@ -153,7 +153,14 @@ def _rate_bound(
     from .all_to_all.multicommodity import bound_pairs
     from .trees.forestcoll import bound_trees
 
-    planned = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
+    planned = as_collective(collective, (*COLLECTIVES.values(), DEMANDS), "the bound does not cover")
+    if isinstance(planned, Demands):
+        from .demands.trees import bound_demands
+
+        shard_weights(topology, planned, root, weights)  # there are none
+        if traffic is not None:
+            raise UnsupportedError(f"{planned} take no traffic; their items have sizes")
+        return bound_demands(topology, planned)
     if planned.in_pairs:
         shard_weights(topology, planned, root, weights)  # there are none
         return bound_pairs(topology, planned, root=root, traffic=traffic)
@@ -211,7 +218,7 @@ def plan_of_schedule(
     allgather on complete-2 by given: 50.00 GB/s, optimal; 1 step, 1 chunk per shard
     """
     as_topology(topology)
-    collective = as_collective(collective, COLLECTIVES.values(), "no schedule implements")
+    collective = as_collective(collective, (*COLLECTIVES.values(), DEMANDS), "no schedule implements")
     _check_kind(collective, schedule)
     _check_words(planner, options)
     trace = Trace()
@@ -227,6 +234,10 @@ def bound_of_schedule(topology: Topology, collective: Collective, schedule: Sche
     from .all_to_all.multicommodity import bound_pairs
     from .trees.forestcoll import bound_trees
 
+    if isinstance(collective, Demands):
+        from .demands.trees import bound_demands
+
+        return bound_demands(topology, collective)
     problem = schedule.problem(collective)
     if collective.in_pairs:
         return bound_pairs(topology, collective, **problem)

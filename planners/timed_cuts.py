@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import NoAnswerError
 from ..formulations import flow_over_time
-from ..schedules import Bound, Cut
+from ..schedules import Bound, Cut, Demands
 from ..schedules.bounds.size_bound import FanOut, RateAndHop, SizeBound, TimedCut, TimedRequest, TimeWitness, shards_to
 from ..schedules.collective import Direction
 from ..solvers import Session
@@ -67,7 +67,12 @@ def rank_distances(request: TimedRequest) -> FloatArray:
 def _add(candidates: dict[Ends, None], request: TimedRequest, sources: IntArray, sinks: IntArray) -> None:
     """Add sources and sinks if data moves between them; those without data for the others would weaken the bound."""
     names, weights = request.network.compute_nodes, np.array(request.rate.weights)
-    if request.collective.has_two_phases:
+    if isinstance(request.collective, Demands):
+        inside, sink = {names[rank] for rank in sources}, names[sinks[0]]
+        groups = [group.sources for group in request.collective.groups if sink in group.destinations]
+        having = {name for ranks in groups if inside.issuperset(ranks) for name in ranks}
+        sources = np.array([rank for rank in sources if names[rank] in having], dtype=np.int64)
+    elif request.collective.has_two_phases:
         sources = sources[:1]
     elif len(weights) and request.collective.in_pairs:
         between = weights.reshape(len(names), len(names))[np.ix_(sources, sinks)]
@@ -169,7 +174,9 @@ def _best_fan_out(request: TimedRequest) -> FanOut | None:
     """Return the fan-out of a rank whose data must get to most others, if messages take time."""
     if not request.costs.send:
         return None
-    ranks = request.network.compute_nodes if request.rate.weights else request.network.compute_nodes[:1]
+    ranks = request.network.compute_nodes
+    if not request.rate.weights and not request.collective.has_items:
+        ranks = ranks[:1]  # all are alike
     receivers, rank = max(((len(shards_to(request, rank)), rank) for rank in ranks), key=lambda entry: entry[0])
     return FanOut(rank) if receivers > 1 else None
 

@@ -26,11 +26,11 @@ CollectiveName = Literal["allgather", "reduce_scatter", "allreduce", "broadcast"
 Direction = Literal["broadcast", "reduce"]
 """Whether data runs away from roots, copied on its way, or towards them, reduced on its way."""
 
-Pattern = Literal["every root", "one root", "pairs"]
-"""Whose data moves: that of every rank, that of one, or something else from each rank for each."""
+Pattern = Literal["every root", "one root", "pairs", "items"]
+"""Whose data moves: that of every rank, that of one, something else from each rank for each, or any items."""
 
-Holding = Literal["shard", "all", "parts"]
-"""A rank's own shard, which only the root has if there is one root; all data; a part for, or from, each rank."""
+Holding = Literal["shard", "all", "parts", "items"]
+"""A rank's own shard, which only the root has if there is one root; all; a part for, or from, each rank; items."""
 
 MAX_UNITS = 2**53  # units at most of all parts together
 FLOAT_UNITS = 2**40  # units of all parts together where floats are rounded
@@ -96,6 +96,11 @@ class Collective:
     def has_one_root(self) -> bool:
         """Whether all data starts from, or ends at, one rank that the caller names."""
         return self.pattern == "one root"
+
+    @property
+    def has_items(self) -> bool:
+        """Whether it is one of `collopt.Demands`."""
+        return self.pattern == "items"
 
     @property
     def is_sharded(self) -> bool:
@@ -228,6 +233,9 @@ ALL_TO_ALL = Collective("all_to_all", "pairs", (), "parts", "parts")
 ALL_TO_ALLV = Collective("all_to_allv", "pairs", (), "parts", "parts", takes_traffic=True)
 """Every rank gets a part from each, of any size."""
 
+DEMANDS = Collective("demands", "items", ("broadcast",), "items", "items")
+"""What all `collopt.Demands` have in common: items that are copied on their way; no collective by itself."""
+
 COLLECTIVES: dict[str, Collective] = {
     collective.name: collective
     for collective in (ALLGATHER, REDUCE_SCATTER, ALLREDUCE, BROADCAST, REDUCE, ALL_TO_ALL, ALL_TO_ALLV)
@@ -309,6 +317,8 @@ def as_collective(
     collective = collective_or_given(value)
     choices = tuple(COLLECTIVES.values()) if among is None else tuple(among)
     if isinstance(collective, Collective) and collective in choices:
+        return collective
+    if isinstance(collective, Collective) and collective.has_items and (among is None or DEMANDS in choices):
         return collective
     name = collective.name if isinstance(collective, Collective) else value
     if isinstance(collective, Collective) and COLLECTIVES.get(collective.name) in choices:

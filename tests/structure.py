@@ -21,7 +21,7 @@ import networkx as nx
 ROOT = Path(__file__).parents[1]
 PACKAGE = "collopt"
 LAYERS = (
-    ("errors",),
+    ("checker", "errors"),
     ("support",),
     ("topologies",),
     ("schedules",),

@@ -1,18 +1,27 @@
-"""``collopt compare``: results of several planners on one network, beside the proven bounds."""
+"""``collopt compare`` and ``compare-networks``: several planners on one network, and several networks."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import planners
-from ...errors import UnsupportedError
+from ...errors import FileFormatError, UnsupportedError
 from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text, times_text
 from ...topologies import Topology
-from ..terminal.networks import find_network
+from ..terminal.networks import find_network, find_networks
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
-from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
+from ..terminal.output_files import check_figure, check_targets, name_errors_after, write_files
+from ..terminal.parameters import (
+    NetworkOptions,
+    ShardOptions,
+    UsageError,
+    check_planners,
+    distinct_sizes,
+    read_calls,
+)
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -124,3 +133,83 @@ def _gap(row: dict[Any, Any], limit: str) -> str:
         return ""
     missed = 1 - row["algbw_exact"] / row[limit]
     return "optimal" if missed == 0 else percentage_text(missed)
+
+
+def compare_networks(
+    networks: list[str],
+    formats: Formats,
+    call: list[str] | None = None,
+    planner: str = "auto",
+    prices: Path | None = None,
+    parts: Path | None = None,
+    failures: str | None = None,
+    bisection: bool = False,
+    jobs: int | None = None,
+    output: Path | None = None,
+) -> None:
+    """Compare networks by the time of a mix of calls, their parts and price, and the worst failure.
+
+    Each network is one word: quote it with its own options, as in "torus --shape 4x4x4".
+    """
+    check_planners([planner])
+    check_figure("--output", output)
+    check_targets({"--parts": parts, "--output": output}, sources=(prices,))
+    calls, costs = read_calls(call or ["allreduce:1G"]), None if prices is None else _prices(prices)
+    listed = find_networks(networks)
+    if parts is not None:
+        names = dict.fromkeys(part for network in listed for part in planners.network_parts(network)["part"])
+        write_files({parts: "part,price\n" + "".join(f"{name},\n" for name in names)})
+        note(f"wrote the parts of {len(listed)} networks to {parts}; fill in their prices, and give --prices {parts}")
+    kinds = [] if failures is None else [kind.strip() for kind in failures.split(",")]
+    with computing(f"comparing {len(listed)} networks"):
+        frame = planners.compare_networks(
+            listed, calls, planner=planner, prices=costs, failures=kinds, bisection=bisection, jobs=jobs
+        )
+    if not formats.emit(lambda: plain_rows(frame.drop(columns="network"))):
+        emit(_network_table(frame))
+    if output is not None:
+        from ...report import pareto_figure, save_figure
+
+        with name_errors_after(output):
+            save_figure(pareto_figure(frame, "cables" if prices is None else "price", "us"), output)
+        note(f"wrote {output}")
+
+
+def _prices(path: Path) -> dict[str, str]:
+    """Read a CSV table of parts and prices."""
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{path} is no table of prices: {str(error).strip().partition(chr(10))[0]}") from None
+    if list(table.columns[:2]) != ["part", "price"]:
+        raise FileFormatError(f"{path} begins with columns {', '.join(table.columns)}; expected part,price")
+    if empty := [part for part, price in zip(table["part"], table["price"], strict=True) if not price.strip()]:
+        raise FileFormatError(f"{path} has no price of {', '.join(empty)}")
+    return dict(zip(table["part"], table["price"], strict=True))
+
+
+def _network_table(frame: pd.DataFrame) -> Table:
+    """Networks in their order, with what was asked for; parts are those of each rank."""
+    counts = ("switches", "ports", "cables", "cables_between_boxes")
+    headers = ["ranks", "time", "at least", *(name.replace("_", " ") + "/rank" for name in counts)]
+    shown = {"bisection": "bisection GB/s", "price": "price", "worst_loss": "worst loss", "worst_failure": "by"}
+    columns = {name: header for name, header in shown.items() if name in frame}
+    table = number_table("network", *headers, *columns.values(), text=["network", "by"])
+    for row in frame.to_dict("records"):
+        texts = {
+            "bisection": lambda value: f"{value:.1f}",
+            "price": lambda value: f"{value:,.0f}",
+            "worst_loss": percentage_text,
+            "worst_failure": str,
+        }
+        table.add_row(
+            row["name"],
+            str(row["ranks"]),
+            time_text(row["us"]),
+            time_text(row["bound_us"]),
+            *(f"{row[name] / row['ranks']:.2f}" for name in counts),
+            *(texts[name](row[name]) for name in columns),
+        )
+    return table

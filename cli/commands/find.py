@@ -12,17 +12,15 @@ from ...schedules import Collective
 from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, count_text, time_text
 from ...support.quantities import as_factor, as_latency
-from ...support.validation import shown
 from ..terminal.output import Formats, emit, emit_rows, note, number_table, plain_rows
 from ..terminal.output_files import check_targets, name_errors_after
-from ..terminal.parameters import UsageError
+from ..terminal.parameters import UsageError, read_calls
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ...planners.direct_connect.candidate import Calls
-    from ...schedules.collective import AnyCollective
 
 
 def find(
@@ -96,24 +94,15 @@ def find(
 
 
 def _calls(texts: list[str] | None, collective: str | None, size: str | None) -> Calls:
-    """Read calls by collective and size, or make one; those given twice are added up."""
-    from ...schedules import as_bytes
+    """Read calls by collective and size, or make one."""
     from ...schedules.collective import ALL_TO_ALL, ALLREDUCE, EVERY_ROOT
 
     for flag, value in {"--collective": collective, "--size": size}.items():
         if texts and value is not None:
             raise UsageError(f"{flag} does not go with --call, which has its own; leave it out")
-    calls: dict[AnyCollective, dict[int | str, Fraction]] = {}
-    for parts in [text.split(":") for text in texts or ()] or [[collective or str(ALLREDUCE), size or "1M"]]:
-        if not 2 <= len(parts) <= 3:
-            raise UsageError(
-                f"--call is {shown(':'.join(parts))}; expected COLLECTIVE:SIZE[:COUNT], such as allreduce:64M:4"
-            )
-        named = as_collective(parts[0], (*EVERY_ROOT, ALL_TO_ALL), "nothing is known of")
-        as_bytes(parts[1])
-        sizes = calls.setdefault(named, {})
-        count = as_factor(parts[2] if parts[2:] else 1, "the number of calls")
-        sizes[parts[1]] = sizes.get(parts[1], Fraction(0)) + count
+    calls = read_calls(texts or [f"{collective or ALLREDUCE}:{size or '1M'}"])
+    for entry in calls:
+        as_collective(entry, (*EVERY_ROOT, ALL_TO_ALL), "nothing is known of")
     return calls
 
 

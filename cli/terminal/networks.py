@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from ...errors import FileFormatError, TopologyError
 from ...support.files import NETWORK_KINDS, wrong_kind
@@ -16,7 +17,7 @@ from ...topologies import CatalogueEntry, Failure, Topology, build, scaled_links
 from ...topologies.builders import find_entry, names_file
 from ...topologies.importing.read import ImportOptions, import_boxes, import_network
 from .output import note
-from .parameters import NetworkOptions, UsageError, whole_number
+from .parameters import NETWORK_FLAGS, NetworkOptions, UsageError, whole_number
 
 FILE_COUNTS = {"boxes", "nics", "boxes_per_leaf"}  # Options of files that are whole numbers
 
@@ -25,6 +26,38 @@ def find_network(name: str, options: NetworkOptions) -> Topology:
     """Build or read the topology of a command."""
     file = network_file(name)
     return _with_failures(_build(name, options) if file is None else _read([file], options), options)
+
+
+def find_networks(texts: Sequence[str]) -> list[Topology]:
+    """Build or read several networks, each a text of a name and its own options, such as ``torus --shape 4x4``."""
+    networks = []
+    for text in texts:
+        try:
+            name, *words = shlex.split(text) or [""]
+        except ValueError as error:
+            raise UsageError(f"{shown(text)} cannot be split into words: {error}") from None
+        networks.append(find_network(name, _options_of_words(words, text)))
+    return networks
+
+
+def _options_of_words(words: Sequence[str], text: str) -> NetworkOptions:
+    """Read the options of one network, as they are typed."""
+    values: dict[str, list[str]] = {}
+    waiting = iter(words)
+    for flag in waiting:
+        if flag not in NETWORK_FLAGS:
+            expected = ", ".join(NETWORK_FLAGS)
+            raise UsageError(f"{shown(flag)} in {shown(text)} is no option of a network; expected one of {expected}")
+        value = "" if flag == "--relay" else next(waiting, None)
+        if value is None:
+            raise UsageError(f"{flag} in {shown(text)} has no value")
+        values.setdefault(NETWORK_FLAGS[flag], []).append(value)
+    repeatable = ("settings", "scale", "without")
+    for name, entries in values.items():
+        if len(entries) > 1 and name not in repeatable:
+            raise UsageError(f"--{name} in {shown(text)} is given twice; keep one")
+    fields: dict[str, Any] = {name: list(v) if name in repeatable else v[0] for name, v in values.items()}
+    return NetworkOptions(**fields)._replace(relay="relay" in values)
 
 
 def network_if_named(name: str | None, options: NetworkOptions) -> Topology | None:

@@ -9,6 +9,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
@@ -21,8 +22,9 @@ from typer.core import TyperCommand
 from ... import planners
 from ...errors import FileFormatError
 from ...schedules import COLLECTIVES, Collective
+from ...schedules.collective import AnyCollective, as_collective
 from ...support.files import read_bytes, read_text
-from ...support.quantities import as_bytes
+from ...support.quantities import as_bytes, as_factor
 from ...support.validation import shown
 from ...topologies import catalogue
 
@@ -199,6 +201,21 @@ def distinct_sizes(texts: Iterable[str] | None) -> list[str]:
     return list(firsts.values())
 
 
+def read_calls(texts: Iterable[str]) -> dict[AnyCollective, dict[int | str, Fraction]]:
+    """Read ``--call COLLECTIVE:SIZE[:COUNT]``; calls that are given twice are added up."""
+    calls: dict[AnyCollective, dict[int | str, Fraction]] = {}
+    for parts in (text.split(":") for text in texts):
+        if not 2 <= len(parts) <= 3:
+            raise UsageError(
+                f"--call is {shown(':'.join(parts))}; expected COLLECTIVE:SIZE[:COUNT], such as allreduce:64M:4"
+            )
+        as_bytes(parts[1])
+        sizes = calls.setdefault(as_collective(parts[0]), {})
+        count = as_factor(parts[2] if parts[2:] else 1, "the number of calls")
+        sizes[parts[1]] = sizes.get(parts[1], Fraction(0)) + count
+    return calls
+
+
 def takes_option(planner: str, collective: Collective, name: str) -> bool:
     """Whether a planner has an option for a collective."""
     return planner in planners.PLANNERS and planners.PLANNERS[planner].takes(collective, name)
@@ -227,12 +244,21 @@ class NetworkOptions(NamedTuple):
 
     def _pairs(self) -> Iterator[tuple[str, ...]]:
         """Yield the flag of each option that was given, and its value if it takes one."""
-        names = ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--scale", "--without")
-        for flag, value in zip(names, self, strict=True):
+        for flag, value in zip(NETWORK_FLAGS, self, strict=True):
             if isinstance(value, list):
                 yield from ((flag, entry) for entry in value)
             elif value not in (None, False):
                 yield (flag,) if value is True else (flag, str(value))
+
+
+NETWORK_FLAGS = dict(
+    zip(
+        ("--boxes", "--fabric", "--nodes", "--shape", "--ranks", "--relay", "--set", "--scale", "--without"),
+        NetworkOptions._fields,
+        strict=True,
+    )
+)
+"""Fields of `NetworkOptions` by their flags."""
 
 
 class ShardOptions(NamedTuple):

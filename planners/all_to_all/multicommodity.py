@@ -249,7 +249,7 @@ def lengths_bound(topology: Topology, collective: Collective, traffic: IntArray,
         if length
     )
     best = Bound.from_witness(topology, collective, LengthDual(weighted), weights)
-    for cut in _cuts(topology, lengths):
+    for cut in cuts_at(topology, lengths):
         try:
             simple = Bound.from_witness(topology, collective, cut, weights)
         except CertificateError:
@@ -267,7 +267,7 @@ def _simplified(lengths: Sequence[Fraction]) -> Sequence[Fraction]:
     return [Fraction(round(length * MAX_UNITS / total)) for length in lengths]
 
 
-def _cuts(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
+def cuts_at(topology: Topology, lengths: Sequence[Fraction]) -> Iterator[Cut]:
     """Candidate cuts: sets of nodes left only by links with a length; contains the cut if the lengths are one."""
     size, ranks, (tails, heads, _, _) = len(topology.nodes), topology.num_ranks, topology.arrays
     free = np.array([length == 0 for length in lengths], dtype=np.bool_)

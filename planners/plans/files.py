@@ -15,6 +15,7 @@ from ...schedules import (
     EVERY_SCHEDULE,
     SCHEDULE_KINDS,
     Bound,
+    DemandForest,
     LoopbackPartition,
     TreePartition,
     Witness,
@@ -22,7 +23,7 @@ from ...schedules import (
 )
 from ...schedules.bounds.bound import WITNESS_KINDS, witness_from_json
 from ...schedules.bounds.cuts import rank_cut
-from ...schedules.collective import Collective, collective_or_given
+from ...schedules.collective import DEMANDS, Collective, collective_or_given
 from ...support.arrays import IntArray
 from ...support.files import PLAN_KIND, name_of, read_json, wrong_kind
 from ...support.validation import as_integers, shown
@@ -31,6 +32,8 @@ from ...topologies.network.schema import first_error
 from ...topologies.network.topology_json import topology_from_json
 from .plan import PLAN_FORMAT, PLAN_VERSION, Plan
 
+SCOPED_BOUNDS = 9
+"""Version from which plans have a bound of some schedules beside that of all; older ones have either."""
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
 
 
@@ -77,6 +80,13 @@ class CutDualEntry(_Entry):
     relays: list[str]
 
 
+class ItemCutsEntry(_Entry):
+    """Lengths of links, and for each group of items the cuts that it enters; see `collopt.schedules.ItemCuts`."""
+
+    links: list[ValueRow]
+    cuts: list[list[tuple[ExactText, list[str]]]]
+
+
 class BoundEntry(_Entry):
     """The bound and its witness: nodes of a cut, of one around each rank, or of parts; duals; or lengths of links."""
 
@@ -90,6 +100,7 @@ class BoundEntry(_Entry):
     prices: CutDualEntry | None = None
     lengths: list[ValueRow] | None = None
     tree_dual: list[ValueRow] | None = None
+    item_cuts: ItemCutsEntry | None = None
 
 
 class PlanDocument(_Entry):
@@ -154,7 +165,10 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
             f"{where}: field topology has digest {topology.digest[:12]}, but the plan was made for "
             f"{document.topology_digest[:12]!r}; the file was changed, plan again"
         )
+    read_schedule = schedule_from_json(document.schedule, where)
     collective = collective_or_given(document.collective)
+    if document.collective == DEMANDS.name and isinstance(read_schedule, DemandForest):
+        collective = read_schedule.demands
     if not isinstance(collective, Collective):
         raise UnsupportedError(
             f"{where}: the collective {shown(collective)} is not registered; import the module that registers it"
@@ -164,10 +178,10 @@ def plan_from_json(data: dict[str, Any], where: str) -> Plan:
         Bound(topology, collective, entry.inverse_rate, _witness(entry, where), tuple(entry.weights))
         for entry in entries
     )
-    if not scoped and bound.scope != EVERY_SCHEDULE:
-        narrow, bound = bound, _bound_of_all(bound)  # versions up to 8 have only one
+    if document.version < SCOPED_BOUNDS and not scoped and bound.scope != EVERY_SCHEDULE:
+        narrow, bound = bound, _bound_of_all(bound)
         scoped = [narrow] if narrow.inverse_rate > bound.inverse_rate else []
-    parts = schedule_from_json(document.schedule, where), bound, document.inverse_rate, document.link_loads
+    parts = read_schedule, bound, document.inverse_rate, document.link_loads
     return Plan(topology, collective, *parts, document.planner, document.options, {}, *scoped)
 
 

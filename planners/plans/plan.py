@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 
 PLAN_FORMAT = "collopt-plan"
-PLAN_VERSION = 9
+PLAN_VERSION = 10
 """Versions added: 2 partitions and duals as witnesses, and allreduces with any roots; 3 steps; 4 all-to-all(v); 5 trees
 that branch at switches; 6 allreduces in one phase; 7 flows in stages; 8 trees by symmetries; 9 bounds of some schedules
-beside that of all, and partitions around switches that loop back.
+beside that of all, and partitions around switches that loop back; 10 trees of demands, and cuts that items enter.
 """
 
 
@@ -410,6 +410,8 @@ def check_schedule_fits_bound(collective: Collective, schedule: Schedule, bound:
     if schedule.phases != collective.phases:
         subject = "schedule is" if collective.in_pairs else schedule.subject
         raise CertificateError(f"the plan's {subject} not of the kind that {collective.name!r} needs")
+    if collective.has_items and getattr(schedule, "demands", None) != collective:
+        raise CertificateError("the plan's trees are for other items than its bound")
     if not schedule.has_sizes(bound.weights, bound.topology.num_ranks):
         raise CertificateError(f"the plan's {'traffic' if collective.in_pairs else 'shards'} differ from its bound's")
 

@@ -45,7 +45,8 @@ class Planner:
     name : str
         As `plan` takes it.
     function : callable
-        Takes a topology, the `Collective` unless it plans only one, and keywords; returns a `Plan`.  Keywords ``root``,
+        Takes a topology, the `Collective` unless it plans only one, or the `Demands`, and keywords; returns a `Plan`.
+        Keywords ``root``,
         ``weights``, ``traffic`` and ``size`` are those of `plan`; all others are options of this planner.
     collectives : collection of Collective
         The collectives that it plans.
@@ -89,7 +90,8 @@ class Planner:
 
     def __call__(self, topology: Topology, collective: AnyCollective, **keywords: Any) -> Plan:
         """Plan, with keywords that it has; a result that is no plan of this problem raises `CertificateError`."""
-        planned = () if len(self.collectives) == 1 else (as_collective(collective),)
+        operation = as_collective(collective)
+        planned = () if len(self.collectives) == 1 and not operation.has_items else (operation,)
         answer: object = self.function(topology, *planned, **keywords)
         if not isinstance(answer, Plan):
             raise CertificateError(f"planner {self.name!r} returned {shown(answer)}; expected a Plan")
@@ -239,6 +241,8 @@ def plan(
     >>> plan(ring(4, bandwidth=25), "allgather", planner="ring", channels=1).algbw
     Fraction(100, 3)
     """
+    if isinstance(collective, Collective) and collective.has_items and planner == "auto":
+        planner = "steiner-trees"
     solver = as_planner(planner)
     planned = as_collective(collective, solver.collectives, f"the planner {solver.name!r} does not cover")
     if any(name not in solver.options for name in options):

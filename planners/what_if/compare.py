@@ -105,7 +105,7 @@ def _outcome(
         try:
             with Trace().stage(f"{kind} by {name}"):
                 if kind == "plan":
-                    answer, times = candidate, _ = _plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
+                    answer, times = candidate, _ = plan_and_times(topology, collective, PLANNERS[name], shards, sizes)
                     reason = str(candidate.provenance.get("search", ""))
                 else:
                     covered, function = BOUNDS[name]
@@ -123,7 +123,7 @@ def _outcome(
     return Outcome(kind, name, answer, status, reason, seconds, compilation.seconds, times)
 
 
-def _plan_and_times(
+def plan_and_times(
     topology: Topology, collective: Collective, planner: Planner, shards: Shards, sizes: Sequence[int | str]
 ) -> tuple[Plan, dict[int | str, Predicted]]:
     """Plan, and predict the time for each size; those that plan for sizes do so for each."""

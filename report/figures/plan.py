@@ -215,8 +215,18 @@ def residual_figure(calibration: Calibration) -> Figure:
     return figure
 
 
-def pareto_figure(table: pd.DataFrame) -> Figure:
-    """Draw topologies by their steps and their bandwidth factor, each with its name.
+AXES = {
+    "steps": "steps T_L in α",
+    "bandwidth_factor": "bandwidth factor T_B in M/B",
+    "us": "time of all calls in µs",
+    "price": "price",
+    "cables": "cables",
+}
+"""Labels of columns that are compared."""
+
+
+def pareto_figure(table: pd.DataFrame, across: str = "steps", up: str = "bandwidth_factor") -> Figure:
+    """Draw topologies by two figures of which less is better, each with its name.
 
     The rows that no other beats in both are joined by a staircase.  Raises `UnsupportedError` if a column is missing or
     holds something else.
@@ -224,37 +234,40 @@ def pareto_figure(table: pd.DataFrame) -> Figure:
     Parameters
     ----------
     table : DataFrame
-        Columns ``name``, ``steps`` (T_L in alpha) and ``bandwidth_factor`` (T_B in M/B), as
-        `collopt.planners.Frontier.to_frame` gives them; others are left alone.
+        Columns ``name``, and two of numbers, as `collopt.planners.Frontier.to_frame` gives them (``steps``, T_L in
+        alpha, and ``bandwidth_factor``, T_B in M/B), or `collopt.planners.compare_networks`; others are left alone.
+    across, up : str
+        The columns.
     """
-    check_table(table, {"name": "text", "steps": "number", "bandwidth_factor": "number"})
+    check_table(table, {"name": "text", across: "number", up: "number"})
     figure = empty_figure()
     from matplotlib.ticker import MaxNLocator
 
     axes = figure.subplots()
-    steps, factors = table["steps"].tolist(), table["bandwidth_factor"].tolist()
-    front = _front(steps, factors)
-    dominated = [row for row in range(len(steps)) if row not in front]
+    places, heights = table[across].tolist(), table[up].tolist()
+    front = _front(places, heights)
+    dominated = [row for row in range(len(places)) if row not in front]
     axes.step(
-        [steps[row] for row in front], [float(factors[row]) for row in front],
+        [places[row] for row in front], [float(heights[row]) for row in front],
         where="post", marker="o", color=COLORS[0], label="Pareto-efficient",
     )  # fmt: skip
     if dominated:
         axes.scatter(
-            [steps[row] for row in dominated], [float(factors[row]) for row in dominated],
+            [places[row] for row in dominated], [float(heights[row]) for row in dominated],
             marker="x", color=COLORS[1], label="beaten",
         )  # fmt: skip
-    middle = (min(steps) + max(steps)) / 2
-    for rows in _neighbors(steps, factors):
+    middle = (min(places) + max(places)) / 2
+    for rows in _neighbors(places, heights):
         # Names grow towards the middle, where there is room.
-        side = -1 if steps[rows[0]] > middle else 1
+        side = -1 if places[rows[0]] > middle else 1
         axes.annotate(
             "\n".join(shortened(str(table["name"].iloc[row])) for row in reversed(rows)),
-            (steps[rows[0]], float(factors[rows[0]])), xytext=(5 * side, 4), textcoords="offset points",
+            (places[rows[0]], float(heights[rows[0]])), xytext=(5 * side, 4), textcoords="offset points",
             fontsize="x-small", ha="left" if side > 0 else "right", parse_math=False,
         )  # fmt: skip
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    finish(axes, "Latency against bandwidth", "steps T_L in α", "bandwidth factor T_B in M/B")
+    title = "Latency against bandwidth" if across == "steps" else "Networks compared"
+    finish(axes, title, AXES.get(across, across), AXES.get(up, up))
     return figure
 
 

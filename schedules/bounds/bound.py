@@ -13,8 +13,10 @@ from ...support.formatting import bandwidth_text
 from ...support.packages import Viewed
 from ...support.validation import as_kind, shown
 from ...topologies import Topology
-from ..collective import COLLECTIVES, AnyCollective, Collective, as_collective, collective_or_given
+from ..collective import COLLECTIVES, DEMANDS, AnyCollective, Collective, as_collective, collective_or_given
+from ..demands import Demands
 from .cuts import Cut, Partition, RankCuts
+from .item_cuts import ItemCuts
 from .length_duals import CutDual, LengthDual
 from .tree_witnesses import LoopbackPartition, TreeDual, TreePartition
 from .witness import EVERY_SCHEDULE, LinkValue, Witness
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 WITNESS_KINDS: dict[str, type[Witness]] = {
     kind.field: kind
-    for kind in (Cut, RankCuts, Partition, LoopbackPartition, TreePartition, CutDual, LengthDual, TreeDual)
+    for kind in (Cut, RankCuts, Partition, LoopbackPartition, TreePartition, CutDual, LengthDual, TreeDual, ItemCuts)
 }
 """By the name of their field in plan files."""
 
@@ -71,6 +73,8 @@ class Bound(Viewed):
     def total_weight(self) -> Fraction:
         """Sum of the weights of all shards, their number if they are equal; of pairs, the data of a rank on average."""
         ranks = self.topology.num_ranks
+        if isinstance(self.collective, Demands):
+            return Fraction(self.collective.total_weight)
         if not self.weights:
             return Fraction(ranks)
         return Fraction(sum(self.weights), ranks if self.collective.in_pairs else 1)
@@ -209,7 +213,7 @@ def _check_request(topology: object, collective: object, weights: object) -> Non
         raise CertificateError(f"the bound is about {shown(topology)}; expected a Topology")
     if not isinstance(collective, Collective):
         raise CertificateError(f"there is no bound for {shown(collective)}; expected one of {', '.join(COLLECTIVES)}")
-    as_collective(collective, COLLECTIVES.values(), "there is no bound for", error=CertificateError)
+    as_collective(collective, (*COLLECTIVES.values(), DEMANDS), "there is no bound for", error=CertificateError)
     # Weights of numpy would overflow when they are added up, and floats round.
     if not isinstance(weights, tuple) or any(type(weight) is not int for weight in weights):
         raise CertificateError(f"the bound's weights are {shown(weights)}; expected a tuple of integers")
@@ -220,6 +224,8 @@ def _check_request(topology: object, collective: object, weights: object) -> Non
             f"the bound of an {collective} has weights {shown(list(weights))}; expected none, since every rank has and "
             "gets all data: leave them empty"
         )
+    if weights and collective.has_items:
+        raise CertificateError("the bound of demands has weights; expected none, since its items have sizes")
     pairs, ranks = collective.in_pairs, topology.num_ranks
     shards = ranks**2 if pairs else ranks
     if weights and (len(weights) != shards or min(weights) < 0):

@@ -13,6 +13,8 @@ from ...support.formatting import MAX_NAMES, abbreviated_names, count_text, exac
 from ...support.validation import shown
 from ...topologies import Topology
 from ..collective import ALLREDUCE, BROADCAST, REDUCE, AnyCollective, Collective, as_collective, crossing_traffic
+from ..demands import Demands
+from .item_cuts import leaving
 from .witness import (
     WITHOUT_CODING,
     Argument,
@@ -85,6 +87,8 @@ class Cut(Witness):
         if collective.in_pairs:
             inside = np.array([node in self.nodes for node in topology.compute_nodes])
             return Crossing(Fraction(crossing_traffic(inside, weights)), self.bandwidth(topology))
+        if isinstance(collective, Demands):
+            return Crossing(Fraction(leaving(collective, self.nodes)), self.bandwidth(topology))
         amount = Fraction(self.supply(topology, weights))
         if collective.direction == "reduce":
             return Crossing(amount, self.entering_bandwidth(topology))
@@ -98,6 +102,8 @@ class Cut(Witness):
         part = f"{self.supply(topology)} of {topology.num_ranks}"
         if collective.in_pairs:
             return f"{side} of the cut around {part} ranks: {bandwidth}, carrying their traffic to the others"
+        if collective.has_items:
+            return f"{side} of the cut around {part} ranks: {bandwidth}, carrying the items that only they have"
         if not collective.is_sharded:
             what = "all data" if collective.has_two_phases else "the data of the root"
             return f"{side} of the cut around {part} ranks: {bandwidth}, carrying {what}"
@@ -180,6 +186,10 @@ def _crossing_text(units: str, collective: Collective) -> str:
         return f"{reason}, so the size of all data must leave the cut: {units}."
     if collective.in_pairs:
         return f"The traffic from ranks inside to ranks outside must leave the cut: {units}."
+    if collective.has_items:
+        return (
+            f"Ranks outside need items that only ranks inside have, so these must leave the cut at least once: {units}."
+        )
     if collective is BROADCAST:
         return "The root is inside and some ranks are outside, so all data of the root must leave the cut."
     if collective is REDUCE:

@@ -23,6 +23,7 @@ from ...support.formatting import abbreviated_names, exact, time_text
 from ...support.validation import is_whole, shown
 from ...topologies import RuntimeCosts, Topology, reached_network
 from ..collective import Collective
+from ..demands import Demands
 from .bound import Bound
 from .witness import EVERY_SCHEDULE, as_node_set
 
@@ -89,13 +90,21 @@ class TimedRequest(NamedTuple):
 
         Notes
         -----
-        Between pairs, that is all traffic from sources to sinks.  Otherwise there is one sink: it gets the shards of
+        Between pairs, that is all traffic from sources to sinks; of demands, the items that only sources have and the
+        sink needs.  Otherwise there is one sink: it gets the shards of
         the sources, or, of an allreduce, sums of as many bytes as there are in all, each of which depends on what the
         sources have.  Turned around, the sink is a rank whose contributions to the shards of the sources are needed.
         """
         self._check_ends(sources, sinks)
         if self.collective.has_two_phases:
             return self.kilobytes
+        if isinstance(self.collective, Demands):
+            crossing = sum(
+                group.weight
+                for group in self.collective.groups
+                if sources.issuperset(group.sources) and not sinks.isdisjoint(group.destinations)
+            )
+            return self.kilobytes * crossing / self.rate.total_weight
         network, weights = self.network, self.rate.weights
         starts = [network.node_index[name] for name in sources]
         if self.collective.in_pairs:
@@ -147,6 +156,9 @@ def shards_to(request: TimedRequest, rank: str) -> list[str]:
     collective, weights = request.collective, request.rate.weights
     names = request.network.compute_nodes
     start, ranks = request.network.node_index[rank], len(names)
+    if isinstance(collective, Demands):
+        own = [group.destinations for group in collective.groups if group.sources == (rank,)]
+        return [name for name in names if any(name in destinations for destinations in own)]
     ranks_outside = [name for name in names if name != rank]
     if not weights or collective.has_two_phases:
         return ranks_outside

@@ -128,6 +128,8 @@ class Witness(ABC):
 
 def data_text(amount: Fraction, topology: Topology, collective: Collective, weights: tuple[int, ...]) -> str:
     """Describe an amount of data in units."""
+    if collective.has_items:
+        return f"{amount} of {collective.total_weight} units of all items"  # type: ignore[attr-defined]
     if collective.in_pairs:
         return f"{amount} units of traffic" if weights else f"{amount} times the data from one rank to another"
     if weights:

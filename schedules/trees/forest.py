@@ -237,11 +237,11 @@ class Forest(TreeArrays, TreeSequence, kind="forest"):
         count = whole_count(fields["trees_per_root"], f"{where}: field schedule.trees_per_root")
         if not isinstance(fields["root_weights"], list):
             raise FileFormatError(f"{where}: field schedule.root_weights is not a list")
-        root_weights = _integers(fields["root_weights"], 1, f"{where}: the entries of schedule.root_weights")
+        root_weights = integers_of(fields["root_weights"], 1, f"{where}: the entries of schedule.root_weights")
         trees = fields["trees"]
         if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 3 for tree in trees):
             raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes]")
-        routes = _integers([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
+        routes = integers_of([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
         if (routes != routes.astype(np.int32)).any():
             raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
         return Forest(
@@ -249,8 +249,8 @@ class Forest(TreeArrays, TreeSequence, kind="forest"):
             trees_per_root=count,
             root_weights=root_weights,
             direction=fields["direction"],
-            roots=_integers([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
-            weights=_integers([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
+            roots=integers_of([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
+            weights=integers_of([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
             routes=routes.astype(np.int32),
             **path_arrays(fields["paths"], where),
             switches=whole_numbers(fields.get("switches", []), f"{where}: field schedule.switches"),
@@ -393,7 +393,8 @@ TreeSchedule = Forest | Allreduce
 """All schedules whose trees are written down."""
 
 
-def _integers(values: list[Any], dimensions: int, what: str) -> IntArray:
+def integers_of(values: list[Any], dimensions: int, what: str) -> IntArray:
+    """Read whole numbers, in rows of equal length where there are two dimensions."""
     try:
         array = np.array(values)
     except ValueError:  # rows of unequal length

@@ -18,6 +18,11 @@ from .verify import check_trees
 def tree_transfers(schedule: Trees, topology: Topology) -> Transfers:
     """List the hops of trees of one direction, or of a reduction and the broadcast after it."""
     check_trees(schedule)
+    return checked_transfers(schedule, topology)
+
+
+def checked_transfers(schedule: Trees, topology: Topology) -> Transfers:
+    """List the hops of trees that were checked."""
     shards = shard_chunks(schedule)
     ranges, unit = tree_chunks(schedule, shards, max_count=max(shards)), Fraction(1, sum(shards))
     if len(schedule.forests) == 1:

@@ -174,6 +174,16 @@ class TreeArrays(RoutedSchedule):
         """Number of distinct trees; a tree of weight w counts once."""
         return len(self.roots)
 
+    @property
+    def shards(self) -> IntArray:
+        """Number of the shard that each tree carries, int64 (trees,): that of its root."""
+        return self.roots
+
+    @property
+    def shard_weights(self) -> IntArray:
+        """Units of data of each shard."""
+        return self.root_weights
+
     @cached_property
     def parents(self) -> IntArray:
         """Shape (trees, vertices): the vertex that each one receives from; -1 at the root and outside of the tree."""

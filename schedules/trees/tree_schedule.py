@@ -253,7 +253,10 @@ class TreeSequence(Trees):
 
 
 class TreeChunks(NamedTuple):
-    """Chunks ``first .. first + chunks - 1`` of all, of the shard of `root`, on one or two trees (-1: none)."""
+    """Chunks ``first .. first + chunks - 1`` of all, of the shard of `root`, on one or two trees (-1: none).
+
+    Where shards are items, `root` is the number of the item.
+    """
 
     root: int
     first: int
@@ -274,7 +277,7 @@ class Share(NamedTuple):
 def shard_chunks(schedule: Trees) -> tuple[int, ...]:
     """Chunks of every rank's shard."""
     chunk = _chunk_size(schedule)
-    return tuple(int(weight / chunk) for weight in schedule.root_weights.tolist())
+    return tuple(int(weight / chunk) for weight in schedule.forests[-1].shard_weights.tolist())
 
 
 def _chunk_size(schedule: Trees) -> Fraction:
@@ -323,7 +326,7 @@ def _shares(forest: TreeArrays, chunk: Fraction) -> Iterator[Share]:
     """Yield the share of each tree."""
     share = chunk * forest.trees_per_root
     used: Counter[int] = Counter()
-    for tree, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
+    for tree, (root, weight) in enumerate(zip(forest.shards.tolist(), forest.weights.tolist(), strict=True)):
         begin = used[root]
         used[root] += int(weight / share)
         yield Share(root, begin, used[root], tree)

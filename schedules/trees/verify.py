@@ -12,7 +12,7 @@ follows from those of the representatives on its orbit; docs/explanation/symmetr
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import lcm, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ...errors import CertificateError
 from ...support.arrays import BoolArray, IntArray, orbits
 from ...support.validation import shown
 from ...topologies import Topology
+from ..demands import Demands
 from ..path_checks import Hops, check_arrays, check_halves, checked_paths, refuse_if, verified_hops
 from ..schedule import Schedule
 from .tree_arrays import TreeArrays
@@ -36,8 +37,21 @@ def verified_forest(forest: TreeArrays, topology: Topology) -> IntArray:
     every tree reaches every rank from its root, and branches at switches that can, within their limits; the weights of
     each root's trees add up to `trees_per_root`.
     """
+    return _verified(forest, topology)
+
+
+class _Reach(NamedTuple):
+    """Ranks that each tree begins at and has to reach, bool (trees, ranks)."""
+
+    has: BoolArray
+    needed: BoolArray
+
+
+def _verified(forest: TreeArrays, topology: Topology, reach: _Reach | None = None) -> IntArray:
+    """Verify trees; by default each begins at its root and reaches all ranks, and those of a root have its weight."""
     _check_shapes(forest, topology.num_ranks)
-    _check_weights(forest)
+    if reach is None:
+        _check_weights(forest)
     _check_switches(forest, topology)
     switches = frozenset(forest.switches.tolist())
     hops = verified_hops(forest.path_starts, forest.path_nodes, topology, "forest", forest.direction, switches)
@@ -46,7 +60,7 @@ def verified_forest(forest: TreeArrays, topology: Topology) -> IntArray:
     if sum(forest.weights.tolist()) * copies_each >= LOAD_LIMIT:
         raise CertificateError(f"{forest.trees_per_root} trees per root could overflow the 64-bit sums of this check")
     copies, back = np.zeros((2, len(forest.path_starts) - 1), dtype=np.int64)
-    for trees, parents in _checked_blocks(forest):
+    for trees, parents in _checked_blocks(forest, reach):
         used = forest.routes[trees] >= 0
         weights = np.broadcast_to(forest.weights[trees, None], used.shape)
         np.add.at(copies, forest.routes[trees][used], weights[used])
@@ -57,6 +71,35 @@ def verified_forest(forest: TreeArrays, topology: Topology) -> IntArray:
     np.add.at(loads, hops.links, copies[hops.paths])
     if back.any():
         np.add.at(loads, _opposite_links(hops, back, topology), back[hops.paths])
+    return loads
+
+
+def verified_items(forest: TreeArrays, groups: IntArray, demands: Demands, topology: Topology) -> IntArray:
+    """Verify trees of demands on a topology, and sum the tree copies on every link; int64 (links,).
+
+    Checked: as by `verified_forest`, but that every tree begins at sources of its group and reaches all of its
+    destinations, and the weights of each group's trees add up to `trees_per_root` times its weight.
+    """
+    ends = demands.ends(topology)
+    trees = len(forest.roots)
+    if type(groups) is not np.ndarray or groups.dtype != np.int64 or groups.shape != (trees,):
+        raise CertificateError(
+            f"the forest's groups are {shown(groups)}; expected int64, one for each of {trees} trees"
+        )
+    refuse_if((groups < 0) | (groups >= len(ends)), "tree {} carries a group of items that there is not")
+    needed, has = np.zeros((2, len(ends), topology.num_ranks), dtype=np.bool_)
+    for number, (sources, destinations) in enumerate(ends):
+        has[number, list(sources)] = needed[number, list(destinations)] = True
+    loads = _verified(forest, topology, _Reach(has[groups], needed[groups]))
+    refuse_if(~has[groups, forest.roots], "tree {} does not begin at a source of its items")
+    totals = [0] * len(ends)
+    for group, weight in zip(groups.tolist(), forest.weights.tolist(), strict=True):
+        totals[group] += weight
+    for number, (total, group) in enumerate(zip(totals, demands.groups, strict=True)):
+        if total != forest.trees_per_root * group.weight:
+            raise CertificateError(
+                f"the trees of group {number} weigh {total} together; expected {forest.trees_per_root * group.weight}"
+            )
     return loads
 
 
@@ -99,13 +142,20 @@ def _check_shards(reduction: Any, broadcast: Any, kind: type[Schedule]) -> None:
         raise CertificateError("the allreduce broadcasts other shards than it reduces")
 
 
-def _checked_blocks(forest: TreeArrays) -> Iterator[tuple[slice, IntArray]]:
-    """Yield blocks of trees that reach all ranks, with the senders' columns as of `_checked_parents`."""
+def _checked_blocks(forest: TreeArrays, reach: _Reach | None = None) -> Iterator[tuple[slice, IntArray]]:
+    """Yield blocks of trees that reach all needed ranks, with the senders' columns as of `_checked_parents`."""
     block = max(1, BLOCK_ENTRIES // forest.routes.shape[1])
     for start in range(0, len(forest.roots), block):
         trees = slice(start, start + block)
-        parents = _checked_parents(forest, trees)
-        _check_spanning(forest, trees, parents)
+        begins, spared = np.zeros((2, *forest.routes[trees].shape), dtype=np.bool_)
+        spared[:, forest.num_ranks :] = True
+        if reach is None:
+            begins[np.arange(len(begins)), forest.roots[trees]] = True
+        else:
+            begins[:, : forest.num_ranks] = reach.has[trees]
+            spared[:, : forest.num_ranks] = ~reach.needed[trees]
+        parents = _checked_parents(forest, trees, begins, spared)
+        _check_spanning(trees, parents, begins, spared)
         yield trees, parents
 
 
@@ -142,17 +192,16 @@ def _check_switches(forest: TreeArrays, topology: Topology) -> None:
             raise CertificateError(f"trees branch at switch {topology.nodes[node]!r}, which cannot {does} data")
 
 
-def _checked_parents(forest: TreeArrays, trees: slice) -> IntArray:
+def _checked_parents(forest: TreeArrays, trees: slice, begins: BoolArray, spared: BoolArray) -> IntArray:
     """Check that every rank but the root receives on a path that ends there; return the senders' columns.
 
-    The root, and switches that are not part of a tree, are their own senders.
+    Ranks where a tree `begins`, and vertices that are `spared` and not part of it, are their own senders.
     """
-    routes, roots, ranks = forest.routes[trees], forest.roots[trees], forest.num_ranks
+    routes, ranks = forest.routes[trees], forest.num_ranks
     own = np.arange(routes.shape[1])
-    at_root = own == roots[:, None]
     first = trees.start
-    refuse_if(at_root & (routes != -1), "the root of tree {} receives: rank {}", first)
-    idle = at_root | ((own >= ranks) & (routes == -1))
+    refuse_if(begins & (routes != -1), "the root of tree {} receives: rank {}", first)
+    idle = begins | (spared & (routes == -1))
     unrouted = (routes < 0) | (routes >= len(forest.path_starts) - 1)
     refuse_if(~idle & unrouted, "tree {} does not deliver to rank {}", first)
     vertices = np.concatenate([np.arange(ranks), forest.switches])
@@ -164,16 +213,16 @@ def _checked_parents(forest: TreeArrays, trees: slice) -> IntArray:
     return np.where(idle, own, column[forest.path_nodes[forest.path_starts[:-1]]][path_numbers])
 
 
-def _check_spanning(forest: TreeArrays, trees: slice, parents: IntArray) -> None:
-    """Check spanning by pointer doubling: a tree reaches its root within ``ceil(log2 N)`` rounds, or never."""
-    own = np.arange(parents.shape[1])
-    idle = (own >= forest.num_ranks) & (parents == own)
-    ancestors, roots = parents, forest.roots[trees, None]
+def _check_spanning(trees: slice, parents: IntArray, begins: BoolArray, spared: BoolArray) -> None:
+    """Check spanning by pointer doubling: a tree reaches a root within ``ceil(log2 N)`` rounds, or never."""
+    idle = spared & (parents == np.arange(parents.shape[1]))
+    ancestors = parents
     for _ in range(parents.shape[1].bit_length()):
-        if ((ancestors == roots) | idle).all():
+        if (np.take_along_axis(begins, ancestors, axis=1) | idle).all():
             return
         ancestors = np.take_along_axis(ancestors, ancestors, axis=1)
-    refuse_if((ancestors != roots) & ~idle, "tree {} does not reach rank {} from its root", trees.start)
+    reached = np.take_along_axis(begins, ancestors, axis=1) | idle
+    refuse_if(~reached, "tree {} does not reach rank {} from its root", trees.start)
 
 
 def _looped(forest: TreeArrays, trees: slice, parents: IntArray, topology: Topology) -> BoolArray:

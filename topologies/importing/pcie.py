@@ -307,7 +307,8 @@ DROPPED_NICS = "network cards of hosts without GPUs were left out"
 def _slow_gpus(near: _NearestGpus, pcie: Pcie) -> list[int]:
     """GPUs whose own link has less than half of the fastest one's; they would limit NICs that need not use it."""
     speeds = {gpu: UNLIMITED if near.by_cpu else pcie.gpus[gpu].up or UNLIMITED for gpu in near.gpus}
-    return [gpu for gpu, speed in speeds.items() if 2 * speed < max(speeds.values())]
+    fastest = max(speeds.values())
+    return [gpu for gpu, speed in speeds.items() if 2 * speed < fastest]
 
 
 def nics_of_nearest_gpus(machine: Machine, pcie: Pcie, to_cpu: Mapping[int, Fraction]) -> AttachedNics:

@@ -1,0 +1,1 @@
+"""Any demands: trees by column generation, their bound, and what others do for them."""

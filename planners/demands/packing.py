@@ -1,0 +1,280 @@
+"""Packing of trees for demands by column generation: a linear program of trees, priced by Steiner arborescences.
+
+Trees branch at ranks, and at switches that multicast.  A switch that loops copies back to the rank above it takes that
+rank's links both ways, as `Forest.link_loads` counts; one whose groups are too small for a tree is passed only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import BoundError, NoAnswerError, SolverError
+from ...formulations.multicast import build_packing
+from ...schedules import Demands
+from ...solvers import Algorithm, HighsOptions, Session, Solution
+from ...solvers.trees.steiner_trees import FAR, MAX_TARGETS, Tree, exact_tree, greedy_tree
+from ...support import progress
+from ...support.arrays import IntArray
+from ...topologies import Topology
+from ..trees.problem import whole_numbers
+
+GRAINS = 2**36  # lengths of links are multiples of the largest of them over this
+MAX_ROUNDS = 500
+Path = tuple[int, ...]
+FractionArray = np.ndarray[Any, np.dtype[np.object_]]  # of fractions
+
+
+class PackedTree(NamedTuple):
+    """A tree of a group by its paths between ranks and switches that branch, and what it puts on each link."""
+
+    group: int
+    paths: tuple[Path, ...]
+    loads: IntArray
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Trees and their rates in GB/s, and the lengths of links that bound all packings, in whole numbers."""
+
+    trees: tuple[tuple[PackedTree, Fraction], ...]
+    lengths: IntArray  # int64 (links,)
+    tree_costs: IntArray  # int64 (groups,): the cheapest tree of each group at these, if `exact`
+    exact: bool
+
+
+class Pricing:
+    """Cheapest trees of the groups of demands on a network, at lengths of its links."""
+
+    def __init__(self, topology: Topology, demands: Demands) -> None:
+        self.topology, self.groups = topology, demands.ends(topology)
+        self._tails, self._heads, _, _ = topology.arrays
+        self._back = topology.link_places(self._heads, self._tails)
+        most = 2 + max(len(targets) for _, targets in self.groups)
+        small = {limit.switch for limit in topology.limits if limit.group is not None and limit.group < most}
+        index = topology.node_index
+        able = [index[node] for node in topology.switch_nodes if node in topology.multicast - small]
+        self._looped = np.array([node for node in able if topology.nodes[node] in topology.loopback], dtype=np.int64)
+        plain = [node for node in able if topology.nodes[node] not in topology.loopback]
+        # Looped switches are vertices of their own beside the nodes that data only passes.
+        self._ends = np.array([*range(topology.num_ranks), *plain], dtype=np.int64)
+        self._is_end = np.zeros(len(topology.nodes), dtype=np.bool_)
+        self._is_end[self._ends] = True
+        self.is_exact = all(len(targets) <= MAX_TARGETS for _, targets in self.groups)
+
+    def set_lengths(self, lengths: IntArray) -> None:
+        """Find all shortest ways at lengths of links, int64 (links,)."""
+        size = len(self.topology.nodes)
+        whole, self._before = _shortest(lengths, self._tails, self._heads, size)
+        ends, looped = self._ends, self._looped
+        distances = whole[np.ix_(ends, ends)]
+        if len(looped):
+            both = np.where(self._back >= 0, lengths + lengths[np.maximum(self._back, 0)], FAR)
+            ranks = np.arange(self.topology.num_ranks)
+            # There and back from each rank, past no other rank; then from any end by way of a rank.
+            passed = (self._tails < len(ranks)) | ~self._is_end[self._tails]
+            there, self._before_looped = _shortest(
+                both[passed], self._tails[passed], self._heads[passed], size, stop=len(ranks)
+            )
+            into = np.full((len(ends), len(looped)), FAR)
+            self._rank_of = np.zeros(into.shape, dtype=np.int64)
+            for place, switch in enumerate(looped.tolist()):
+                totals = distances[:, ranks] + there[ranks, switch]
+                self._rank_of[:, place] = totals.argmin(axis=1)
+                into[:, place] = np.minimum(totals.min(axis=1), FAR)
+            out = whole[np.ix_(looped, ends)]
+            between = np.minimum(out[:, :, None] + into[None], FAR).min(axis=1)
+            np.fill_diagonal(between, 0)
+            distances = np.block([[distances, into], [out, between]])
+        self.distances = np.minimum(distances, FAR)
+
+    def cheapest(self, group: int, *, exact: bool) -> Tree:
+        """Find a cheapest tree of a group, or a good one."""
+        sources, targets = (np.array(ranks, dtype=np.int64) for ranks in self.groups[group])
+        tree = (exact_tree if exact else greedy_tree)(self.distances, sources, targets)
+        if tree.cost >= FAR:
+            raise BoundError(f"no tree joins the sources of group {group} with its destinations on {self.topology}")
+        return tree
+
+    def expanded(self, group: int, tree: Tree) -> PackedTree:
+        """Expand the ways of a tree to paths, and count its load of links."""
+        parent: dict[int, Path] = {}  # the path into each vertex
+        reached = set(self.groups[group][0])
+        for tail, head in tree.ways.tolist():
+            for path in self._paths(tail, head):
+                # Whatever is reached already needs no second path.
+                if path[-1] not in reached:
+                    reached.add(path[-1])
+                    parent[path[-1]] = path
+        return self._tidied(group, parent)
+
+    def _tidied(self, group: int, parent: dict[int, Path]) -> PackedTree:
+        """Leave out vertices that no target needs, and join paths at switches that do not branch."""
+        ranks, targets = self.topology.num_ranks, set(self.groups[group][1])
+        while True:
+            children: dict[int, list[int]] = {}
+            for head, path in parent.items():
+                children.setdefault(path[0], []).append(head)
+            idle = [node for node in parent if node not in children and node not in targets]
+            passed = next((node for node in parent if node >= ranks and len(children.get(node, ())) == 1), None)
+            if idle:
+                for node in idle:
+                    del parent[node]
+            elif passed is not None:
+                (child,) = children[passed]
+                parent[child] = _joined(parent.pop(passed), parent[child])
+            else:
+                break
+        loads = np.zeros(self.topology.num_links, dtype=np.int64)
+        for head, path in parent.items():
+            places = self.topology.link_places(np.array(path[:-1]), np.array(path[1:]))
+            np.add.at(loads, places, 1)
+            if path[0] < ranks and head in self._looped:
+                np.add.at(loads, self._back[places], 1)
+        return PackedTree(group, tuple(parent.values()), loads)
+
+    def _paths(self, tail: int, head: int) -> list[Path]:
+        """Paths between vertices along the way from one to another, places in the table of distances."""
+        count = len(self._ends)
+        start = int(self._ends[tail] if tail < count else self._looped[tail - count])
+        if head < count:
+            return self._cut(_walk(self._before, start, int(self._ends[head])))
+        switch = int(self._looped[head - count])
+        if tail < count:
+            rank, first = int(self._rank_of[tail, head - count]), list[Path]()
+        else:
+            place = int((self.distances[tail, :count] + self.distances[:count, head])[:count].argmin())
+            rank = int(self._rank_of[place, head - count])
+        first = self._cut(_walk(self._before, start, rank)) if start != rank else []
+        return [*first, tuple(_walk(self._before_looped, rank, switch))]
+
+    def _cut(self, nodes: list[int]) -> list[Path]:
+        """Cut a way at the ends that it passes."""
+        stops = [0, *(at for at in range(1, len(nodes) - 1) if self._is_end[nodes[at]]), len(nodes) - 1]
+        return [tuple(nodes[begin : end + 1]) for begin, end in pairwise(stops)]
+
+
+def _shortest(
+    lengths: IntArray, tails: IntArray, heads: IntArray, size: int, stop: int = 0
+) -> tuple[IntArray, IntArray]:
+    """Find shortest ways between all nodes, of few links where ways are equal; with `stop`, past none of so many nodes.
+
+    Shapes: returns distances and the node before the last of each way, int64 (nodes, nodes).
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    kept = lengths < FAR
+    # One more unit for each link decides between equal ways.
+    weights = lengths[kept].astype(np.float64) * size + 1
+    begin = np.where((tails[kept] < stop), size + tails[kept], tails[kept])
+    graph = csr_array((weights, (begin, heads[kept])), shape=(size + stop, size + stop))
+    starts = np.concatenate([size + np.arange(stop), np.arange(stop, size)])
+    distances, before = dijkstra(graph, indices=starts, return_predecessors=True)
+    distances, before = distances[:, :size], before[:, :size]
+    before = np.where(before >= size, before - size, before).astype(np.int64)
+    finite = np.isfinite(distances)
+    exact = np.full(distances.shape, FAR, dtype=np.int64)
+    exact[finite] = (distances[finite] // size).astype(np.int64)
+    return exact, before
+
+
+def _walk(before: IntArray, start: int, end: int) -> list[int]:
+    """Nodes of a shortest way."""
+    nodes = [end]
+    while nodes[-1] != start:
+        nodes.append(int(before[start, nodes[-1]]))
+    return nodes[::-1]
+
+
+def _joined(first: Path, second: Path) -> Path:
+    """Join two paths, with loops cut off."""
+    nodes = list(first)
+    for node in second[1:]:
+        if node in nodes:
+            del nodes[nodes.index(node) :]
+        nodes.append(node)
+    return tuple(nodes)
+
+
+def packed(topology: Topology, demands: Demands, loads: FractionArray | None = None) -> Packing:
+    """Pack trees at the largest rate, adding trees until none is missing that pricing finds.
+
+    With `loads`, links also carry so much for each unit of weight, (links,).
+    """
+    pricing = Pricing(topology, demands)
+    weights = [group.weight for group in demands.groups]
+    capacities, unit = topology.arrays.capacities, topology.arrays.unit
+    before = None if loads is None else loads.astype(np.float64).tolist()
+    name = f"trees of demands on {topology.name}"
+    model = build_packing([float(capacity) for capacity in capacities], weights, name, before)
+    trees: list[PackedTree] = []
+    pricing.set_lengths(GRAINS // capacities)
+    new = _priced(pricing, None)
+    session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
+    seen: set[tuple[int, tuple[Path, ...]]] = set()
+    with progress.status() as say:
+        for number in range(MAX_ROUNDS):
+            new = [tree for tree in new if tree[:2] not in seen]
+            seen.update(tree[:2] for tree in new)
+            model.add_trees([tree.group for tree in new], [tree.loads for tree in new])
+            trees += new
+            say(f"round {number + 1}, {len(trees):,} trees")
+            solution = session.solve()
+            lengths, earned = _float_duals(solution)
+            pricing.set_lengths(lengths)
+            new = _priced(pricing, earned - 4 * topology.num_links)
+            if all(tree[:2] in seen for tree in new):
+                return _optimum(pricing, solution, trees, unit)
+    raise SolverError(f"{model.blocks.name} lacks trees after {MAX_ROUNDS} rounds")
+
+
+def _priced(pricing: Pricing, earned: IntArray | None) -> list[PackedTree]:
+    """Trees that cost less than their group earns: greedy ones, or exact ones where there are no such."""
+    found = []
+    for exact in (False, True):
+        for group, (_, targets) in enumerate(pricing.groups):
+            if exact and len(targets) > MAX_TARGETS:
+                continue
+            tree = pricing.cheapest(group, exact=exact)
+            if earned is None or tree.cost < earned[group]:
+                found.append(pricing.expanded(group, tree))
+        if found:
+            break
+    return found
+
+
+def _float_duals(solution: Solution) -> tuple[IntArray, IntArray]:
+    """Read lengths of links and what groups earn in floats, as multiples of one grain."""
+    links = np.maximum(solution.duals["link_bandwidth"], 0.0)
+    grain = max(float(links.max()), 1e-300) / GRAINS
+    return tuple(np.rint(side / grain).astype(np.int64) for side in (links, -solution.duals["group_size"]))  # type: ignore[return-value]
+
+
+def _optimum(pricing: Pricing, solution: Solution, trees: Sequence[PackedTree], unit: Fraction) -> Packing:
+    """Read rates exactly, if the basis allows, and lengths in whole numbers."""
+    lengths, _ = _float_duals(solution)
+    try:
+        exact = solution.exact
+        values, duals = exact.values, exact.duals["link_bandwidth"].tolist()
+        lengths = _whole(duals, lengths)
+    except NoAnswerError:
+        values = solution.values
+    blocks = [name for name in values if name.startswith("trees_")]
+    rates = [Fraction(value) * unit for name in blocks for value in values[name].tolist()]
+    pricing.set_lengths(lengths)
+    costs = [
+        pricing.cheapest(group, exact=len(targets) <= MAX_TARGETS).cost
+        for group, (_, targets) in enumerate(pricing.groups)
+    ]
+    used = tuple((tree, rate) for tree, rate in zip(trees, rates, strict=True) if rate > 0)
+    return Packing(used, lengths, np.array(costs, dtype=np.int64), pricing.is_exact)
+
+
+def _whole(duals: Sequence[Fraction], rounded: IntArray) -> IntArray:
+    """Scale exact dual values to whole numbers, or take the rounded ones where these would be too large."""
+    numbers = whole_numbers([max(dual, Fraction(0)) for dual in duals])
+    return np.array(numbers, dtype=np.int64) if max(numbers) <= GRAINS else rounded
