@@ -213,11 +213,9 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     topology, part = network.topology, _first_boxes(network.topology)
     listed, idle = unused_nics(log)
     all_used = listed >= len(network.nics) // len(network.boxes) > 0 and not idle
-    boxes, done = set(boxes_of(part)), set[tuple[str, ...]]()
+    done = set[tuple[str, ...]]()
     for case in failure_cases(part, ["nic", "link"] if network.has_fabric else ["link"], derate=LEFT):
         (fault,) = case.failure.faults
-        if not {node.rpartition("/")[0] for node in fault.nodes if "/" in node} <= boxes:
-            continue  # NICs of boxes that were left out
         place, words = network.place(fault), (_words(network, fault),)
         is_inner = place == "inside" and not set(topology.compute_nodes).isdisjoint(fault.nodes)
         # The links of a NIC on both sides are one fault for every run.
@@ -236,8 +234,14 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
 def _first_boxes(topology: Topology) -> Topology:
     """Leave out boxes beyond the second of large networks, whose faults are alike."""
     boxes = boxes_of(topology)[:2]
-    kept = [node for node in topology.compute_nodes if node.rpartition("/")[0] in boxes]
-    return topology.restrict(kept) if topology.num_ranks > MAX_RANKS and len(boxes) == 2 else topology
+    if topology.num_ranks <= MAX_RANKS or len(boxes) < 2:
+        return topology
+    nodes = {node for node in topology.nodes if "/" not in node or node.rpartition("/")[0] in boxes}
+    kept, switches = (
+        [node for node in group if node in nodes] for group in (topology.compute_nodes, topology.switch_nodes)
+    )
+    links = [link for link in topology.links if nodes.issuperset(link[:2])]
+    return Topology.from_links(links, compute=kept, switches=switches, name=topology.name)
 
 
 def _words(network: _Network, fault: Fault) -> str:

@@ -59,6 +59,8 @@ _RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
 _SETTING = re.compile(r"\bNCCL_[A-Z0-9_]+=\S")
 _UNIT = re.compile(r"\([^()\s]{1,16}\)")
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
+_INFO, MAX_PREFIX = " NCCL INFO ", 100
+"""What lines of NCCL have among their first characters, and no row of a table."""
 ROUNDING = 0.005
 """Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
 
@@ -203,6 +205,8 @@ def read_runs(text: str, where: str) -> tuple[MeasuredRun, ...]:
     # A header begins a run where the lines above it have rows, or a header that is complete; so do its settings.
     starts, programs, has_rows, has_threads, program, command = [0], [""], False, False, "", 0
     for number, line in enumerate(lines):
+        if _INFO in line[:MAX_PREFIX]:
+            continue
         unlabeled = line[label.end() :] if (label := _LABELS.match(line)) else line
         if header := _HEADER.match(unlabeled):
             if has_rows or (has_threads and header["threads"]):
@@ -213,7 +217,7 @@ def read_runs(text: str, where: str) -> tuple[MeasuredRun, ...]:
             has_rows, command = True, 0
         elif has_rows and not command and _SETTING.search(line):
             command = number
-        if named := _PROGRAM.search(line):
+        if "_perf" in line and (named := _PROGRAM.search(line)):
             program = named[0]
         programs[-1] = program if header or not programs[-1] else programs[-1]
     runs = []
@@ -254,6 +258,8 @@ class _Table:
         rows: list[MeasuredRow] = []
         for number, line in enumerate(lines, self._lines_above + 1):
             self._line = number
+            if _INFO in line[:MAX_PREFIX]:
+                continue
             unlabeled = line
             if label := _LABELS.match(line):
                 unlabeled, tag = line[label.end() :], label[0].strip()
