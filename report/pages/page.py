@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
 from ...planners import Plan
+from ...planners.plans.plan import document_text
 from ...runtime.health.diagnose import COLUMNS, Diagnosis
 from ...schedules import Bound, as_bytes
 from ...schedules.bounds.witness import Crossing
@@ -95,6 +96,8 @@ def _unit(bound: Bound) -> str:
 
 DEFAULT_SIZES = ("1M", "64M", "1G")
 MAX_PLANS = 12
+MAX_PAGE = 10**6  # Bytes of a page up to which plan files are embedded
+PLANS_MARKER = b"<!-- plan files -->\n"
 MAX_SIZES = 12
 MAX_TERMS, MAX_LINK_NAMES = 100, 400  # Kinds of links in a sum, and links by name, that are written out
 
@@ -185,8 +188,20 @@ def report_page(
         ],
         "curves": sizes_data({**named, **known_plans}),
     }
+    texts = [document_text(drawn.to_json()).encode("utf-8", "replace") for drawn in named.values()]
+    data |= {"network": plan.topology.digest, "files": list(map(len, texts))}
     # Names can hold lone surrogates, which UTF-8 has no bytes for.
-    return _rendered(context, data).encode("utf-8", "replace")
+    page = _rendered(context, data).encode("utf-8", "replace")
+    for number, text in enumerate(texts):
+        with_plan = page.replace(PLANS_MARKER, _packed_script(text, f"plan-{number}") + PLANS_MARKER)
+        page = with_plan if len(with_plan) <= MAX_PAGE else page
+    return page.replace(PLANS_MARKER, b"")
+
+
+def _packed_script(text: bytes, name: str) -> bytes:
+    """Embed a text, compressed."""
+    packed = base64.b64encode(gzip.compress(text, mtime=0))
+    return b'<script type="application/gzip" id="%s">%s</script>\n' % (name.encode(), packed)
 
 
 def _named(plans: Any) -> dict[str, Plan]:
@@ -253,6 +268,9 @@ def _sizes(sizes: Iterable[int | str] | None) -> list[tuple[str, int]]:
     return [(text, size) for size, text in sizes_by_bytes.items()]
 
 
+STYLES, SCRIPTS = ("report.css", "viewer.css"), ("viewer.js", "charts.js", "proof.js", "report.js")
+
+
 def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Render the template; text from plans is escaped."""
     from jinja2 import Environment, StrictUndefined
@@ -260,7 +278,7 @@ def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     templates = files(__package__) / "templates"
     css, script, page = (
         "".join((templates / name).read_text(encoding="utf-8") for name in names)
-        for names in (("report.css", "viewer.css"), ("viewer.js", "charts.js", "report.js"), ("report.html.j2",))
+        for names in (STYLES, SCRIPTS, ("report.html.j2",))
     )
     # A script that got in with a name would not run: only the one with this digest does.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -268,9 +286,9 @@ def _rendered(context: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)
+    packed = _packed_script(json.dumps(data, separators=(",", ":")).encode(), "report-data").decode()
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    figures = {"policy": policy, "css": css, "script": script, "data": base64.b64encode(packed).decode()}
+    figures = {"policy": policy, "css": css, "script": script, "files": packed + PLANS_MARKER.decode()}
     return str(environment.from_string(page).render(context, **figures))
 
 

@@ -5,8 +5,8 @@
     return;
   }
   // What the page shows is compressed, so that it stays small.
-  const packed = Uint8Array.from(atob(document.getElementById("report-data").textContent), (letter) => letter.charCodeAt(0));
-  const data = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  const unpacked = (id) => new Response(new Blob([Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0))]).stream().pipeThrough(new DecompressionStream("gzip")));
+  const data = await unpacked("report-data").json();
   const root = document.documentElement, byId = (id) => document.getElementById(id);
   const all = (selector) => [...document.querySelectorAll(selector)];
   const state = { plan: 0, part: null, size: byId("size").selectedIndex, pinned: null };
@@ -184,9 +184,67 @@
     player.setRun(runOf(), state.size);
     showPart(null);
     drawSizes();
+    resetProof();
   }
   const choice = byId("plan-choice");
   if (choice) choice.addEventListener("change", () => { state.plan = choice.selectedIndex; showPlan(); });
+
+  // The proof: the checker reads the plan's file in this page, or one that is chosen; steps appear as they are made.
+  const proof = { run: 0, view: null }, calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const pause = (time) => new Promise((go) => setTimeout(go, calm.matches ? 0 : time));
+  const make = (tag, textContent, more = {}) => Object.assign(document.createElement(tag), { textContent, ...more });
+  function drawProof({ links = [], nodes = [] }) {
+    const picture = byId("proof-view"), drawn = sceneOf().links, count = sceneOf().nodes.name.length;
+    const numbers = new Map(drawn.tail.map((tail, at) => [tail * count + drawn.head[at], at]));
+    picture.hidden = false;
+    proof.view = proof.view || sceneView(picture, sceneOf(), { label: "What a step of the proof counts, on the network " + sceneOf().title });
+    // Of a cut, the smaller side.
+    const inside = new Set(nodes), marked = 2 * nodes.length > count ? sceneOf().nodes.name.map((_, at) => at).filter((at) => !inside.has(at)) : nodes;
+    proof.view.mark(links.map(([tail, head]) => numbers.get(tail * count + head)).filter((at) => at !== undefined), nodes.length ? marked : links.flat());
+  }
+  async function showSums(item, sums) {
+    const MOST = 24, weighted = sums.some((row) => row.weight !== "1"), columns = [["links", "links"], ["bandwidth", "GB/s each"], ...(weighted ? [["weight", "weight"]] : []), ["total", "together"], ["sum", "sum so far"]];
+    const table = item.appendChild(make("div", "", { className: "scroll" })).appendChild(document.createElement("table"));
+    table.createTHead().insertRow().append(...columns.map(([, word]) => make("th", word, { className: "number", scope: "col" })));
+    for (const row of sums.slice(0, MOST)) {
+      await pause(1500 / sums.length);
+      (table.tBodies[0] || table.createTBody()).insertRow().append(...columns.map(([name]) => make("td", row[name], { className: "number" })));
+    }
+    if (sums.length > MOST) item.append(make("p", sums.length - MOST + " more kinds of links are not listed; all sum to " + sums[sums.length - 1].sum + ".", { className: "muted" }));
+  }
+  async function checkProof(bytes) {
+    const run = (proof.run += 1), steps = byId("proof-steps"), verdict = byId("proof-verdict");
+    let here = false;
+    steps.replaceChildren();
+    byId("proof-view").hidden = true;
+    Object.assign(verdict, { textContent: "Checking…", className: "" });
+    const result = await PlanCheck.check(bytes, async (step) => {
+      if (run !== proof.run) throw new Error("another check has begun");
+      const item = steps.appendChild(make("li", "", { className: step.ok ? "tick" : "failed" }));
+      item.append(make("strong", step.name), ": " + step.text + ". ");
+      here = here || step.network === data.network;
+      if (step.links && here) {
+        item.append(make("button", "Show", { type: "button", className: "chip", ariaLabel: "Show what the step " + step.name + " counts", onclick: () => drawProof(step) }));
+        if (step.sums) drawProof(step);
+      }
+      if (step.sums) await showSums(item, step.sums);
+      await pause(80);
+    });
+    if (run !== proof.run) return;
+    verdict.className = result.ok ? "proved" : "refuted";
+    verdict.textContent = (result.ok ? "✓ Proved: every step holds." : "✗ Not proved: in the step " + result.failed + ", " + result.reason + ".") + " This file has " + bytes.length.toLocaleString("en") + " bytes and the SHA-256 " + result.digest + ".";
+  }
+  function resetProof() {
+    const file = byId("plan-" + state.plan), size = data.files[state.plan].toLocaleString("en");
+    proof.run += 1;
+    if (proof.view) proof.view.setScene(sceneOf());
+    byId("proof-view").hidden = true;
+    byId("proof-steps").replaceChildren();
+    Object.assign(byId("proof-verdict"), { className: "muted", textContent: file ? "" : "The plan's file of " + size + " bytes is left out, as this page would exceed 1 MB with it; choose the file itself." });
+    byId("check-proof").disabled = !file;
+  }
+  byId("check-proof").addEventListener("click", async () => checkProof(new Uint8Array(await unpacked("plan-" + state.plan).arrayBuffer())));
+  byId("plan-file").addEventListener("change", async ({ target }) => { if (target.files.length) await checkProof(new Uint8Array(await target.files[0].arrayBuffer())); });
 
   // Colors: the system's, or what was chosen.
   const THEMES = ["system", "light", "dark"];
