@@ -207,7 +207,8 @@ def measured_machines() -> Mapping[str, tuple[Machine, bool]]:
         smaller = network(row | {"boxes": min(row["boxes"], 2)})
         if smaller is not None:
             machine, reduces = shape(smaller)
-            shapes[row["machine"]] = machine._replace(boxes=row["boxes"], ranks=row["ranks"]), reduces
+            boxes = row["boxes"] if machine.boxes > 1 else 1  # Cabled machines without NICs are one box
+            shapes[row["machine"]] = machine._replace(boxes=boxes, ranks=row["ranks"]), reduces
     return shapes
 
 
