@@ -84,7 +84,7 @@ notebooks: env ## run the notebooks of the documentation again
 bench: env ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
 
-gpu: env ## run all that one CUDA device can show; MSCCLPP=FOLDER includes MSCCL++'s executor
+gpu: env ## run all that one CUDA device can show; with MSCCL++'s executor where its package is installed
 	$(BIN)/python benchmarks/one_gpu.py
 
 wheel: env ## build wheel and sdist into dist/, and use the wheel in an environment without the checkout

@@ -6,11 +6,11 @@ has its outcome, or why it was skipped.  The status is 1 if anything failed.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -75,13 +75,11 @@ def run_test(name: str, seconds: float) -> str:
     return run_command(["-m", "pytest", "-q", "-n", "0", "tests/runtime/test_gpus.py", "-k", name], seconds)
 
 
-def run_mscclpp(seconds: float, environment: Mapping[str, str] = os.environ) -> str:
-    """Run plan files by MSCCL++'s executor, if its sources are given."""
-    if "MSCCLPP" not in environment:
-        return "skipped: no sources of MSCCL++; give MSCCLPP=FOLDER, and JSON=FOLDER for nlohmann/json.hpp"
-    options = ["--mscclpp", environment["MSCCLPP"], "--only", "ring4"]
-    options += ["--json", environment["JSON"]] if "JSON" in environment else []
-    return run_command(["-m", "benchmarks.mscclpp_executor", *options], seconds)
+def run_mscclpp(seconds: float) -> str:
+    """Run plan files by MSCCL++'s executor, if its Python package is installed."""
+    if find_spec("mscclpp") is None:
+        return "skipped: no package mscclpp; see https://microsoft.github.io/mscclpp/quickstart.html"
+    return run_command(["-m", "benchmarks.mscclpp_executor", "--only", "ring4"], seconds)
 
 
 def bandwidths(seconds: float) -> str:

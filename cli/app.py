@@ -16,6 +16,7 @@ import typer
 from ..errors import CertificateError, ColloptError, ProgramError
 from .commands.bound import bound
 from .commands.calibrate import calibrate
+from .commands.certify import certify
 from .commands.compare import compare, compare_networks
 from .commands.diagnose import diagnose
 from .commands.doctor import doctor
@@ -117,17 +118,20 @@ COMPLETION_OPTIONS = ("--show-completion", "--install-completion")
 SHELL_IS_NAMED = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
 """Variable with which typer's options of completion take the name of a shell."""
 COMMANDS_WITH_THREADS, COMMANDS_WITH_SEED = (
-    (bound, plan, groups, family, compare, compare_networks, survive, sensitivity, score, show, bench, find, expect),
+    (
+        bound, plan, groups, family, compare, compare_networks, survive, sensitivity, score, certify, show, bench,
+        find, expect,
+    ),
     (run, lint),
-)
+)  # fmt: skip
 FURTHER_OPTIONS = {
     **dict.fromkeys(COMMANDS_WITH_THREADS, ("threads", "seed")),
     **dict.fromkeys(COMMANDS_WITH_SEED, ("seed",)),
 }
 COMMANDS = (
-    import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, show, report,
-    explore, run, lint, topology_file, bench, calibrate, expect, diagnose, probe, find, compare_networks, topologies,
-    doctor,
+    import_network, bound, plan, groups, export, family, compare, survive, sensitivity, verify, score, certify, show,
+    report, explore, run, lint, topology_file, bench, calibrate, expect, diagnose, probe, find, compare_networks,
+    topologies, doctor,
 )  # fmt: skip
 for command in COMMANDS:
     name = "import" if command is import_network else None  # a keyword of Python

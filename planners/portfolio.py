@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BoundError, CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
-from ..schedules import COLLECTIVES, Collective, TreeSchedule, as_bytes
+from ..schedules import COLLECTIVES, Collective, as_bytes
 from ..schedules.schedule import rate_of_loads
 from ..schedules.timed_run import MANY_EVENTS, Predictor
 from ..schedules.transfers import congestion
@@ -106,8 +106,6 @@ class Race:
         if self.is_empty:
             return True
         count = candidate.options.get("trees_per_root", 0)
-        if count and any(self._has_best_trees(entrant.plan, count) for entrant in self._entrants):
-            return False
         if self._is_fast(self._case.least_time(self._bytes, self._limit, candidate.messages, candidate.hops)):
             return False
         if not count:
@@ -127,12 +125,6 @@ class Race:
             return True
         rates = self._tree_rates
         return any(rates[count] <= rates.get(number, Fraction(0)) < self._limit for number in slower)
-
-    def _has_best_trees(self, plan: Plan, count: int) -> bool:
-        """Whether a plan has the best rate already with so many trees per root, or fewer."""
-        if plan.planner != "forestcoll" or plan.options or not isinstance(plan.schedule, TreeSchedule):
-            return False
-        return plan.schedule.forests[0].trees_per_root <= count
 
     def _rate_of_trees(self, count: int) -> Fraction:
         """Largest rate of so many trees per root in GB/s; of trees that branch at switches no more is known."""

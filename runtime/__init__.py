@@ -18,6 +18,7 @@ from .measuring.bench_report import BenchReport
 from .measuring.calibrate import Calibration, Measurement, calibrate
 from .measuring.measure_plans import measure_plans
 from .measuring.measured_times import MeasuredTimes, read_nccl_tests
+from .measuring.measured_tuner import write_measured_tuner
 from .msccl.export import interpret_file, read_xml, to_xml_text
 from .msccl.linter import lint_file
 from .mscclpp.execution_plan import ExecutionPlan
@@ -30,6 +31,10 @@ from .programs.check import check_program
 from .programs.interpret import run_program
 from .programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from .programs.transformations import without_receive_reduce
+from .resharding.cells import Resharding, TensorMove, compare_shardings
+from .resharding.reshard import ReshardWork, reshard
+from .resharding.sharding import Mesh, Replicate, Shard, Sharding, cache_sharding, expert_shardings
+from .scoring.certify import certify
 from .scoring.score import Score, score
 from .simulation.chakra_export import plan_traces
 from .simulation.chakra_replay import Replay, replay_traces
@@ -40,13 +45,15 @@ __all__ = ["ChunkRange", "Dependency", "Instruction", "Program", "RankProgram", 
 __all__ += ["check_program", "lower", "run_program", "without_receive_reduce"]
 __all__ += ["interpret_file", "lint_family", "lint_file", "read_xml", "to_xml_text"]
 __all__ += ["ExecutionPlan", "interpret_mscclpp", "read_mscclpp"]
-__all__ += ["write_family", "write_nccl_tuner"]
+__all__ += ["write_family", "write_measured_tuner", "write_nccl_tuner"]
 __all__ += ["Attribute", "NodeKind", "Replay", "Trace", "TraceNode"]
 __all__ += ["plan_traces", "read_trace", "replay_traces", "write_trace"]
 __all__ += ["Simulation", "simulate"]
-__all__ += ["Score", "score"]
+__all__ += ["Score", "certify", "score"]
 __all__ += ["RunReport", "all_to_all_single", "execute", "jax_function", "launched_rank", "run_local"]
 __all__ += ["Dispatched", "MoeHandle", "differentiable_all_to_all", "moe_combine", "moe_dispatch"]
+__all__ += ["Mesh", "Replicate", "ReshardWork", "Resharding", "Shard", "Sharding", "TensorMove"]
+__all__ += ["cache_sharding", "compare_shardings", "expert_shardings", "reshard"]
 __all__ += ["BenchReport", "Calibration", "MeasuredTimes", "Measurement", "calibrate", "measure_plans"]
 __all__ += ["read_nccl_tests"]
 __all__ += ["Expectation", "SizeExpectation", "expect", "machine_of", "measurements", "network"]

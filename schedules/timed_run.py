@@ -73,9 +73,13 @@ class TimedTransfers:
         transfers = self.transfers
         count = self.chosen_slices(num_bytes) if slices is None else self._checked(slices)
         times = piece_times(transfers, self.topology, num_bytes, count, self.rules.costs, self.rules.clock)
-        parts = [np.arange(len(transfers.senders))]
+        order = np.arange(len(transfers.senders))
+        if self.rules.service == "arrival":
+            # Ranks start one after the other, which decides what comes first of what comes at one time.
+            order = np.argsort(transfers.senders, kind="stable")
+        parts = [order]
         if self.rules.steps == "wait":
-            order = np.argsort(transfers.levels, kind="stable")
+            order = order[np.argsort(transfers.levels[order], kind="stable")]
             parts = np.split(order, np.flatnonzero(np.diff(transfers.levels[order])) + 1)
         starts = np.empty((len(transfers.hop_links), count), dtype=np.int64)
         now = 0

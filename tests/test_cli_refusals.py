@@ -113,6 +113,7 @@ topologies folder/                                       -> folder catalogue
 verify plan.json --boxes 2                               -> --boxes --topology
 verify plan.json --topology ring --nodes 5               -> ring-4 plan again
 score a.xml                                              -> --topology a.xml
+certify a.xml                                            -> --topology a.xml
 score a.xml --topology ring --nodes 5                    -> a.xml 4 ring-5 5
 bench pair.json --nodes 4                                -> --nodes --topology
 """
@@ -235,6 +236,8 @@ lint a.xml --runtime nccl                                -> runtime 'nccl' msccl
 lint a.xml --runtime rccl --version new                  -> version 'new' ROCm
 lint a.json --runtime mscclpp --version 0.1              -> version '0.1' 0.8.0
 score none.xml --topology net.json                       -> none.xml exist
+certify none.xml --topology net.json                     -> none.xml exist
+certify a.xml --topology net.json -o a.xml               -> --output a.xml
 score a.xml --topology net.json --bytes 1M               -> num_bytes 1048576
 report folder                                            -> folder
 report plan.json -o nowhere/page.html                    -> --output nowhere

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import multiprocessing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from mscclpp_executor import cases, ranks, reference
+from mscclpp_executor import rank as own_rank
 
 from collopt.errors import ColloptError
 from collopt.runtime.mscclpp.code import layout_of
@@ -94,3 +99,85 @@ def test_a_case_is_right_where_no_rank_has_a_problem(tmp_path: Path) -> None:
     """And only then."""
     right, wrong = ("result", []), ("result", ["rank 1 call 0: bad"])
     assert judged(tmp_path, [right, right], [right, wrong]) == [("right", ""), ("wrong", "rank 1 call 0: bad")]
+
+
+class Memory:
+    """Stands in for a tensor of bytes on a GPU."""
+
+    def __init__(self, data: np.ndarray[Any, Any]) -> None:
+        self.data = data
+
+    def __getitem__(self, part: slice) -> Memory:
+        return Memory(self.data[part])
+
+    def copy_(self, other: Memory, non_blocking: bool) -> None:
+        """Copy at once."""
+        assert non_blocking
+        self.data[:] = other.data
+
+    def data_ptr(self) -> int:
+        """Return the address."""
+        return int(self.data.ctypes.data)
+
+    def cpu(self) -> Memory:
+        """Return itself, as `cuda` does."""
+        return self
+
+    cuda = cpu
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return the bytes."""
+        return self.data
+
+
+def stand_ins(case: reference.Case, shift: int) -> tuple[Any, Any]:
+    """MSCCL++ whose executor writes what rank 0 has to receive, `shift` bytes too far, and torch without a GPU."""
+    calls = iter([None, *range(case.calls)])  # The first is captured
+
+    def execute(rank: int, send: int, receive: int, *sizes: Any) -> None:
+        number = next(calls)
+        assert (rank, *sizes[:2]) == (0, case.send_bytes, case.receive_bytes)
+        if number is not None:
+            inputs = reference.inputs_of(case, number)
+            assert ctypes.string_at(send, case.send_bytes) == inputs[0].tobytes()
+            output = reference.expected_output(case, inputs, 0)
+            assert output is not None
+            ctypes.memmove(receive + shift, output.tobytes(), case.receive_bytes)
+
+    stream = SimpleNamespace(query=lambda: True, cuda_stream=0)
+    cuda = SimpleNamespace(
+        device_count=lambda: 1, set_device=lambda _: None, Stream=lambda: stream, synchronize=lambda: None,
+        stream=lambda _: contextlib.nullcontext(), CUDAGraph=object, graph=lambda *_, **__: contextlib.nullcontext(),
+    )  # fmt: skip
+    mscclpp = SimpleNamespace(
+        CommGroup=lambda **_: SimpleNamespace(communicator=None, barrier=lambda: None),
+        Executor=lambda _: SimpleNamespace(execute=execute),
+        ExecutionPlan=lambda path, rank: (path, rank),
+        DataType=SimpleNamespace(**dict.fromkeys(reference.TYPES)),
+    )
+    return mscclpp, SimpleNamespace(cuda=cuda, from_numpy=Memory)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("placement", ["out-of-place", "in-place"])
+def test_a_rank_notices_what_is_not_right(
+    placement: str, shift: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outputs, inputs and the bytes around buffers are compared, with stand-ins for MSCCL++ and torch."""
+    found, _ = cases.write_cases(tmp_path, f"ring2-allgather-{placement}")
+    monkeypatch.setattr(own_rank, "load_packages", lambda: stand_ins(found[0], shift))
+    executor = own_rank.Executor(0, 2, "lo:127.0.0.1:1")
+    buffers = own_rank.Buffers(executor, found[0], 0)
+    executor.set_up(found[0], buffers.send, buffers.receive)
+    for number in range(found[0].calls):
+        buffers.call(number)
+    problems = buffers.problems(0)
+    assert bool(problems) is bool(shift)
+    assert any("bytes differ" in problem for problem in problems) is bool(shift)
+    assert any("outside a buffer" in problem for problem in problems) is bool(shift)
+
+
+def test_packages_that_are_not_there_are_named() -> None:
+    """With the link that says how to install them."""
+    with pytest.raises(own_rank.ExecutorError, match=r"https://microsoft\.github\.io/mscclpp/"):
+        own_rank.load_packages()

@@ -27,7 +27,7 @@ def test_failures_timeouts_and_the_end_of_the_time_are_told(monkeypatch: pytest.
     assert one_gpu.run_command(["-c", "print('3 passed')"], 60) == "3 passed"
     assert one_gpu.run_command(["-c", "print('1 failed'); raise SystemExit(1)"], 60) == "failed: 1 failed"
     assert one_gpu.run_command(["-c", "import time; time.sleep(60)"], 0.1) == "failed: not finished in 0 s"
-    assert one_gpu.run_mscclpp(1, {}).startswith("skipped: no sources of MSCCL++")
+    assert one_gpu.run_mscclpp(1).startswith("skipped: no package mscclpp")
     monkeypatch.setattr(one_gpu, "JOBS", {"something": lambda _: "right"})
     assert [row.outcome for row in one_gpu.measure("GPU")][:2] == ["right", "skipped: needs as many GPUs as ranks"]
     assert one_gpu.measure("GPU", limit_s=0)[0].outcome == "skipped: 0 s are over"

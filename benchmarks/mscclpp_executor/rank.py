@@ -1,82 +1,97 @@
-"""One rank: makes the calls of its cases through the library that `build` made, and checks every byte."""
+"""One rank: makes the calls of its cases by MSCCL++'s Python package, and checks every byte."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-from ctypes import c_char_p, c_int, c_size_t, c_void_p
+import time
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
-from .reference import TYPES, Bytes, Case, expected_output, inputs_of
+from .reference import Bytes, Case, expected_output, inputs_of
 
+VERSION = "0.9.0"
+HOW = "https://microsoft.github.io/mscclpp/quickstart.html#install-from-source-python-module"
 GUARD = 4096
 """Bytes before and after every buffer that nobody may write to."""
 GUARD_VALUE, BLANK_VALUE = 0xC3, 0xA5
-CONNECT_SECONDS = 40
+POLL_S = 5e-5
 
 
 class ExecutorError(Exception):
-    """CUDA or MSCCL++ refused something."""
+    """MSCCL++ or torch is not there, or of another version."""
 
 
-def load_driver() -> None:
-    """Load CUDA's driver, to which the library is not linked."""
+def load_packages() -> tuple[Any, Any]:
+    """Import MSCCL++ and torch, installed by their own instructions; `ExecutorError` without them or a CUDA device."""
     try:
-        ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
-    except OSError as error:
-        raise ExecutorError(f"there is no CUDA driver: {error}") from error
+        import mscclpp
+        import torch
+    except ImportError as error:
+        raise ExecutorError(f"{error}; install mscclpp {VERSION} by {HOW}, and torch with CUDA") from error
+    version = str(mscclpp.__version__)
+    if version.split("+", maxsplit=1)[0] != VERSION:
+        raise ExecutorError(f"mscclpp is {version}; install {VERSION} by {HOW}")
+    if not torch.cuda.is_available():
+        raise ExecutorError("there is no CUDA device that torch can see")
+    return mscclpp, torch
 
 
 class Executor:
-    """MSCCL++'s executor for one rank, by the functions of `shim.cc`; each raises `ExecutorError` on failure."""
+    """MSCCL++'s executor for one rank; memory is torch's, of bytes."""
 
-    def __init__(self, path: str, rank: int, ranks: int, address: str) -> None:
-        load_driver()
-        self.functions = ctypes.CDLL(path)
-        self.functions.judge_error.restype = c_char_p
-        self.functions.judge_open.restype = self.functions.judge_allocate.restype = c_void_p
-        self.handle = c_void_p(self.functions.judge_open(rank, ranks, c_char_p(address.encode()), CONNECT_SECONDS))
-        self._check(bool(self.handle), "open")
+    def __init__(self, rank: int, ranks: int, address: str) -> None:
+        self.mscclpp, self.torch = load_packages()
+        self.rank, devices = rank, self.torch.cuda.device_count()
+        self.torch.cuda.set_device(0 if devices < ranks else rank)
+        self.group = self.mscclpp.CommGroup(interfaceIpPortTrio=address, rank=rank, size=ranks)
+        self.executor = self.mscclpp.Executor(self.group.communicator)
+        self.stream = self.torch.cuda.Stream()
+        self.plans: dict[str, Any] = {}
+        self.kept: list[Any] = []  # Memory that MSCCL++ has registered stays, for as long as the process lives
 
-    def _check(self, good: bool, what: str) -> None:
-        if not good:
-            raise ExecutorError(f"{what}: {self.functions.judge_error().decode(errors='replace')}")
+    def allocate(self, data: Bytes) -> Any:
+        """Allocate memory on the GPU that holds this data."""
+        memory = self.torch.from_numpy(data.copy()).cuda()
+        self.kept.append(memory)
+        self.torch.cuda.synchronize()
+        return memory
 
-    def allocate(self, size: int) -> int:
-        """Allocate memory on the GPU, for as long as the process lives."""
-        memory = self.functions.judge_allocate(c_size_t(size))
-        self._check(bool(memory), "allocate")
-        return int(memory)
-
-    def copy(self, target: int, source: int, size: int) -> None:
+    def copy(self, target: Any, source: Any) -> None:
         """Copy on the stream."""
-        self._check(
-            self.functions.judge_copy(self.handle, *map(c_void_p, (target, source)), c_size_t(size)) == 0, "copy"
-        )
+        with self.torch.cuda.stream(self.stream):
+            target.copy_(source, non_blocking=True)
 
-    def execute(self, case: Case, send: int, receive: int) -> None:
-        """Call MSCCL++'s executor on the stream."""
-        buffers = c_void_p(send), c_void_p(receive), c_size_t(case.send_bytes), c_size_t(case.receive_bytes)
-        path, number = c_char_p(case.plan.encode()), c_int(TYPES[case.dtype][0])
-        self._check(self.functions.judge_execute(self.handle, path, *buffers, number) == 0, "execute")
-
-    def do(self, what: str) -> None:
-        """Call "barrier", "wait", "begin_capture" or "drop_capture"."""
-        self._check(getattr(self.functions, f"judge_{what}")(self.handle) == 0, what)
-
-    def write(self, target: int, data: Bytes) -> None:
-        """Copy from the host, and wait."""
-        self.copy(target, data.ctypes.data, data.nbytes)
-        self.do("wait")
-
-    def read(self, source: int, size: int) -> Bytes:
+    def read(self, source: Any) -> Bytes:
         """Copy to the host, and wait."""
-        data = np.empty(size, np.uint8)
-        self.copy(data.ctypes.data, source, size)
-        self.do("wait")
+        self.wait()
+        data: Bytes = source.cpu().numpy()
         return data
+
+    def execute(self, case: Case, send: Any, receive: Any) -> None:
+        """Call MSCCL++'s executor on the stream."""
+        if case.plan not in self.plans:
+            self.plans[case.plan] = self.mscclpp.ExecutionPlan(case.plan, self.rank)
+        self.executor.execute(
+            self.rank, send.data_ptr(), receive.data_ptr(), case.send_bytes, case.receive_bytes,
+            getattr(self.mscclpp.DataType, case.dtype), self.plans[case.plan], self.stream.cuda_stream,
+        )  # fmt: skip
+
+    def set_up(self, case: Case, send: Any, receive: Any) -> None:
+        """Set up channels and memory, as every first call does, but launch nothing."""
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph, stream=self.stream, capture_error_mode="relaxed"):
+            self.execute(case, send, receive)
+
+    def wait(self) -> None:
+        """Wait for the stream without keeping a processor busy."""
+        while not self.stream.query():
+            time.sleep(POLL_S)
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self.group.barrier()
 
 
 class Buffers:
@@ -84,73 +99,68 @@ class Buffers:
 
     def __init__(self, executor: Executor, case: Case, rank: int) -> None:
         self.executor, self.case = executor, case
-        self.guarded: list[tuple[int, int]] = []
+        self.guarded: list[tuple[Any, int]] = []
         if case.placement == "in-place":
-            self.send = self.receive = self._guarded(max(case.send_bytes, case.receive_bytes))
-            self.send += rank * case.send_bytes if case.collective == "allgather" else 0
-            self.receive += rank * case.receive_bytes if case.collective == "reduce_scatter" else 0
+            memory = self._guarded(max(case.send_bytes, case.receive_bytes))
+            first = rank * case.send_bytes if case.collective == "allgather" else 0
+            self.send = memory[first : first + case.send_bytes]
+            first = rank * case.receive_bytes if case.collective == "reduce_scatter" else 0
+            self.receive = memory[first : first + case.receive_bytes]
         else:
             self.send, self.receive = self._guarded(case.send_bytes), self._guarded(case.receive_bytes)
-        self.staged = executor.allocate(case.calls * case.send_bytes)
-        self.kept = executor.allocate(case.calls * case.receive_bytes)
-        self.blank = executor.allocate(case.receive_bytes)
-        executor.write(self.blank, np.full(case.receive_bytes, BLANK_VALUE, np.uint8))
-        executor.write(self.staged, np.concatenate([inputs_of(case, call)[rank] for call in range(case.calls)]))
+        self.staged = [executor.allocate(inputs_of(case, call)[rank]) for call in range(case.calls)]
+        self.blank = executor.allocate(np.full(case.receive_bytes, BLANK_VALUE, np.uint8))
+        self.outputs = [executor.allocate(np.zeros(case.receive_bytes, np.uint8)) for _ in range(case.calls)]
 
-    def _guarded(self, size: int) -> int:
-        memory = self.executor.allocate(size + 2 * GUARD)
-        self.executor.write(memory, np.full(size + 2 * GUARD, GUARD_VALUE, np.uint8))
+    def _guarded(self, size: int) -> Any:
+        memory = self.executor.allocate(np.full(size + 2 * GUARD, GUARD_VALUE, np.uint8))
         self.guarded.append((memory, size))
-        return memory + GUARD
+        return memory[GUARD : GUARD + size]
 
     def call(self, number: int) -> None:
         """Blank the output, copy the input into place, execute, and keep the output: all on the stream."""
-        case, copy = self.case, self.executor.copy
-        if case.placement == "out-of-place":
-            copy(self.receive, self.blank, case.receive_bytes)
-        copy(self.send, self.staged + number * case.send_bytes, case.send_bytes)
-        self.executor.execute(case, self.send, self.receive)
-        copy(self.kept + number * case.receive_bytes, self.receive, case.receive_bytes)
+        if self.case.placement == "out-of-place":
+            self.executor.copy(self.receive, self.blank)
+        self.executor.copy(self.send, self.staged[number])
+        self.executor.execute(self.case, self.send, self.receive)
+        self.executor.copy(self.outputs[number], self.receive)
 
     def problems(self, rank: int) -> list[str]:
         """Say what is wrong after all calls."""
         case, found = self.case, []
         for number in range(case.calls):
-            inputs = inputs_of(case, number)
-            got = self.executor.read(self.kept + number * case.receive_bytes, case.receive_bytes)
-            wanted = expected_output(case, inputs, rank)
+            got = self.executor.read(self.outputs[number])
+            wanted = expected_output(case, inputs_of(case, number), rank)
             if wanted is not None and (bad := np.flatnonzero(got != wanted)).size:
                 found.append(f"rank {rank} call {number}: {bad.size} of {got.size} bytes differ, the first at {bad[0]}")
         if case.placement == "out-of-place":
-            kept = self.executor.read(self.send, case.send_bytes)
+            kept = self.executor.read(self.send)
             if not np.array_equal(kept, inputs_of(case, case.calls - 1)[rank]):
                 found.append(f"rank {rank}: an out-of-place call changed its input")
         for memory, size in self.guarded:
-            around = np.delete(self.executor.read(memory, size + 2 * GUARD), slice(GUARD, GUARD + size))
+            around = np.delete(self.executor.read(memory), slice(GUARD, GUARD + size))
             if np.any(around != GUARD_VALUE):
                 found.append(f"rank {rank}: bytes outside a buffer were changed")
         return found
 
 
-def run_rank(rank: int, path: str, address: str, cases: list[Case], pipe: Connection) -> None:
+def run_rank(rank: int, address: str, cases: list[Case], pipe: Connection) -> None:
     """Run cases in a process of its own, and send stages, results and errors through the pipe."""
     try:
-        executor = Executor(path, rank, cases[0].ranks, address)
+        executor = Executor(rank, cases[0].ranks, address)
         for case in cases:
             pipe.send(("stage", "setting up"))
             buffers = Buffers(executor, case, rank)
-            executor.do("begin_capture")
-            executor.execute(case, buffers.send, buffers.receive)
-            executor.do("drop_capture")
-            executor.do("barrier")
+            executor.set_up(case, buffers.send, buffers.receive)
+            executor.barrier()
             for stage, numbers in (("the first call", range(1)), ("calls back to back", range(1, case.calls))):
                 pipe.send(("stage", f"in {stage}"))
                 for number in numbers:
                     buffers.call(number)
-                executor.do("wait")
-                executor.do("barrier")
+                executor.wait()
+                executor.barrier()
             pipe.send(("result", buffers.problems(rank)))
-        executor.do("barrier")  # nobody leaves before all have sent all results
-    except ExecutorError as error:
+        executor.barrier()  # nobody leaves before all have sent all results
+    except (ExecutorError, RuntimeError, ValueError) as error:
         pipe.send(("error", str(error)))
     os._exit(0)  # MSCCL++ 0.9.0 aborts in a destructor of static data otherwise

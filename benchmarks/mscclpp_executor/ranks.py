@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
     detail: str
 
 
-def run_batch(library: str, cases: Sequence[Case], seconds: float) -> list[Outcome]:
+def run_batch(cases: Sequence[Case], seconds: float) -> list[Outcome]:
     """Run cases of one number of ranks up to the first that fails or makes no progress for so many seconds."""
     context = multiprocessing.get_context("spawn")
     address = f"lo:127.0.0.1:{_free_port()}"
@@ -33,7 +33,7 @@ def run_batch(library: str, cases: Sequence[Case], seconds: float) -> list[Outco
     try:
         for rank in range(cases[0].ranks):
             pipe, end = context.Pipe(duplex=False)
-            process = context.Process(target=run_rank, args=(rank, library, address, list(cases), end), daemon=True)
+            process = context.Process(target=run_rank, args=(rank, address, list(cases), end), daemon=True)
             process.start()
             end.close()
             pipes.append(pipe)

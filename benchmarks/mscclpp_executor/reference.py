@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 
 TYPES = {
-    "int32": (0, np.int32),
-    "uint32": (1, np.uint32),
-    "float16": (2, np.float16),
-    "float32": (3, np.float32),
-    "bfloat16": (4, np.uint16),  # its upper half of a float32; numpy has no such type
-    "uint8": (7, np.uint8),
+    "int32": np.int32,
+    "uint32": np.uint32,
+    "float16": np.float16,
+    "float32": np.float32,
+    "bfloat16": np.uint16,  # its upper half of a float32; numpy has no such type
+    "uint8": np.uint8,
 }
-"""By name: the number in MSCCL++'s `DataType`, and the type of an element."""
+"""Types of an element by their names in MSCCL++'s `DataType`."""
 LARGEST = 15
 REDUCING = ("reduce_scatter", "allreduce", "reduce")
 
@@ -52,7 +52,7 @@ def inputs_of(case: Case, call: int) -> list[Bytes]:
 def _input(case: Case, generator: np.random.Generator) -> Bytes:
     if case.collective not in REDUCING:
         return generator.integers(0, 256, case.send_bytes, dtype=np.uint8)
-    element = np.dtype(TYPES[case.dtype][1])
+    element = np.dtype(TYPES[case.dtype])
     low = 0 if case.dtype.startswith("uint") else -LARGEST
     numbers = generator.integers(low, LARGEST + 1, case.send_bytes // element.itemsize)
     return _bytes_of(numbers.astype(np.float64), case.dtype)
@@ -79,7 +79,7 @@ def _sum(parts: Sequence[Bytes], dtype: str) -> Bytes:
 
 def numbers_of(data: Bytes, dtype: str) -> NDArray[np.float64]:
     """Read the elements of a buffer."""
-    elements = data.view(TYPES[dtype][1])
+    elements = data.view(TYPES[dtype])
     if dtype == "bfloat16":
         elements = (elements.astype(np.uint32) << 16).view(np.float32)
     return elements.astype(np.float64)
@@ -88,4 +88,4 @@ def numbers_of(data: Bytes, dtype: str) -> NDArray[np.float64]:
 def _bytes_of(numbers: NDArray[np.float64], dtype: str) -> Bytes:
     if dtype == "bfloat16":
         return (numbers.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
-    return np.ascontiguousarray(numbers.astype(TYPES[dtype][1])).view(np.uint8)
+    return np.ascontiguousarray(numbers.astype(TYPES[dtype])).view(np.uint8)

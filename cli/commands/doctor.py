@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import platform
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, version
@@ -219,8 +220,20 @@ def _features(facts: TorchFacts) -> list[Feature]:
     return [
         Feature("collopt run and bench on gloo", "gloo" in facts.backends and not problems, torch),
         Feature("collopt run and bench on NCCL or RCCL", "nccl" in facts.backends and bool(facts.devices), gpus),
+        *_rccl_feature(facts.accelerator),
         *(_extra(name, extra) for name, extra in EXTRAS.items()),
     ]
+
+
+def _rccl_feature(accelerator: str) -> list[Feature]:
+    """Whether the RCCL of a build of torch for ROCm can load MSCCL XML."""
+    from ...runtime.msccl.limits import dialect_of
+
+    release = re.match(r"ROCm (\d{1,3}\.\d{1,3})", accelerator)
+    if not release:
+        return []
+    absent = dialect_of("rccl", release[1]).absent
+    return [Feature("MSCCL XML in RCCL", not absent, f"{absent}; use the torch backend, or MSCCL++'s own package")]
 
 
 def _extra(name: str, extra: str) -> Feature:

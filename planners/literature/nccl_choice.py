@@ -140,8 +140,9 @@ def machine_of(topology: Topology) -> Machine:
     out = nic = net_latency = Fraction(0)
     if len(boxes) > 1:
         out = _rate_out(problem, first) * unit
-        nic = min(out, hops.widths(first[0]).get(boxes[1][0], 0) * unit)
-        slowest = max(topology.link_at(link).latency for link in hops.routes(first[0], boxes[1][0])[0].links)
+        nic = min(out, _nic_rate(hops, first[0], boxes[1][0]) * unit)
+        links = [link for route in hops.routes(first[0], boxes[1][0])[:1] for link in route.links]
+        slowest = max((topology.link_at(link).latency for link in links), default=FABRIC_LATENCY)
         net_latency = max(net_latency, 2 * (slowest - FABRIC_LATENCY))
     length = hops.nearest(first[0])[0]
     reducers = {topology.node_index[name] for name in topology.multicast & topology.aggregation}
@@ -149,6 +150,15 @@ def machine_of(topology: Topology) -> Machine:
     fitting = [name for name, floor in GENERATIONS.items() if floor <= inside]
     generation = "hopper" if has_nvls and len(fitting) < 3 else fitting[-1]  # H800 has fewer links
     return Machine(topology.num_ranks, len(boxes), generation, inside, out, nic, length != 1, has_nvls, net_latency)
+
+
+def _nic_rate(hops: Hops, rank: int, other: int) -> int:
+    """Capacity of a NIC on the way to another box, as one GPU fills it: imports may divide a GPU among several NICs."""
+    routes, capacities = hops.routes(rank, other), hops.problem.capacities
+    if not routes:
+        return 0
+    own = sum(int(capacities[link]) for link in {route.links[0] for route in routes})
+    return min(own, max(min(int(capacities[link]) for link in route.links[1:-1] or route.links) for route in routes))
 
 
 def separate_boxes(hops: Hops) -> tuple[tuple[int, ...], ...]:

@@ -64,11 +64,7 @@ def score_rings(rings: Mapping[int, Sequence[int]], hops: Iterable[Hop], bound: 
     """
     ranks, collective = bound.topology.num_ranks, bound.collective
     for channel, ring in rings.items():
-        if sorted(ring) != list(range(ranks)):
-            raise UnsupportedError(
-                f"the ring of channel {channel} passes {count_text(len(set(ring)), 'rank')}; {bound.topology} has "
-                f"{count_text(ranks, 'rank')}, each of which it has to pass once"
-            )
+        check_ring(ring, channel, bound.topology)
     share = Fraction(1) if collective.has_one_root else collective.bus_factor(ranks)
     edges = [
         (channel, tail, head, share)
@@ -78,17 +74,32 @@ def score_rings(rings: Mapping[int, Sequence[int]], hops: Iterable[Hop], bound: 
     return _score("ring", len(rings), edges, hops, bound)
 
 
+def check_ring(ring: Sequence[int], channel: int, topology: Topology) -> None:
+    """Refuse a ring that does not pass each rank once."""
+    ranks = topology.num_ranks
+    if sorted(ring) != list(range(ranks)):
+        raise UnsupportedError(
+            f"the ring of channel {channel} passes {count_text(len(set(ring)), 'rank')}; {topology} has "
+            f"{count_text(ranks, 'rank')}, each of which it has to pass once"
+        )
+
+
+def check_tree(parents: Sequence[int], channel: int, topology: Topology) -> None:
+    """Refuse a tree, by the parent of each rank, that does not join all ranks."""
+    ranks, reached = len(parents), {rank for rank, parent in enumerate(parents) if parent < 0}
+    for _ in range(ranks):
+        reached |= {rank for rank, parent in enumerate(parents) if parent in reached}
+    if ranks != topology.num_ranks or list(parents).count(-1) != 1 or len(reached) != ranks:
+        raise UnsupportedError(
+            f"the tree of channel {channel} does not join the {topology.num_ranks} ranks of {topology}"
+        )
+
+
 def score_trees(trees: Mapping[int, Sequence[int]], hops: Iterable[Hop], bound: Bound) -> ChannelScore:
     """Score trees, by the parent of each rank, for an allreduce; otherwise as `score_rings`."""
     edges = []
     for channel, parents in trees.items():
-        ranks, reached = len(parents), {rank for rank, parent in enumerate(parents) if parent < 0}
-        for _ in range(ranks):
-            reached |= {rank for rank, parent in enumerate(parents) if parent in reached}
-        if ranks != bound.topology.num_ranks or parents.count(-1) != 1 or len(reached) != ranks:
-            raise UnsupportedError(
-                f"the tree of channel {channel} does not join the {bound.topology.num_ranks} ranks of {bound.topology}"
-            )
+        check_tree(parents, channel, bound.topology)
         pairs = [(rank, parent) for rank, parent in enumerate(parents) if parent >= 0]
         edges += [(channel, *ends, Fraction(1)) for pair in pairs for ends in (pair, pair[::-1])]
     return _score("tree", len(trees), edges, hops, bound)
@@ -98,7 +109,7 @@ def _score(
     kind: str, channels: int, edges: Sequence[tuple[int, int, int, Fraction]], hops: Iterable[Hop], bound: Bound
 ) -> ChannelScore:
     topology = bound.topology
-    routes, loads = _Routes(topology, hops), defaultdict[int, Fraction](Fraction)
+    routes, loads = Routes(topology, hops), defaultdict[int, Fraction](Fraction)
     for channel, tail, head, share in edges:
         for link in routes.links(channel, tail, head):
             loads[link] += share / channels
@@ -121,7 +132,7 @@ def boxes_of(topology: Topology) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_box, topology.compute_nodes)))
 
 
-class _Routes:
+class Routes:
     """Routes of the hops of channels: over the NICs that a log names, and otherwise the shortest."""
 
     def __init__(self, topology: Topology, hops: Iterable[Hop]) -> None:
@@ -144,6 +155,16 @@ class _Routes:
         if named:
             return self._over_nics(tail, head, named[0], named[-1])
         return self._loads.take(self._hops.find_routes(tail, head)).links
+
+    def path(self, channel: int, tail: int, head: int) -> tuple[int, ...]:
+        """Return the nodes from rank to rank of a channel; `UnsupportedError` for a path past another rank."""
+        nodes = (tail, *self._topology.arrays.heads[list(self.links(channel, tail, head))].tolist())
+        if passed := [node for node in nodes[1:-1] if node < self._topology.num_ranks]:
+            raise UnsupportedError(
+                f"channel {channel} leads from rank {tail} to rank {head} through rank {passed[0]}, next to the NIC "
+                "(PXN); paths of plans pass switches only"
+            )
+        return nodes
 
     def _find_over_nics(self, tail: int, head: int, sent: int, received: int) -> tuple[int, ...]:
         """Search in the box of each end past its GPUs, but no other NIC, and in the fabric past switches alone."""

@@ -135,7 +135,7 @@ def network(row: Mapping[str, Any]) -> Topology | None:
     Examples
     --------
     >>> network({"gpu": "H100 SXM", "boxes": 1, "gpus_per_box": 4})
-    <Topology 'dgx-h100 [4 of 8 ranks]': 4 ranks, 1 switches, 8 links>
+    <Topology 'dgx-h100 [4 of 8 ranks]': 4 ranks, 1 switch, 8 links>
     """
     keys = ("gpu", "boxes", "gpus_per_box", "nics_per_box", "nic_gbps")
     gpu, boxes, size, nics, rate = (None if str(row.get(key)) in NOT_STATED else row[key] for key in keys)

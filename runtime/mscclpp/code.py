@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...errors import ProgramError
 from ...support.arrays import IntArray
-from ..programs.interpret import expected_outputs
+from ..programs.interpret import GARBAGE_ALONE, column, expected_outputs, symbolic_inputs
 from ..programs.layout import Layout
 from ..programs.program import Buffer
 from . import executor
@@ -62,6 +62,40 @@ class Memory:
                 name = self.names[buffer]
                 return name, (element - begin - self.pads[name]) // self.slices
         raise AssertionError
+
+
+class SymbolicMemory:
+    """Memory of all ranks that holds `Contents`; operations run in any order that their signals allow."""
+
+    def __init__(self, plan: ExecutionPlan) -> None:
+        self._plan, self._memory, begin = plan, list[Memory](), 0
+        layout = layout_of(plan)
+        for rank, gpu in enumerate(plan.gpus):
+            self._memory.append(Memory(gpu, layout, rank, plan.in_place, 1, begin, (0, 0)))
+            begin = self._memory[-1].end
+        self._elements = column([GARBAGE_ALONE] * begin)
+        for own, contents in zip(self._memory, symbolic_inputs(layout), strict=True):
+            own.bind(self._elements)
+            own.arrays["input"][: len(contents)] = contents
+
+    def run(self, rank: int, operation: Operation) -> list[Data]:
+        """Run an operation of a rank; return what it reads, place by place."""
+        from_base = operation.from_base and operation.channel_type == "port"
+        read, targets = operation.copies(self._plan.gpus[rank])
+        data = [self._at(rank, place, from_base).copy() for place in read]
+        if targets and CODES[operation.name] == SUM:
+            for place in targets:
+                self._at(rank, place)[...] = sum(data[1:], data[0])
+        elif CODES[operation.name] == COPY:
+            for place, copied in zip(targets, data, strict=True):
+                self._at(rank, place)[...] = copied
+        return data
+
+    def _at(self, rank: int, place: Place, from_base: bool = False) -> Data:
+        """Contents of a place where a GPU finds it: it takes the buffers of all GPUs to begin where its own do."""
+        begin = self._memory[place.rank].bounds[place.buffer][0] + place.start
+        begin += 0 if from_base else self._memory[rank].first[place.buffer]
+        return self._elements[begin : begin + place.count]
 
 
 def layout_of(plan: ExecutionPlan) -> Layout:

@@ -85,11 +85,17 @@ def run_interleaving(program: Program, *, seed: int, fifo_depth: int = 2) -> Non
         mistakes = np.flatnonzero(memory["output"] != expected)
         if len(mistakes):
             chunk, symbols = int(mistakes[0]), symbolic_inputs(layout)
-            machine = _Machine(program, fifo_depth, symbols, lambda chunks: _column([Counter({GARBAGE: 1})] * chunks))
+            machine = symbolic_machine(program, fifo_depth)
             machine.run(seed)
             contents = describe_contents(machine.memory[rank]["output"][chunk], layout)
             expectation = describe_contents(expected_outputs(layout, symbols)[rank][chunk], layout)
             raise ProgramError(f"rank {rank} ends with {contents} in output chunk {chunk}; expected {expectation}")
+
+
+def symbolic_machine(program: Program, fifo_depth: int = 2) -> _Machine:
+    """Return a machine whose memory holds `Contents`; what nobody has written is garbage."""
+    inputs = symbolic_inputs(program.layout)
+    return _Machine(program, fifo_depth, inputs, lambda chunks: column([GARBAGE_ALONE] * chunks))
 
 
 READY = -1
@@ -194,8 +200,12 @@ class _Machine:
     def _if_unfinished(self, index: int | None) -> int:
         return NOBODY if index is None or self.blocks[index].is_finished else index
 
-    def _execute(self, block: _Block) -> None:
-        """Run the next step of a block that is ready."""
+    def execute(self, site: Site) -> Data:
+        """Run the next step of a thread block, which is ready; return what it read, or took in."""
+        return self._execute(self.blocks[self.first_block[site.rank] + site.thread_block])
+
+    def _execute(self, block: _Block) -> Data:
+        """Run the next step of a block that is ready; return its data."""
         step = block.code.instructions[block.next_step]
         if step.receives:
             data = self.fifos[block.recvs_from].popleft()  # type: ignore[index]
@@ -211,6 +221,7 @@ class _Machine:
                 data = data + self._range(block, step.source, step.count)
             target[...] = target + data if step.kind == "reduce" else data
         block.next_step += 1
+        return data
 
     def _range(self, block: _Block, place: ChunkRange | None, count: int) -> Data:
         assert place is not None  # The checks know which kinds have which ends.
@@ -253,20 +264,22 @@ RANKS_SHOWN = 6
 Contents = Counter[tuple[int, int]]
 """Contributions to a chunk: how often each (chunk, rank whose input has it) is part of the sum."""
 GARBAGE = (-1, -1)  # Contribution of memory that nobody has written to
+GARBAGE_ALONE: Contents = Counter({GARBAGE: 1})
 
 
 def symbolic_inputs(layout: Layout) -> list[npt.NDArray[np.object_]]:
     """Return each rank's input as symbolic chunks, (chunks,) of `Contents`."""
     return [
-        _column([Counter({(chunk, rank): 1}) for chunk in range(*layout.input_range(rank))])
+        column([Counter({(chunk, rank): 1}) for chunk in range(*layout.input_range(rank))])
         for rank in range(layout.num_ranks)
     ]
 
 
-def _column(contents: list[Contents]) -> npt.NDArray[np.object_]:
-    column = np.empty(len(contents), dtype=np.object_)
-    column[:] = contents
-    return column
+def column(contents: list[Contents]) -> npt.NDArray[np.object_]:
+    """Make an array of contents, (chunks,)."""
+    array = np.empty(len(contents), dtype=np.object_)
+    array[:] = contents
+    return array
 
 
 def describe_contents(contents: Contents, layout: Layout) -> str:

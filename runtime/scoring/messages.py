@@ -26,8 +26,9 @@ from ...support.arrays import IntArray
 from ...support.formatting import count_text
 from ...topologies import Topology
 from ..mscclpp import executor
-from ..mscclpp.code import layout_of
+from ..mscclpp.code import SymbolicMemory, layout_of
 from ..mscclpp.execution_plan import ChannelType, ExecutionPlan, Operation, flat
+from ..programs.interpret import Contents, Data, symbolic_machine
 from ..programs.layout import Layout
 from ..programs.ordering import Order
 from ..programs.program import Program
@@ -44,15 +45,28 @@ class Messages:
     levels: list[int] = field(default_factory=list)  # Of messages that wait for one link, the least goes first
     adds: list[bool] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)  # (before, after)
+    contents: dict[int, list[Contents]] = field(default_factory=dict)  # Chunks of each message, if they are traced
 
     @classmethod
     def of(cls, layout: Layout) -> Messages:
         """Begin without messages, in chunks; between pairs, all data is the average of a rank."""
         return cls(Fraction(layout.num_ranks if layout.in_pairs else 1, layout.chunks))
 
-    def send(self, sender: int, receiver: int, amount: int, before: Iterable[int], *, adds: bool = False) -> int:
-        """Add a message that waits for others, one level above them; return its number."""
-        return self._add(sender, receiver, amount, before, adds, 1)
+    def send(
+        self,
+        sender: int,
+        receiver: int,
+        amount: int,
+        before: Iterable[int],
+        *,
+        adds: bool = False,
+        data: Data | None = None,
+    ) -> int:
+        """Add a message that waits for others, one level above them; `data`: contents; return its number."""
+        number = self._add(sender, receiver, amount, before, adds, 1)
+        if data is not None:
+            self.contents[number] = data.tolist()
+        return number
 
     def event(self, rank: int, before: Iterable[int]) -> int:
         """Add an event that waits for messages and events; return its number."""
@@ -132,9 +146,9 @@ def _column(values: Iterable[int]) -> IntArray:
     return np.array(list(values), dtype=np.int64)
 
 
-def program_messages(program: Program, order: Order) -> Messages:
-    """List the messages of a program whose steps are in `order`."""
-    messages = Messages.of(program.layout)
+def program_messages(program: Program, order: Order, *, traced: bool = False) -> Messages:
+    """List the messages of a program whose steps are in `order`; `traced`: with their contents."""
+    messages, machine = Messages.of(program.layout), symbolic_machine(program) if traced else None
     steps: dict[int, int] = {}
     sends: dict[int, int] = {}
     for number in order.sequence:
@@ -143,16 +157,17 @@ def program_messages(program: Program, order: Order) -> Messages:
         if step.receives:
             before.append(sends[partner])
         steps[number] = messages.event(site.rank, before)
+        data = None if machine is None else machine.execute(site)
         if step.kind == "send":
             peer = order.sites[partner].rank
             adds = order.instructions[partner].kind == "recv_reduce"
-            sends[number] = messages.send(site.rank, peer, step.count, [steps[number]], adds=adds)
+            sends[number] = messages.send(site.rank, peer, step.count, [steps[number]], adds=adds, data=data)
     return messages
 
 
-def plan_messages(plan: ExecutionPlan, topology: Topology) -> Messages:
-    """List the messages of an MSCCL++ plan: its puts, and sums and copies of switches."""
-    return _Signals(plan, topology, Messages.of(layout_of(plan))).run()
+def plan_messages(plan: ExecutionPlan, topology: Topology, *, traced: bool = False) -> Messages:
+    """List the messages of an MSCCL++ plan: its puts, and sums and copies of switches; `traced`: with contents."""
+    return _Signals(plan, topology, Messages.of(layout_of(plan)), traced).run()
 
 
 Channel = tuple[int, int, ChannelType, int]  # Rank, thread block, type and position
@@ -161,7 +176,7 @@ Channel = tuple[int, int, ChannelType, int]  # Rank, thread block, type and posi
 class _Signals:
     """Runs thread blocks in turn, each as far as signals allow; the k-th wait takes the k-th signal of a channel."""
 
-    def __init__(self, plan: ExecutionPlan, topology: Topology, messages: Messages) -> None:
+    def __init__(self, plan: ExecutionPlan, topology: Topology, messages: Messages, traced: bool) -> None:
         self._plan = plan
         self._topology = topology
         self._messages = messages
@@ -174,6 +189,7 @@ class _Signals:
         for rank, gpu in enumerate(plan.gpus):
             for number, value in enumerate(gpu.semaphores):
                 self._tokens["semaphore", rank, number].extend([None] * value)
+        self._memory = SymbolicMemory(plan) if traced else None
 
     def run(self) -> Messages:
         """Run all thread blocks to their ends."""
@@ -201,14 +217,16 @@ class _Signals:
         before = [token for token in (self._last.get(block), *signals) if token is not None]
         here = self._last[block] = messages.event(rank, before)
         kind = operation.channel_type or "memory"
+        data = None if self._memory is None else self._memory.run(rank, operation)
         if operation.name in executor.SWITCH_OPERATIONS:
-            self._stores[block] += self._switch(rank, operation, here)
+            self._stores[block] += self._switch(rank, operation, here, data)
         channels: list[Channel] = [(*block, kind, channel) for channel in operation.channels]
         if operation.name in ("put", "pws"):
             pairs = zip(operation.sources, operation.targets, strict=True)
-            for channel, (source, target) in zip(channels, pairs, strict=True):
+            for number, (channel, (source, target)) in enumerate(zip(channels, pairs, strict=True)):
                 if target.rank != rank:
-                    self._pending[channel].append(messages.send(rank, target.rank, source.count, [here]))
+                    own = None if data is None else data[number]
+                    self._pending[channel].append(messages.send(rank, target.rank, source.count, [here], data=own))
         if operation.signals:
             for channel in channels:
                 self._signal(channel, here)
@@ -225,19 +243,21 @@ class _Signals:
         self._pending[channel] = [arrival]
         self._tokens[other[1], other[0], other[2]].append(arrival)
 
-    def _switch(self, rank: int, operation: Operation, here: int) -> list[int]:
+    def _switch(self, rank: int, operation: Operation, here: int, data: list[Data] | None) -> list[int]:
         """Add the sums of a switch for a rank, and copies from it; return the copies."""
         gpu, count, messages = self._plan.gpus[rank], operation.sources[0].count, self._messages
         group = gpu.switches[operation.channels[-1]].ranks
         switch = self._switch_of(group, adds=operation.name == "glres")
         # Where switches send copies back, a rank's own data goes to the switch too.
         reached = [peer for peer in group if peer != rank or self._topology.nodes[switch] in self._topology.loopback]
-        before = [here]
+        before, result = [here], None if data is None else sum(data[1:], data[0])
         if operation.name == "glres":
-            parts = [messages.send(peer, switch, count, before, adds=True) for peer in reached]
-            before = [messages.send(switch, rank, count, parts, adds=rank not in reached)]
-        result = messages.send(rank, switch, count, before)
-        return [messages.send(switch, peer, count, [result]) for peer in reached]
+            own = {} if data is None else dict(zip(gpu.switches[operation.channels[0]].ranks, data, strict=True))
+            parts = [messages.send(peer, switch, count, before, adds=True, data=own.get(peer)) for peer in reached]
+            added = None if data is None else sum((own[peer] for peer in reached[1:]), own[reached[0]])
+            before = [messages.send(switch, rank, count, parts, adds=rank not in reached, data=added)]
+        stored = messages.send(rank, switch, count, before, data=result)
+        return [messages.send(switch, peer, count, [stored], data=result) for peer in reached]
 
     def _switch_of(self, group: Sequence[int], *, adds: bool) -> int:
         """Find the switch that copies, and adds if need be, between all ranks of a group; its node's number."""

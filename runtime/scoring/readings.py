@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -26,7 +28,7 @@ from ...schedules.collective import as_collective
 from ...schedules.steps.verify import check_contents
 from ...support.files import MSCCL_KIND, MSCCLPP_KIND, PLAN_KIND, SENDS_KIND, name_of, read_bytes, wrong_kind
 from ...support.files import kind_of as file_kind
-from ...support.validation import as_path, shown
+from ...support.validation import as_path, is_int, shown
 from ...topologies import Topology
 from ...topologies.network.links import as_root
 from ..msccl.document import Document, read_document
@@ -37,13 +39,15 @@ from ..mscclpp.code import layout_of
 from ..mscclpp.interpret import run_execution_plan
 from ..mscclpp.reader import read_mscclpp
 from ..programs.findings import Findings, TooManyFindingsError
+from ..programs.interpret import Contents
 from ..programs.layout import Layout
 from ..programs.ordering import Order, global_order
 from ..programs.program import Program
-from ..simulation.chakra_replay import link_nodes
-from ..simulation.chakra_trace import NodeKind, Trace, read_trace
+from ..simulation.chakra_export import CHUNK_COUNTS
+from ..simulation.chakra_replay import LinkedNodes, link_nodes
+from ..simulation.chakra_trace import NodeKind, Trace, TraceNode, read_trace
 from .messages import Messages, plan_messages, program_messages
-from .send_lists import read_sends, send_messages
+from .send_lists import MAX_CHUNKS, SendList, read_sends, send_messages
 
 SUFFIX = re.compile(r"\.[0-9]{1,6}\.et\Z")
 
@@ -81,8 +85,11 @@ def stated(traces: Sequence[Trace], name: str) -> object:
     return values[0] if all(value == values[0] for value in values) else None
 
 
-def trace_messages(traces: Sequence[Trace], num_bytes: int) -> Messages:
-    """List the messages of traces that are of `num_bytes` in all; computations take no time."""
+def trace_messages(traces: Sequence[Trace], num_bytes: int, traced: Collective | None = None) -> Messages:
+    """List the messages of traces that are of `num_bytes` in all; computations take no time.
+
+    `traced`: the collective, to list contents too; `UnsupportedError` if the traces do not say which chunks they send.
+    """
     linked = link_nodes([trace.nodes for trace in traces])
     before: dict[int, list[int]] = {number: [] for number in range(len(linked.nodes))}
     for first, after in (*linked.waits, *linked.pairs):
@@ -93,14 +100,71 @@ def trace_messages(traces: Sequence[Trace], num_bytes: int) -> Messages:
         (rank, node), count = linked.nodes[error.args[1][0]], len(error.args[1]) - 1
         raise ProgramError(f"{count} nodes wait for each other, such as node {node.number} of rank {rank}") from None
     messages, done = Messages(Fraction(1, num_bytes)), dict[int, int]()
+    contents = None if traced is None else TraceContents(linked, traced, len(traces))
     for number in order:
         (rank, node), message = linked.nodes[number], linked.messages[number]
         waits = [done[earlier] for earlier in before[number]]
         if message is not None and node.kind == NodeKind.COMM_SEND:
             done[number] = messages.send(message.sender, message.receiver, message.size, waits)
+            if contents is not None:
+                messages.contents[done[number]] = contents.send(number)
         else:
             done[number] = messages.event(rank, waits)
     return messages
+
+
+class TraceContents:
+    """Chunks that the sends of traces carry, by their ``msg_chunk_idx``, and whose data by what each send waits for."""
+
+    def __init__(self, linked: LinkedNodes, collective: Collective, num_ranks: int) -> None:
+        self._linked, self._collective, self._num_ranks = linked, collective, num_ranks
+        self._places = {(rank, node.number): place for place, (rank, node) in enumerate(linked.nodes)}
+        self._sends = {receive: send for send, receive in linked.pairs}
+        self._sent: dict[int, list[Contents]] = {}
+
+    def send(self, place: int) -> list[Contents]:
+        """Return the contents of a send, after those that it waits for."""
+        rank, node = self._linked.nodes[place]
+        first, count, total = (_chunk_count(node, name) for name in CHUNK_COUNTS)
+        if not all(map(is_int, (first, count, total))) or not 0 <= first < first + count <= total <= MAX_CHUNKS:
+            raise UnsupportedError(
+                f"the traces do not say which chunks they send: node {node.number} of rank {rank} has msg_chunk_idx "
+                f"{first}, msg_chunk_cnt {count} and total_chunk_cnt {total}"
+            )
+        arrived: defaultdict[int, Contents] = defaultdict(Counter)
+        for earlier in self._receives(rank, node):
+            for sent in self._sent[self._sends[earlier]]:
+                number = next(iter(sent))[0]
+                arrived[number % total if self._collective.in_pairs else number] |= sent
+        base = rank * total if self._collective.in_pairs else 0
+        self._sent[place] = [
+            self._contents(base + chunk, rank, arrived[chunk]) for chunk in range(first, first + count)
+        ]
+        return self._sent[place]
+
+    def _contents(self, chunk: int, rank: int, arrived: Contents) -> Contents:
+        """Add a rank's own data to what has arrived, unless that is complete."""
+        complete = self._num_ranks if self._collective.reduces else 1
+        return arrived if len(arrived) == complete else arrived | Counter({(chunk, rank): 1})
+
+    def _receives(self, rank: int, node: TraceNode) -> set[int]:
+        """Receives that a send waits for, directly or through one computation."""
+        waits = {self._places[rank, number] for number in node.waits}
+        for place in list(waits):
+            if self._linked.nodes[place][1].kind == NodeKind.COMP:
+                waits |= {self._places[rank, number] for number in self._linked.nodes[place][1].waits}
+        return waits & self._sends.keys()
+
+
+def chunks_of(traces: Sequence[Trace]) -> int:
+    """Return the number of chunks of all data, of the first send that says it; 0 if none does."""
+    totals = (_chunk_count(node, CHUNK_COUNTS[-1]) for trace in traces for node in trace.nodes)
+    return next((total for total in totals if is_int(total) and total > 0), 0)
+
+
+def _chunk_count(node: TraceNode, name: str) -> Any:
+    own = node.value(f"collopt_{name}")
+    return node.value(name) if own is None else own
 
 
 def missing_bytes(messages: Messages, collective: Collective, num_ranks: int, root: int | None) -> str | None:
@@ -166,6 +230,9 @@ class Reading:
     looped: bool = False  # Whether runtimes run it on one piece of each chunk after the other
     in_steps: bool = False  # Whether links keep the order of levels
     plan: Plan | None = None
+    traced: Callable[[], Messages] | None = None  # Lists the messages with their contents, where the file says these
+    num_chunks: int = 0  # Of all data that the contents are of
+    listed: SendList | None = None  # Of a list of sends
 
 
 class Hints(NamedTuple):
@@ -237,7 +304,13 @@ def _algorithm(file: Path, topology: Topology) -> Reading:
     data = DataCheck("wrong", _first(findings)) if findings.has(*WRONG) else DataCheck("right", how)
     order = _order(program, queue_of(document, ANY_RUNTIME))
     messages = None if order is None else program_messages(program, order)
-    return Reading(MSCCL_KIND, program.collective, data, messages, _problem(program.layout), looped=True)
+    reading = Reading(MSCCL_KIND, program.collective, data, messages, _problem(program.layout), looped=True)
+    if order is None:
+        return reading
+    traced = partial(
+        program_messages, replace(program, in_place=how.startswith("executed in place")), order, traced=True
+    )
+    return replace(reading, traced=traced, num_chunks=program.layout.chunks)
 
 
 def _execute(program: Program, document: Document, queue: Queue, findings: Findings) -> str:
@@ -277,14 +350,17 @@ def _execution_plan(file: Path, topology: Topology) -> Reading:
     way = "in place" if plan.in_place else "out of place"
     data = DataCheck("right", f"executed {way}, every rank ends with what the collective says")
     problem: dict[str, Any] = {}
-    messages = None
+    messages, chunks = None, 0
     try:
-        problem = _problem(layout_of(plan))
+        layout = layout_of(plan)
+        problem, chunks = _problem(layout), layout.chunks
         messages = plan_messages(plan, topology)
         run_execution_plan(plan, interleavings=2)
     except ProgramError as error:
         data = DataCheck("wrong", str(error))
-    return Reading(MSCCLPP_KIND, plan.collective, data, messages, problem, looped=True)
+    traced = partial(plan_messages, plan, topology, traced=True)
+    about = (MSCCLPP_KIND, plan.collective, data, messages, problem)
+    return Reading(*about, looped=True, traced=traced, num_chunks=chunks)
 
 
 def _send_list(file: Path, topology: Topology, hints: Hints) -> Reading:
@@ -296,7 +372,8 @@ def _send_list(file: Path, topology: Topology, hints: Hints) -> Reading:
     except CertificateError as error:
         data = DataCheck("wrong", str(error))
     problem = {} if listed.root is None else {"root": listed.root}
-    return Reading(SENDS_KIND, listed.collective, data, send_messages(listed), problem, in_steps=True)
+    about = (SENDS_KIND, listed.collective, data, send_messages(listed), problem)
+    return Reading(*about, in_steps=True, listed=listed)
 
 
 def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
@@ -327,4 +404,5 @@ def _traces(prefix: Path, topology: Topology, hints: Hints) -> Reading:
         data = DataCheck("not checked", f"{UNSAID}; sends match receives, none waits for ever, and {balance}")
         if problem_found := missing_bytes(messages, collective, len(traces), problem.get("root")):
             data = DataCheck("wrong", problem_found)
-    return Reading(TRACES, collective, data, messages, problem)
+    traced = None if collective is None else partial(trace_messages, traces, num_bytes, collective)
+    return Reading(TRACES, collective, data, messages, problem, traced=traced, num_chunks=chunks_of(traces))

@@ -4,6 +4,7 @@ A send depends on the receives, or additions, that bring what it sends; control 
 in order, through computations of 1 ns: a send need not wait for the messages of those before it to arrive.
 """
 
+import logging
 import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
@@ -22,16 +23,21 @@ from ...schedules.transfers import Transfers
 from ...support.files import write_all_whole
 from ...support.formatting import count_text
 from ...support.validation import as_kind, as_path, as_whole, shown
+from ...topologies import Topology
 from ..lowering.trees import refuse_relays, without_switches
 from ..programs.program import check_choice, check_counts
+from .chakra_replay import replayed_paths
 from .chakra_trace import Attribute, NodeKind, Trace, TraceNode, trace_bytes
 
 __all__ = ["export_chakra_et", "plan_traces"]
 
+logger = logging.getLogger("collopt.runtime")
 Dependencies = Literal["control", "data"]
 
 MAX_MESSAGES = 2**22
 MAX_CHUNKS = 2**31
+CHUNK_COUNTS = ("msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt")
+"""First chunk of a message, how many, and how many there are; with ``collopt_`` in front where those are -1."""
 
 
 def export_chakra_et(
@@ -107,7 +113,24 @@ def plan_traces(
         raise UnsupportedError(
             f"{count} are more than {MAX_MESSAGES} messages; use fewer slices, or fewer trees or chunks"
         )
+    if others := _count_other_paths(transfers, plan.topology):
+        logger.warning(
+            "%d of %d transfers do not take the path that replays and other simulators choose, as traces name none: of "
+            "the shortest paths the first; their times differ from those of the plan",
+            others,
+            len(transfers.senders),
+        )
     return _Writer(plan, transfers, num_bytes, slices, reduce_us, order).traces()
+
+
+def _count_other_paths(transfers: Transfers, topology: Topology) -> int:
+    """Count the transfers whose links are not those that replays take between the same ranks."""
+    links_between, links = replayed_paths(topology), transfers.hop_links.tolist()
+    starts, pairs = (
+        transfers.hop_starts.tolist(),
+        zip(transfers.senders.tolist(), transfers.receivers.tolist(), strict=True),
+    )
+    return sum(links[starts[number] : starts[number + 1]] != links_between(*pair) for number, pair in enumerate(pairs))
 
 
 @dataclass
@@ -188,12 +211,13 @@ class _Writer:
                 f"{self.num_bytes} bytes leave some messages empty; expected at least "
                 f"{self.slices * transfers.unit.denominator} bytes for {count_text(self.slices, 'slice')} of each"
             )
-        chunks = (begin, amount) if self.total > 0 else (-1, -1)
+        chunks, total = (begin, amount) if self.total > 0 else (-1, -1), self.slices / transfers.unit
+        # Simulators read no names that they do not know.
+        own = (begin, amount, int(total)) if self.total < 0 and total.denominator == 1 and total < MAX_CHUNKS else ()
         return (
             Attribute("comm_size", "int64", num_bytes),
-            Attribute("msg_chunk_idx", "int32", chunks[0]),
-            Attribute("msg_chunk_cnt", "int32", chunks[1]),
-            Attribute("total_chunk_cnt", "int32", self.total),
+            *(Attribute(name, "int32", count) for name, count in zip(CHUNK_COUNTS, (*chunks, self.total), strict=True)),
+            *(Attribute(f"collopt_{name}", "int32", count) for name, count in zip(CHUNK_COUNTS, own, strict=False)),
         )
 
     def _turn(self, sender: int, link: int, awaited: tuple[int, ...]) -> tuple[int, ...]:

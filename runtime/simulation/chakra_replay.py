@@ -79,27 +79,39 @@ Hop = tuple[int, int, int]  # A link, how long a message keeps it busy, and how 
 
 def _routes(linked: LinkedNodes, topology: Topology) -> list[list[Hop]]:
     """Hops of the message that each node sends; none of other nodes."""
+    links_between = replayed_paths(topology)
+    routes: list[list[Hop]] = []
+    for (_, node), message in zip(linked.nodes, linked.messages, strict=True):
+        routes.append([])
+        if message is None or node.kind != NodeKind.COMM_SEND:
+            continue
+        path = links_between(message.sender, message.receiver)
+        if path is None:
+            raise ProgramError(
+                f"rank {message.sender} sends to rank {message.receiver}, but no path of the topology leads there"
+            )
+        for place in path:
+            link = topology.links[place]
+            busy = message.size / link.bandwidth
+            routes[-1].append((place, int(busy), int(NS_PER_US * link.latency + busy)))
+    return routes
+
+
+def replayed_paths(topology: Topology) -> Callable[[int, int], list[int] | None]:
+    """Return a function that lists the links of the path from rank to rank that replays take; None if there is none."""
     import networkx as nx
 
     places = {link[:2]: place for place, link in enumerate(topology.links)}
     graph = nx.DiGraph(places.keys())
     graph.add_nodes_from(topology.nodes)
     paths = cache(partial(nx.single_source_shortest_path, graph))
-    routes: list[list[Hop]] = []
-    for (_, node), message in zip(linked.nodes, linked.messages, strict=True):
-        routes.append([])
-        if message is None or node.kind != NodeKind.COMM_SEND:
-            continue
-        path = paths(topology.nodes[message.sender]).get(topology.nodes[message.receiver])
-        if path is None:
-            raise ProgramError(
-                f"rank {message.sender} sends to rank {message.receiver}, but no path of the topology leads there"
-            )
-        for place in (places[ends] for ends in pairwise(path)):
-            link = topology.links[place]
-            busy = message.size / link.bandwidth
-            routes[-1].append((place, int(busy), int(NS_PER_US * link.latency + busy)))
-    return routes
+
+    @cache
+    def links_between(sender: int, receiver: int) -> list[int] | None:
+        path = paths(topology.nodes[sender]).get(topology.nodes[receiver])
+        return None if path is None else [places[ends] for ends in pairwise(path)]
+
+    return links_between
 
 
 class _Events:

@@ -199,3 +199,18 @@ def test_another_version_is_an_option_of_the_plan() -> None:
     for version in ("2.18.5", "3", "newest"):
         with pytest.raises(UnsupportedError, match="version"):
             collopt.plan(dgx_a100(), "allreduce", planner="nccl", version=version)
+
+
+def test_nics_that_gpus_share_count_at_their_own_rate() -> None:
+    """Two GPUs and two NICs behind one PCIe switch: a GPU reaches both at half their rate, and NCCL uses one."""
+    links: list[tuple[str, str, Fraction | int]] = []
+    for box in ("box0", "box1"):
+        for number in range(2):
+            links.append((f"{box}/gpu{number}", f"{box}/nvswitch", 300))
+            links.append((f"{box}/nic{number}", "ib", 25))
+            links += [(f"{box}/gpu{number}", f"{box}/nic{nic}", Fraction(25, 2)) for nic in range(2)]
+    gpus = [f"{box}/gpu{number}" for box in ("box0", "box1") for number in range(2)]
+    switches = ["ib", *(f"{box}/{name}" for box in ("box0", "box1") for name in ("nvswitch", "nic0", "nic1"))]
+    network = Topology.from_links(links, compute=gpus, switches=switches, bidirectional=True)
+    machine = machine_of(network)
+    assert (machine.nic_rate, machine.box_rate, machine.nics) == (25, 50, 2)

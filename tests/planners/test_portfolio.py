@@ -134,6 +134,34 @@ def test_plans_only_what_may_be_the_fastest(monkeypatch: pytest.MonkeyPatch) -> 
     assert not {1, 2, 3, 4, 6} & set(counts)  # whose rates alone make them slower
 
 
+def core_switch(sizes: tuple[int, ...]) -> collopt.Topology:
+    """Boxes of so many GPUs, 200 GB/s to the switch of the box and 50 GB/s to one core switch."""
+    links = [(f"b{box}g{gpu}", f"box{box}", 200, "0.5") for box, size in enumerate(sizes) for gpu in range(size)]
+    ranks = [link[0] for link in links]
+    links += [(rank, "core", 50, "1") for rank in ranks]
+    switches = ["core", *(f"box{box}" for box in range(len(sizes)))]
+    return collopt.Topology.from_links(links, compute=ranks, switches=switches, bidirectional=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "collective", "size", "planner", "options"),
+    [
+        ((4, 4, 4, 4), "allgather", "1M", "forestcoll", {"trees_per_root": 4}),
+        ((4, 4, 4, 4), "reduce_scatter", "256K", "multitree", {}),
+        ((4, 4, 4, 4), "allreduce", "4M", "forestcoll", {"trees_per_root": 4}),
+        ((3, 2, 3), "allgather", "1M", "multitree", {}),
+    ],
+)
+def test_boxes_under_one_core_switch_lose_to_no_planner(
+    sizes: tuple[int, ...], collective: str, size: str, planner: str, options: dict[str, int]
+) -> None:
+    """Even where all ranks are equally far, and one tree per root has the best rate but is high."""
+    network = core_switch(sizes)
+    plan = collopt.plan(network, collective, size=size)
+    other = collopt.plan(network, collective, planner=planner, **options)
+    assert plan.simulate(size) <= 1.01 * other.simulate(size)
+
+
 @pytest.mark.parametrize("num_ranks", [20, 40])
 @pytest.mark.parametrize(("planner", "size"), [("strength", "1K"), ("blink", "64K")])
 def test_trees_of_few_roots_are_tried_on_irregular_networks(num_ranks: int, planner: str, size: str) -> None:

@@ -203,6 +203,31 @@ def test_messages_that_come_to_a_switch_at_one_time_are_served_as_in_replays(
     assert run.microseconds == pytest.approx(replay.microseconds, rel=0.01)
 
 
+def test_ranks_start_one_after_the_other_as_in_replays() -> None:
+    """Which decides what a switch serves first of what comes at one time from two ranks."""
+    links = [(rank, f"box{number // 3}", 200, 1) for number, rank in enumerate("abcd")]
+    links += [(rank, "core", 12, 1) for rank in "abcd"]
+    network = collopt.Topology.from_links(links, compute="abcd", switches=["box0", "box1", "core"], bidirectional=True)
+    plan = collopt.plan(network, "allgather", planner="pat")
+    run = simulate(plan, "64K", forwarding="store-and-forward", service="arrival", clock="ns")
+    assert run.time * 1000 == replay_traces(plan_traces(plan, "64K"), network).nanoseconds
+
+
+@pytest.mark.parametrize("is_direct", [False, True])
+def test_the_export_says_that_others_choose_other_paths(caplog: pytest.LogCaptureFixture, is_direct: bool) -> None:
+    """Of two spines, replays take the first only; on a ring of three, each message has one path."""
+    leaves = [(rank, f"leaf{rank in 'cd'}", 50) for rank in "abcd"]
+    spines = [(f"leaf{side}", f"spine{number}", 50) for side in (False, True) for number in range(2)]
+    switches = ["leafFalse", "leafTrue", "spine0", "spine1"]
+    network = (
+        ring(3)
+        if is_direct
+        else collopt.Topology.from_links([*leaves, *spines], compute="abcd", switches=switches, bidirectional=True)
+    )
+    plan_traces(collopt.plan(network, "allgather"), "1M")
+    assert ("do not take the path" in caplog.text) is not is_direct
+
+
 def test_sends_over_a_link_start_in_turn() -> None:
     """Each turn comes after the turn before, and after what the send before it waits for; the first needs no turn."""
     row = collopt.Topology.from_links([("a", "b", 25), ("b", "c", 25)], compute="abc", bidirectional=True)

@@ -1,5 +1,6 @@
 """What NCCL is told: rings as graph files, and lines for its tuner."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,8 +15,10 @@ import pytest
 import collopt
 from collopt.errors import UnsupportedError
 from collopt.planners import plan_of_schedule
-from collopt.runtime import write_nccl_tuner
+from collopt.runtime import MeasuredTimes, write_measured_tuner, write_nccl_tuner
+from collopt.runtime.measuring.measured_times import MeasuredRow
 from collopt.runtime.nccl.graph import ring_channels
+from collopt.runtime.nccl.tuner import FORMS
 from collopt.schedules import Forest
 from collopt.topologies import Topology, complete, dgx1_v100, dgx_a100, dgx_b200, dgx_h100, mi250, rail, ring
 
@@ -273,3 +276,66 @@ def test_tuner_files_refuse_plans_that_nccl_has_no_algorithm_for(tmp_path: Path)
         write_nccl_tuner(pair, tmp_path / "a")
     with pytest.raises(UnsupportedError, match=r"the plans are \[\]; expected at least one Plan"):
         write_nccl_tuner([], tmp_path / "a")
+
+
+def test_other_libraries_are_told_the_same(tmp_path: Path) -> None:
+    """NCCLX by intervals of bytes per rank, and UCC by ranges whose ends belong to them."""
+    plans = [collopt.plan(complete(4), "reduce_scatter", planner="ring")]
+    for form in FORMS:
+        write_nccl_tuner(plans, tmp_path / form, form=form, max_bytes=2**20 - 1)
+    assert lines_of(tmp_path / "ncclx-csv") == [["reducescatter", "[0", f"{2**18})", "ring", "simple", "-1", "*", "*"]]
+    assert json.loads((tmp_path / "ncclx-json").read_text())["rules"] == [
+        {
+            "filter": {
+                "collective": "reducescatter", "bytesPerRank": f"[0,{2**18})", "nNodes": "*", "nLocalRanks": "*"
+            },
+            "config": {"algorithm": "ring", "protocol": "simple", "channels": -1},
+        }
+    ]  # fmt: skip
+    assert (tmp_path / "ucc").read_text() == f"UCC_TL_UCP_TUNE=reduce_scatter:0-{2**18 - 1}:[4]:@ring\n"
+    with pytest.raises(UnsupportedError, match="UCC has no nvls"):
+        write_nccl_tuner([collopt.plan(dgx_h100(), "allreduce", planner="nvls")], tmp_path / "a", form="ucc")
+    with pytest.raises(UnsupportedError, match="form is 'xml'"):
+        write_nccl_tuner(plans, tmp_path / "a", form="xml")
+    assert not (tmp_path / "a").exists()
+
+
+def sweep(*times: float, collective: str = "allreduce", ranks: int | None = 8) -> MeasuredTimes:
+    """Times of 1, 2, 4 ... KiB."""
+    rows = tuple(MeasuredRow(2**10 << step, time) for step, time in enumerate(times))
+    return MeasuredTimes("sweep", collective, ranks, rows)  # type: ignore[arg-type] # which it looks up
+
+
+def test_measured_sweeps_choose_by_size(tmp_path: Path) -> None:
+    """A range begins at the first size at which its algorithm was the fastest."""
+    sweeps = {"ring simple": sweep(9, 9, 9, 1), "tree LL": sweep(5, 5, 10, 10), "nvls simple": sweep(9, 9, 8)}
+    write_measured_tuner(sweeps, tmp_path / "a", boxes=1)
+    assert lines_of(tmp_path / "a") == [
+        ["allreduce", "0", "4095", "tree", "ll", "0", "1", "8"],
+        ["allreduce", "4096", str(2**32 - 1), "nvls", "simple", "0", "1", "8"],
+    ]
+    write_measured_tuner({"tree ll": sweep(1, 2)}, tmp_path / "b", form="ncclx-csv", boxes=2)
+    assert lines_of(tmp_path / "b") == [["allreduce", "[0", f"{2**29})", "tree", "ll", "-1", "2", "4"]]
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "options", "words"),
+    [
+        ({}, {}, "the sweeps are"),
+        ({"ring": sweep(1)}, {}, "a sweep is called 'ring'"),
+        ({"ring simple": 3}, {}, "sweep 'ring simple'"),
+        ({"ring simple": sweep(1), "tree ll": sweep(1, ranks=4)}, {}, "the same ranks"),
+        ({"ring simple": sweep(1, ranks=None)}, {}, "unknown number"),
+        ({"ring simple": sweep(1, collective="all_to_all")}, {}, "all_to_all"),
+        ({"nvls ll": sweep(1)}, {}, "nvls with the protocol simple"),
+        ({"ring simple": sweep(1)}, {"form": "ncclx-csv", "boxes": 3}, "does not divide 8"),
+        ({"ring simple": sweep(1), "tree ll": sweep()}, {}, "only wrong|no size"),
+    ],
+)
+def test_measured_sweeps_that_do_not_compare_are_refused(
+    sweeps: Any, options: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """And nothing is written."""
+    with pytest.raises(UnsupportedError, match=words):
+        write_measured_tuner(sweeps, tmp_path / "a", **options)
+    assert not list(tmp_path.iterdir())

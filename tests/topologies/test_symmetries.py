@@ -363,6 +363,19 @@ def test_boxes_whose_ranks_are_interleaved_are_found() -> None:
     assert groups.digits[:4].tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
 
 
+@pytest.mark.parametrize(
+    ("rates", "sizes"), [((200, 200, 200), (3, 4)), ((200, 200, 50), (12,)), ((200, 100, 100), (3, 4)), ((50,), (4,))]
+)
+def test_boxes_as_near_as_others_are_those_of_wider_links(rates: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+    """One switch joins all ranks, wider links to another one those of each box; boxes of unequal sizes are none."""
+    links = [(f"b{box}g{gpu}", f"box{box}", rate) for box, rate in enumerate(rates) for gpu in range(4)]
+    links += [(link[0], "core", 50) for link in links]
+    switches = [*(f"box{box}" for box in range(len(rates))), "core"]
+    ranks = list(dict.fromkeys(link[0] for link in links))
+    network = Topology.from_links(links, compute=ranks, switches=switches, bidirectional=True)
+    assert rank_groups(network).sizes == sizes
+
+
 def test_distances_do_not_pass_ranks() -> None:
     """Paths pass switches only, and the longer direction counts."""
     links = [("a", "s", 1), ("s", "b", 1), ("b", "a", 1), ("b", "c", 1), ("c", "b", 1)]

@@ -1,7 +1,8 @@
 """Nested groups of ranks, as mixed-radix digits: boxes inside racks inside rails, rows and columns of a torus.
 
-For each distance through switches, ranks that hops of at most this distance join are a group; levels whose groups have
-unequal sizes are left out.  Where near ranks form a grid in rank order, its coordinates are digits too.
+For each distance through switches, ranks that hops of at most this distance join are a group, and inside them those
+that wider links join; levels whose groups have unequal sizes are left out.  Where near ranks form a grid in rank order,
+its coordinates are digits too.
 """
 
 from functools import lru_cache
@@ -14,6 +15,7 @@ from ..network.direct_graph import partial_hop_distances
 from ..network.topology import Topology
 
 UNREACHED = np.iinfo(np.int16).max
+MOST_WIDTHS = 8  # bandwidths of links, above which these tell no groups
 
 
 class RankGroups(NamedTuple):
@@ -44,6 +46,7 @@ def rank_groups(topology: Topology) -> RankGroups:
     # Levels of groups, the innermost places matched between groups.
     distances = rank_distances(topology)
     labels = _nested_labels(distances)
+    labels += _labels_by_width(topology, distances, labels[-1] if labels else np.zeros(len(distances), dtype=np.int64))
     digits, sizes = _digits(labels, topology.num_ranks)
     digits[:, -1] = _peers(digits, sizes, distances)
     # Coordinates of a grid inside the innermost groups.
@@ -86,6 +89,26 @@ def _nested_labels(distances: IntArray) -> list[IntArray]:
             inside = labels
         if joined:
             break
+    return kept
+
+
+def _labels_by_width(topology: Topology, distances: IntArray, outside: IntArray) -> list[IntArray]:
+    """Group numbers of ranks that wider links join, int64 (ranks,), inside groups of ranks equally far by switches."""
+    kept: list[IntArray] = []
+    tails, heads, capacities, _ = topology.arrays
+    widths = np.unique(capacities)[1:]
+    lengths = np.unique(distances[(outside[:, None] == outside) & (distances > 0)])
+    if len(lengths) != 1 or lengths[0] < 2 or len(widths) >= MOST_WIDTHS:
+        return kept
+    for width in widths:
+        wide = capacities >= width
+        nodes = components(len(topology.nodes), np.column_stack([tails[wide], heads[wide]]))
+        labels = np.unique(nodes[: topology.num_ranks], return_inverse=True)[1].astype(np.int64)
+        members = np.bincount(labels)
+        is_nested = len(np.unique(labels * (outside.max() + 1) + outside)) == len(members)
+        if is_nested and outside.max() + 1 < len(members) < len(labels) and (members == members[0]).all():
+            kept.append(labels)
+            outside = labels
     return kept
 
 
