@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...schedules import Bound, DemandForest, Demands
+from ...schedules import Bound, DemandForest, Demands, as_bytes
 from ...schedules.collective import DEMANDS
+from ...schedules.timed_run import MANY_EVENTS, Predictor
 from ...support.validation import as_kind, as_whole, shown
 from ...topologies import Topology
+from ...topologies.network.link_costs import as_costs
 from ...topologies.network.topology import as_topology
 from ..plans.plan import Plan, proved_plan
 from ..plans.registry import register_planner
@@ -30,10 +32,18 @@ def bound_demands(topology: Topology, demands: Demands) -> Bound:
 
 
 @register_planner("steiner-trees", (DEMANDS,))
-def plan_demands(topology: Topology, demands: Demands, *, chunks: int | None = None, order: str | None = None) -> Plan:
+def plan_demands(
+    topology: Topology,
+    demands: Demands,
+    *,
+    chunks: int | None = None,
+    order: str | None = None,
+    size: int | str | None = None,
+) -> Plan:
     """Plan trees that bring every item from any of its sources to its destinations.
 
-    With ``order="layers"`` each layer comes as early as those before it allow.
+    With ``order="layers"`` each layer comes as early as those before it allow.  For a size, simpler trees are taken
+    where their predicted time is less.
     """
     as_kind(demands, Demands, "the demands")
     if chunks is not None:
@@ -45,11 +55,27 @@ def plan_demands(topology: Topology, demands: Demands, *, chunks: int | None = N
         packing = packed(topology, demands)
         trees = packing.trees if order is None else _by_layers(topology, demands)
     schedule = weighted_forest(topology, demands, trees, chunks)
+    if size is not None and order is None:
+        with trace.stage("times"):
+            schedule = _fastest(topology, demands, schedule, as_bytes(size), trace)
     with trace.stage("bound"):
         bound = bound_packing(topology, demands, packing)
     given = {"chunks": chunks, "order": order}
     options = {name: value for name, value in given.items() if value is not None}
     return proved_plan(topology, demands, schedule, "steiner-trees", options, trace, bound)
+
+
+def _fastest(topology: Topology, demands: Demands, best: DemandForest, num_bytes: int, trace: Trace) -> DemandForest:
+    """Return these trees, or those of a fixed pattern, by their predicted times."""
+    from .fixed_trees import PATTERNS, fixed_forest
+
+    costs = as_costs(None, topology)
+    forests = [best, *(fixed_forest(topology, demands, pattern) for pattern in PATTERNS)]
+    times = [Predictor(forest, topology, costs).time(num_bytes, MANY_EVENTS) for forest in forests]
+    trace.note("planned_for", f"{num_bytes} bytes")
+    trace.note("predicted_us", float(min(times)))
+    trace.note("plans_compared", len(forests))
+    return forests[times.index(min(times))]
 
 
 def _by_layers(topology: Topology, demands: Demands) -> list[tuple[PackedTree, Fraction]]:
