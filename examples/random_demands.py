@@ -62,11 +62,11 @@ def plans(seeds: Iterable[int]) -> Iterator[Plan]:
 
 def main() -> None:
     """Count the plans at the bound, and show how far the others are off."""
-    found = list(plans(range(int(sys.argv[1]) if len(sys.argv) > 1 else 60)))
-    gaps = sorted((plan.gap for plan in found if plan.gap), reverse=True)
-    witnesses = Counter(type(plan.bound.witness).__name__ for plan in found)
+    planned = list(plans(range(int(sys.argv[1]) if len(sys.argv) > 1 else 60)))
+    gaps = sorted((plan.gap for plan in planned if plan.gap), reverse=True)
+    witnesses = Counter(type(plan.bound.witness).__name__ for plan in planned)
     print(
-        f"{len(found)} plans, {len(gaps)} below the bound: {', '.join(f'{float(gap):.1%}' for gap in gaps) or 'none'}"
+        f"{len(planned)} plans, {len(gaps)} below the bound: {', '.join(f'{float(gap):.1%}' for gap in gaps) or 'none'}"
     )
     print(", ".join(f"{count} bounds by {name}" for name, count in witnesses.items()))
 

@@ -67,9 +67,9 @@ def _potentials(model: MulticastModel, balance: np.ndarray, arrival: np.ndarray,
     """Worth of data of each destination at each end, at most that at the destination, which it is worth for."""
     potentials = []
     for row, (_, target) in enumerate(model.targets.tolist()):
-        most = abs(arrival[row])
-        own = [min(abs(balance[row, end]), most) for end in range(ends)]
-        own[target] = most
+        limit = abs(arrival[row])
+        own = [min(abs(balance[row, end]), limit) for end in range(ends)]
+        own[target] = limit
         potentials.append(own)
     return potentials
 

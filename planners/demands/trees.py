@@ -60,8 +60,8 @@ def plan_demands(
             schedule = _fastest(topology, demands, schedule, as_bytes(size), trace)
     with trace.stage("bound"):
         bound = bound_packing(topology, demands, packing)
-    given = {"chunks": chunks, "order": order}
-    options = {name: value for name, value in given.items() if value is not None}
+    values = {"chunks": chunks, "order": order}
+    options = {name: value for name, value in values.items() if value is not None}
     return proved_plan(topology, demands, schedule, "steiner-trees", options, trace, bound)
 
 

@@ -90,9 +90,9 @@ def test_bounds_around_switches_that_pass_data_are_those_of_the_program(seed: in
 
 def test_random_demands_meet_the_bound() -> None:
     """The example's networks, with one-way links and some switches that multicast, have no gap."""
-    found = list(random_demands.plans(range(8)))
-    assert len(found) > 4
-    assert all(plan.gap == 0 for plan in found)
+    planned = list(random_demands.plans(range(8)))
+    assert len(planned) > 4
+    assert all(plan.gap == 0 for plan in planned)
 
 
 def test_collectives_are_special_cases() -> None:
