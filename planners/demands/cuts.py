@@ -14,10 +14,17 @@ from ...solvers import Algorithm, HighsOptions, solve
 from ...solvers.trees.steiner_trees import FAR, dual_ascent
 from ...support.arrays import IntArray
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from .cut_search import best_cut
-from .packing import Packing
+from .packing import Packing, packed
 
 MAX_FLOWS = 40_000  # variables of the linear program that is solved where cuts leave a gap
+
+
+def bound_demands(topology: Topology, demands: Demands) -> Bound:
+    """Bound any schedule of demands, as `collopt.bound`."""
+    as_topology(topology)
+    return bound_packing(topology, demands, packed(topology, demands))
 
 
 def bound_packing(topology: Topology, demands: Demands, packing: Packing) -> Bound:
