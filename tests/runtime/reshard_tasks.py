@@ -148,7 +148,7 @@ def refusals(rank: int, ranks: int) -> dict[str, str]:
     def told(state: Any = own, **options: Any) -> str:
         return message_of(lambda: reshard(state, **(rules | options)))
 
-    whole = {"a": torch.zeros(2, 3), "b": torch.zeros(1)} if rank >= 4 else {}
+    whole = {"a": torch.zeros(2, 3), "b": torch.zeros(1)} if 4 <= rank < 8 else {}
     return {
         "another type": told({name: tensor.double() if odd else tensor for name, tensor in own.items()}),
         "another shape": told(_changed(own, odd, torch.ones(2, 4))),
