@@ -216,9 +216,9 @@ class _Checker:
 
     def _check_shape(self, where: str, operation: Operation) -> None:
         sources, targets = operation.sources, operation.targets
-        most = max(len(sources), len(targets))
+        width = max(len(sources), len(targets))
         fits = operation.name in executor.SWITCH_OPERATIONS or operation.shape[0] != ""
-        if not fits or most > executor.MAX_PLACES or (operation.name == "re" and len(sources) == 1):
+        if not fits or width > executor.MAX_PLACES or (operation.name == "re" and len(sources) == 1):
             name = f"{operation.name} from {len(sources)} places to {len(targets)}"
             self._fail(f"{where} is a {name}, which it cannot be; the limit is {executor.MAX_PLACES}")
         pairs = [*zip(sources, targets, strict=True)] if operation.name in executor.PAIRED else [(sources + targets)]

@@ -314,16 +314,16 @@ class Encoder:
         return self._row(operation, code, at, at, at, numbers)
 
     def _meeting(self, rank: int, block: int, operation: Operation) -> list[Row]:
-        """Rows of a barrier: the first block waits for all others, and then signals to them."""
+        """Rows of a barrier: the first block waits for all pairs, and then signals to them."""
         begins_call = operation.name == "call"
-        first, others = self._barriers[rank, -1 if begins_call else operation.barrier[0]]
+        first, pairs = self._barriers[rank, -1 if begins_call else operation.barrier[0]]
         rows = [self._sync(operation, NOP)]
         if block == first:
-            rows.append(self._sync(operation, WAIT, [to for to, _ in others.values()]))
+            rows.append(self._sync(operation, WAIT, [to for to, _ in pairs.values()]))
             rows.append(self._sync(operation, CALL if begins_call else NOP))
-            rows.append(self._sync(operation, SIGNAL, [back for _, back in others.values()]))
+            rows.append(self._sync(operation, SIGNAL, [back for _, back in pairs.values()]))
         else:
-            to, back = others[block]
+            to, back = pairs[block]
             rows += [self._sync(operation, SIGNAL, [to]), self._sync(operation, WAIT, [back])]
             rows.append(self._sync(operation, NOP))
         return rows
@@ -391,17 +391,17 @@ class Encoder:
                 end = begin + memory.half
             # The executor divides sizes in units of its alignment, which are elements here (``calcOffset``).
             number, parts = operation.part
-            least, rest = divmod(place.count * self.slices, parts)
-            offset, size = number * least + min(number, rest), least + (number < rest)
+            share, remainder = divmod(place.count * self.slices, parts)
+            offset, size = number * share + min(number, remainder), share + (number < remainder)
             begin += first[place.buffer] + (place.start * self.slices + offset) * stride
             # A store of what is there already changes nothing for whoever reads it.
             silent = stored is not None and same_memory(self.plan, stored, place)
             self._arguments.append(len(self.places))
             self.places.append(place)
-            beyond = begin + size * stride > end
+            overflows = begin + size * stride > end
             in_scratch = place.buffer == "scratch"
             self._place_rows.append(
-                (begin, size, place.count, place.rank, silent, beyond, in_scratch, with_packets, stride)
+                (begin, size, place.count, place.rank, silent, overflows, in_scratch, with_packets, stride)
             )
 
 
@@ -410,5 +410,5 @@ def _packets(places: IntArray) -> tuple[IntArray, int]:
     packed = places[:, STRIDE] == 2
     begins, ends = places[:, START], places[:, START] + 2 * places[:, SIZE]
     borders = np.unique(np.concatenate([begins[packed], ends[packed]]))
-    found = np.stack([np.searchsorted(borders, begins), np.searchsorted(borders, ends)], axis=1)
-    return np.where(packed[:, None], found, 0), len(borders)
+    ranges = np.stack([np.searchsorted(borders, begins), np.searchsorted(borders, ends)], axis=1)
+    return np.where(packed[:, None], ranges, 0), len(borders)

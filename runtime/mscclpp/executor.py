@@ -68,9 +68,9 @@ def shape_of(name: str, kind: str | None, sources: int, targets: int) -> tuple[s
         return None
     letters = []
     for shape, number in zip(shapes, (sources, targets), strict=True):
-        least = shape.rstrip("+")
-        text = least + least[-1] * (number - len(least)) if "+" in shape else least
-        text = text[:number] if number >= max(1, len(least) - ("+" in shape)) else ""
+        shortest = shape.rstrip("+")
+        text = shortest + shortest[-1] * (number - len(shortest)) if "+" in shape else shortest
+        text = text[:number] if number >= max(1, len(shortest) - ("+" in shape)) else ""
         if len(text) != number:
             return None
         letters.append(text)

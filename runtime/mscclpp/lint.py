@@ -133,8 +133,8 @@ def _report(
     # In 0.8.0 the selector of a plan compares its largest size by "less than" (nccl.cu, line 623).
     windows: tuple[Window, ...] = ()
     if plan.collective is not None:
-        name, most = plan.collective.nccl_name, high + (version != executor.VERSIONS[0])
-        windows = (Window(name, plan.num_ranks, plan.in_place, low, most),)
+        name, upper = plan.collective.nccl_name, high + (version != executor.VERSIONS[0])
+        windows = (Window(name, plan.num_ranks, plan.in_place, low, upper),)
     return LintReport(
         str(path),
         RUNTIME,

@@ -120,8 +120,8 @@ def _cut_to_what_runs(op: Json) -> None:
         end["type"] = BUFFER_TYPES[0]  # The value 0
     paired, on_ports = name in executor.PAIRED, op["channel_type"] == "port"
     shapes = executor.SHAPES.get(name, ("l", "l"))
-    for ends, shape in zip((sources, targets), shapes, strict=True):
-        del ends[len(ends) if "+" in shape else len(shape) :]
+    for ends, letters in zip((sources, targets), shapes, strict=True):
+        del ends[len(ends) if "+" in letters else len(letters) :]
     if paired:
         first, other = (sources, targets) if name == "get" else (targets, sources)
         del other[len(first) :]
@@ -129,9 +129,10 @@ def _cut_to_what_runs(op: Json) -> None:
         op["channel_type"] = "switch"
     elif sources and on_ports:
         op["channel_ids"] = [*op["channel_ids"], *[0] * len(targets)][: len(targets)]
-    ends = len(sources), len(targets)
-    shape = (executor.shape_of(name, op["channel_type"], *ends) if name in executor.SHAPES else None) or ("", "")
-    for at, (end, letter) in enumerate(zip((*sources, *targets), "".join(shape), strict=False)):
+    shape: tuple[str, str] | None = None
+    if name in executor.SHAPES:
+        shape = executor.shape_of(name, op["channel_type"], len(sources), len(targets))
+    for at, (end, letter) in enumerate(zip((*sources, *targets), "".join(shape or ()), strict=False)):
         _cut_place(end, letter, reads=at < len(sources) and not on_ports)
     if paired:
         _cut_pairs(name, sources, targets, on_ports=on_ports)

@@ -99,13 +99,13 @@ class RunOrder:
         turns = self._turns[later]
         inside = self._own[earlier] & self._own[later]
         columns = self._code.places[self._places]
-        # The same thread looks after the same packets of each operation of its block.
-        same = self._processes[self._turns[earlier]] == self._processes[turns]
+        # The is_own thread looks after the is_own packets of each operation of its block.
+        is_own = self._processes[self._turns[earlier]] == self._processes[turns]
         for column in (START, SIZE):
-            same &= columns[earlier, column] == columns[later, column]
-        same &= (columns[earlier, WITH_PACKETS] & columns[later, WITH_PACKETS]) == 1
-        same |= self._turns[earlier] == turns
-        unordered = np.flatnonzero(~(same | self._know(turns, earlier, inside)))
+            is_own &= columns[earlier, column] == columns[later, column]
+        is_own &= (columns[earlier, WITH_PACKETS] & columns[later, WITH_PACKETS]) == 1
+        is_own |= self._turns[earlier] == turns
+        unordered = np.flatnonzero(~(is_own | self._know(turns, earlier, inside)))
         numbers = later[unordered]
         unstarted = self._before_starts() if starts else np.empty(0, dtype=np.int64)
         if len(unstarted) and (not len(unordered) or unstarted[0] <= numbers.min()):
@@ -122,8 +122,8 @@ class RunOrder:
         """Return an access that the end of a kernel does not wait for; `bounds`: elements of GPUs, (ranks + 1,)."""
         segments, ranks = self._segments, self._code.num_ranks
         owners = np.searchsorted(bounds, segments.firsts, side="right") - 1
-        known = self._know(owners - ranks, segments.numbers)
-        unordered = np.flatnonzero(~known & ~self._in_scratch[segments.numbers])
+        is_known = self._know(owners - ranks, segments.numbers)
+        unordered = np.flatnonzero(~is_known & ~self._in_scratch[segments.numbers])
         if not len(unordered):
             return None
         turns = self._turns[segments.numbers]
@@ -160,13 +160,15 @@ class RunOrder:
 
         Writes are seen at once `inside` a GPU, by its own processes.
         """
-        known = self._seen.knows(turns, self._writers[accesses], self._step_of[self._turns[accesses]])
+        is_known = self._seen.knows(turns, self._writers[accesses], self._step_of[self._turns[accesses]])
         at_once = ~self._writes[accesses] if inside is None else ~self._writes[accesses] | inside
-        rest = np.flatnonzero(~known & at_once)
-        if len(rest):
-            reads = accesses[rest]
-            known[rest] = self._executed.knows(turns[rest], self._writers[reads], self._step_of[self._turns[reads]])
-        return known
+        unseen = np.flatnonzero(~is_known & at_once)
+        if len(unseen):
+            reads = accesses[unseen]
+            is_known[unseen] = self._executed.knows(
+                turns[unseen], self._writers[reads], self._step_of[self._turns[reads]]
+            )
+        return is_known
 
 
 def _accesses(code: Code, turns: SmallArray) -> tuple[IntArray, IntArray, BoolArray]:

@@ -319,23 +319,23 @@ class _Parser(_Fields):
         if kind == "port" and name not in executor.PORT_OPERATIONS:
             self.fail(f"{where} is a {name} on a port channel, which has no addresses of memory")
         with_ids = kind == "port" and any(isinstance(end, dict) and "buffer_id" in end for end in ends[0])
-        found: list[tuple[Place, ...]] = []
+        places: list[tuple[Place, ...]] = []
         for key, own, letters in zip(("src_buff", "dst_buff"), ends, shape, strict=True):
             read = self._offset_place if with_ids and key == "src_buff" else self._place
             what = f"{key} of {where}"
-            found.append(
+            places.append(
                 tuple(
                     read(end, block, what, kind if letter in "rq" else None, letter in "pq")
                     for end, letter in zip(own, letters, strict=True)
                 )
             )
-        from_base = kind == "port" and not with_ids and any(place.buffer != "scratch" for place in found[0])
+        from_base = kind == "port" and not with_ids and any(place.buffer != "scratch" for place in places[0])
         part = (0, 1)
         if "tbg_info" in entry:
             info = self.mapping(entry["tbg_info"], f"tbg_info of {where}", ("tb_id", "tbg_size"))
             size = self.integer(info["tbg_size"], f"tbg_size of {where}", 1, MAX_BLOCKS)
             part = self.integer(info["tb_id"], f"tb_id of {where}", 0, size - 1), size
-        return Operation(name, kind, channels, *found, from_base=from_base, part=part)
+        return Operation(name, kind, channels, places[0], places[1], from_base=from_base, part=part)
 
     def _pipeline(self, entry: Mapping[str, Any], block: _Block, where: str) -> Operation:
         context = self.mapping(entry["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))

@@ -304,8 +304,8 @@ class Events(NamedTuple):
     process; `knowledge` (blocks, threads + 1): the event with what each thread of a block knows, and all of them;
     `tokens`: events of the signals of each resource and the requests to each proxy; `last_tokens` (resources,): the
     last one; `started` (ranks,): with which the call of a GPU began; `packets` (packets,): of the last write of each,
-    and `written` (processes,): of the last packets of each process, which are steps of a process of their own, as they
-    show nothing but themselves; `used` (2,): events and `before`.
+    and `last_packets` (processes,): of each process, whose packets are steps of a process of their own, as they show
+    nothing but themselves; `used` (2,): events and `before`.
     """
 
     processes: IntArray
@@ -319,7 +319,7 @@ class Events(NamedTuple):
     last_tokens: IntArray
     started: IntArray
     packets: IntArray
-    written: IntArray
+    last_packets: IntArray
     used: IntArray
 
     @classmethod
@@ -329,7 +329,7 @@ class Events(NamedTuple):
         lengths = operations[:, LAST] - operations[:, END]
         waits, blocks = int(lengths[operations[:, CODE] == WAIT].sum()), len(code.firsts) - 1
         widths = code.places[:, LAST_PACKET] - code.places[:, FIRST_PACKET]
-        of_arguments = np.concatenate([widths, [0]])[np.minimum(code.arguments, len(widths))]
+        of_arguments = np.concatenate([widths, [0]])[np.clip(code.arguments, 0, len(widths))]
         read = np.concatenate([[0], np.cumsum(of_arguments)])
         packets = int((read[operations[:, SPLIT]] - read[operations[:, BEGIN]]).sum())
         tokens = int(lengths.sum()) + 2 * len(turns)
@@ -347,7 +347,7 @@ class Events(NamedTuple):
             last_tokens=np.full(len(initial), -1),
             started=np.arange(code.num_ranks),
             packets=np.full(code.packets, -1),
-            written=np.full(len(code.ranks), -1),
+            last_packets=np.full(len(code.ranks), -1),
             used=np.zeros(2, dtype=np.int64),
         )
 
@@ -375,16 +375,16 @@ def write_events(code: Code, turns: SmallArray, initial: IntArray, events: Event
             _block_events(code, events, process, operation, counts[process], resources, executed)
             if operation[CODE] in (COPY, SUM):
                 _read_packets(code, events, turn, process, operation)
-                known = events.knowledge[process, -1] if executed else -1
-                _write_packets(code, events, process, counts[process], operation[SPLIT], operation[END], known)
+                last_event = events.knowledge[process, -1] if executed else -1
+                _write_packets(code, events, process, counts[process], operation[SPLIT], operation[END], last_event)
             continue
         # A proxy knows what the requesting thread knows, and its own turns.
         _after(events, pop(events.tokens, resources + process - blocks))
         events.of_turns[turn] = _event(events, process, counts[process])
         if turns[turn, THREAD] < operation[SPLIT] - operation[BEGIN]:
             target = operation[SPLIT] + turns[turn, THREAD]
-            known = events.of_turns[turn] if executed else -1
-            _write_packets(code, events, process, counts[process], target, target + 1, known)
+            last_event = events.of_turns[turn] if executed else -1
+            _write_packets(code, events, process, counts[process], target, target + 1, last_event)
         if operation[SIGNALS]:
             _give(events, code.other_ends[process - blocks], events.of_turns[turn])
         if operation[SIGNALS] == 2:
@@ -429,22 +429,22 @@ def _read_packets(code: Code, events: Events, turn: int, block: int, operation: 
 
 
 @kernel
-def _write_packets(code: Code, events: Events, process: int, step: int, begin: int, end: int, known: int) -> None:
-    """Write the event of the packets among some arguments, which tell of the reads of a `known` event too, or -1."""
+def _write_packets(code: Code, events: Events, process: int, step: int, begin: int, end: int, last_event: int) -> None:
+    """Write the event of the packets among some arguments, which tell of the reads of a `last_event` event too, or -1."""
     event = -1
     for argument in range(begin, end):
         place = code.places[code.arguments[argument]]
         for packet in range(place[FIRST_PACKET], place[LAST_PACKET]):
             if event < 0:
                 _after(events, events.started[code.ranks[process]])
-                _after(events, events.written[process])
+                _after(events, events.last_packets[process])
                 event = _event(events, len(code.ranks) + code.num_ranks + process, step)
-                if known >= 0:
+                if last_event >= 0:
                     _after(events, event)
-                    _after(events, known)
+                    _after(events, last_event)
                     event = _event(events, process, step)
             events.packets[packet] = event
-    events.written[process] = event if event >= 0 else events.written[process]
+    events.last_packets[process] = event if event >= 0 else events.last_packets[process]
 
 
 @kernel
@@ -491,7 +491,7 @@ def _meet(events: Events, block: int, step: int) -> None:
     """Synchronize the threads of a block: all know what each of them knows, and their turns up to a step."""
     row = events.knowledge[block]
     _after(events, row[-1])
-    _after(events, events.written[block])
+    _after(events, events.last_packets[block])
     for thread in range(len(row) - 1):
         if row[thread] != row[-1]:
             _after(events, row[thread])

@@ -295,13 +295,13 @@ class _Signals:
     ) -> None:
         """Add what an operation writes to other ranks."""
         for target, own in zip(targets, contents, strict=True):
-            written = here
+            message = here
             if target.rank != block[0]:
                 amount = self._amount(operation, target)
-                written = self._messages.send(block[0], target.rank, amount, [here], data=own)
-                self._pending[(*block, operation.channel_type or "memory", target.rank)].append(written)
+                message = self._messages.send(block[0], target.rank, amount, [here], data=own)
+                self._pending[(*block, operation.channel_type or "memory", target.rank)].append(message)
             for cell in self._cells(operation, [target]):
-                self._packets.setdefault(cell, written)
+                self._packets.setdefault(cell, message)
 
     def _amount(self, operation: Operation, place: Place) -> int:
         """Units that an operation moves to or from a place."""

@@ -75,7 +75,7 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: d["gpus"][0]["threadblocks"][0]["ops"].extend([{"name": "nop"}] * 64), "the limit is 64"),
     (
         lambda d: d["gpus"][2]["threadblocks"][4].update(channels=d["gpus"][2]["threadblocks"][0]["channels"]),
-        "gpu 2 waits .* times on port channel 0",
+        "gpu 0 waits 2 times on port channel 0, but its other end signals 4",
     ),
     (lambda d: first(d, "put").update(name="putt"), "has name 'putt'; expected one of"),
     (lambda d: first(d, "put").update(name="pws"), "a pws on a memory channel, which never signals"),
