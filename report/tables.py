@@ -183,7 +183,7 @@ def tree_hops(forest: TreeArrays, tree: int, before: int = 0, looped: BoolArray 
     ranks, edges, outwards = forest.num_ranks, list(forest.edges(tree)), forest.direction == "broadcast"
     depths = {int(forest.roots[tree]): 0}
     for edge in edges:
-        depths[edge.head] = depths[edge.tail] + (edge.tail < ranks)
+        depths[edge.head] = depths.get(edge.tail, 0) + (edge.tail < ranks)
     copied = set() if looped is None else set(forest.switches[looped[tree, ranks:]].tolist())
     # The hop that brings a vertex the last of what it waits for; a switch sends in that same hop.
     came: dict[int, int] = {}

@@ -31,6 +31,9 @@ from .programs.check import check_program
 from .programs.interpret import run_program
 from .programs.program import ChunkRange, Dependency, Instruction, Program, RankProgram, ThreadBlock
 from .programs.transformations import without_receive_reduce
+from .resharding.cells import Resharding, TensorMove, compare_shardings
+from .resharding.reshard import ReshardWork, reshard
+from .resharding.sharding import Mesh, Replicate, Shard, Sharding, cache_sharding, expert_shardings
 from .scoring.certify import certify
 from .scoring.score import Score, score
 from .simulation.chakra_export import plan_traces
@@ -49,6 +52,8 @@ __all__ += ["Simulation", "simulate"]
 __all__ += ["Score", "certify", "score"]
 __all__ += ["RunReport", "all_to_all_single", "execute", "jax_function", "launched_rank", "run_local"]
 __all__ += ["Dispatched", "MoeHandle", "differentiable_all_to_all", "moe_combine", "moe_dispatch"]
+__all__ += ["Mesh", "Replicate", "ReshardWork", "Resharding", "Shard", "Sharding", "TensorMove"]
+__all__ += ["cache_sharding", "compare_shardings", "expert_shardings", "reshard"]
 __all__ += ["BenchReport", "Calibration", "MeasuredTimes", "Measurement", "calibrate", "measure_plans"]
 __all__ += ["read_nccl_tests"]
 __all__ += ["Expectation", "SizeExpectation", "expect", "machine_of", "measurements", "network"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -105,7 +105,7 @@ class Demands(Collective):
     (Fraction(1, 2), 2)
     """
 
-    items: tuple[Item, ...]
+    items: tuple[Item, ...] = ()
 
     def __init__(self, items: Iterable[Item | Sequence[Any]]) -> None:
         for name in ("name", "pattern", "phases", "input", "output", "takes_traffic", "traffic"):
@@ -172,6 +172,21 @@ class Demands(Collective):
         )
         self._check_reach(topology, ends)
         return ends
+
+    def among(self, ranks: Iterable[str]) -> Demands:
+        """Return what is left to move where only some ranks are there; `BoundError` if an item lost all its sources."""
+        left, items = set(ranks), []
+        for item in self.items:
+            sources, destinations = (
+                tuple(rank for rank in side if rank in left) for side in (item.sources, item.destinations)
+            )
+            if destinations and not sources:
+                raise BoundError(f"item {item.name!r} has no source left; expected one of {', '.join(item.sources)}")
+            if destinations:
+                items.append(replace(item, sources=sources, destinations=destinations))
+        if not items:
+            raise BoundError("no destination of any item is left")
+        return Demands(items)
 
     def _check_reach(self, topology: Topology, ends: Sequence[Ends]) -> None:
         """Raise `BoundError` if no source of an item reaches one of its destinations."""
@@ -276,8 +291,10 @@ def _as_item(value: object) -> Item:
 def _as_size(value: object, name: str) -> Fraction:
     """Read a size exactly: a number, or bytes with a suffix."""
     try:
-        bytes_text = isinstance(value, str) and value.strip().upper().rstrip("IB")[-1:] in SUFFIXES[1:]
-        size = Fraction(as_bytes(value)) if bytes_text else as_amount(value)
+        if isinstance(value, str) and value.strip().upper().rstrip("IB")[-1:] in SUFFIXES[1:]:
+            size = Fraction(as_bytes(value))
+        else:
+            size = as_amount(value)
     except (TopologyError, UnsupportedError):
         size = Fraction(0)
     if size <= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -20,6 +21,9 @@ settings.register_profile("collopt", deadline=None, derandomize="CI" in os.envir
 # `make test` draws a third of the examples (--hypothesis-profile=quick), others each time; CI draws all, the same ones.
 settings.register_profile("quick", settings.get_profile("collopt"), max_examples=33)
 settings.load_profile("collopt")
+
+# A process of tests keeps many objects, and looking for circles among all of them takes a tenth of the time.
+gc.set_threshold(100_000, 50, 1000)
 
 # A shell starts what runs in the background with interrupts ignored, and nohup with hangups ignored; so would be what
 # tests start and interrupt.

@@ -18,6 +18,8 @@ FACTORS = {
     "all_gather": lambda n: (n - 1) / n,
     "reduce_scatter": lambda n: (n - 1) / n,
     "alltoall": lambda n: (n - 1) / n,
+    "broadcast": lambda _: 1,
+    "reduce": lambda _: 1,
 }
 SIZES = tuple(2**power for power in range(20, 34, 2))
 
@@ -46,10 +48,11 @@ def table(
     sizes: Sequence[int] = SIZES,
     latency: float = 30.0,
     wrong: int = 0,
+    root: int = -1,
 ) -> list[str]:
     """Table of a bandwidth for large sizes, with a latency in µs."""
     factor = FACTORS[program](ranks)
-    operation, root = ("sum", -1) if program in ("all_reduce", "reduce_scatter") else ("none", -1)
+    operation = "sum" if "reduce" in program else "none"
     rows = [
         f"#       size         count      type   redop    root {' '.join(TITLES)}",
         f"#        (B)    (elements) {' (us)  (GB/s)  (GB/s) ' * 2}",
@@ -62,9 +65,9 @@ def table(
 
 
 @cache
-def _expected(digest: str, topology: Kept, collective: object, sizes: tuple[int, ...]) -> Expectation:
+def _expected(digest: str, topology: Kept, collective: object, sizes: tuple[int, ...], root: int | None) -> Expectation:
     del digest
-    return expect(topology.topology, collective, sizes=sizes)  # type: ignore[arg-type]
+    return expect(topology.topology, collective, sizes=sizes, root=root)  # type: ignore[arg-type]
 
 
 class Kept:
@@ -80,9 +83,11 @@ class Kept:
         return 0
 
 
-def cached_expect(topology: Topology, collective: object, *, sizes: Sequence[int]) -> Expectation:
+def cached_expect(
+    topology: Topology, collective: object, *, sizes: Sequence[int], root: int | None = None
+) -> Expectation:
     """`expect`, once for each network."""
-    return _expected(topology.digest, Kept(topology), collective, tuple(sizes))
+    return _expected(topology.digest, Kept(topology), collective, tuple(sizes), root)
 
 
 class Machine(NamedTuple):
@@ -122,6 +127,9 @@ def info(machine: Machine = TWO_BOXES) -> list[str]:
         if machine.hosts > 1 and machine.network == "IB":
             listed = " ".join(f"[{nic}]mlx5_{nic}:1/IB" for nic in range(machine.nics[rank // per_host]))
             say(rank, f"NET/IB : Using {listed} [RO]; OOB eth0:10.0.0.{rank // per_host + 1}<0>")
+        if machine.network == "AWS Libfabric":
+            count = machine.nics[rank // per_host]
+            say(rank, f"NET/OFI Selected Provider is efa (found {count} nics)")
         say(rank, f"Using network {machine.network}")
         device = rank % per_host
         about = f"rank {rank} nranks {ranks} cudaDev {device} nvmlDev {device} busId 18000 commId 0xd8289d3e"

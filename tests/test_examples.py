@@ -117,7 +117,7 @@ def test_no_example_is_left_out() -> None:
             ("adding_switches.py", "allreduce_claims.py", "one_way_allreduce.py"), "test_allreduce_claims.py"
         ),
         "moe_all_to_allv.py": "test_moe_all_to_allv.py",
-        **dict.fromkeys(("train.py", "train_moe.py", "train_with_jax.py"), "test_train_examples.py"),
+        **dict.fromkeys(("train.py", "train_moe.py", "train_with_jax.py", "rollout.py"), "test_train_examples.py"),
         **dict.fromkeys(DIRECT_CONNECT, "report/test_direct_connect_examples.py"),
         **dict.fromkeys(MODELS, "planners/test_training_iteration.py"),
     }

@@ -62,6 +62,17 @@ def test_experts_on_several_ranks_train_as_on_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_rollouts_get_the_weights_that_broadcasts_give(tmp_path: Path) -> None:
+    """The engines' weights are equal in every step, and the policy learns from what they do."""
+    rewards, equal, plain, planned = run(str(Path(EXAMPLE).with_name("rollout.py")), folder=tmp_path)
+    first, last = map(float, re.findall(r"\d+\.\d+", rewards))
+    assert last > 2 * first
+    assert equal == "weights are equal: yes"
+    assert plain.startswith("gather and broadcast: ")
+    assert planned.startswith("reshard: ")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 def test_losses_in_jax_are_those_of_its_own_collective(tmp_path: Path) -> None:
     """To what float32 can tell; and they fall.  Not forked, as JAX starts threads."""

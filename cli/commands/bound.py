@@ -8,11 +8,10 @@ from typing import Any
 from ... import planners
 from ...schedules import Bound, Cut, SizeBound
 from ...schedules.bounds.bound import witness_to_json
-from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, exact, rate_text, time_text
 from ..terminal.networks import find_network
 from ..terminal.output import Formats, bare_table, emit, emit_rows, flat
-from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, distinct_sizes
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, distinct_sizes, read_operation
 from ..terminal.progress import computing
 
 
@@ -29,7 +28,7 @@ def bound(
 
     With `--size`, bound the time for this much data, and name the argument that proves it.
     """
-    operation = as_collective(collective)
+    operation = read_operation(collective)
     network = find_network(topology, described)
     if costs is not None and not size:
         raise UsageError("--costs matter at a size; give --size too")
@@ -68,13 +67,14 @@ def _as_json(proven: Bound) -> dict[str, Any]:
 
 def _print(proven: Bound) -> None:
     network, pairs = proven.topology, proven.collective.in_pairs
-    part = "a shard" if not pairs else "one unit of traffic" if proven.weights else "the data from one rank to another"
+    items = "a unit of the items" if proven.collective.has_items else "a shard"
+    part = items if not pairs else "one unit of traffic" if proven.weights else "the data from one rank to another"
     rows = {
         "algbw": f"at most {rate_text(proven.algbw)}",
         "busbw": f"at most {rate_text(proven.busbw)}",
         "time": f"at least {exact(proven.inverse_rate, 'ns')} per byte of {part}",
     }
-    if not proven.collective.has_two_phases and not pairs:
+    if not proven.collective.has_two_phases and not pairs and not proven.collective.has_items:
         rows["trees per root"] = f"{proven.trees_per_root} attain the bound exactly"
     rows |= proven.witness.rows(network, proven.collective)
     emit_rows(f"{proven.collective} on {network.name}, {network.num_ranks} ranks", rows)

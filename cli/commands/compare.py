@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ... import planners
 from ...errors import FileFormatError, UnsupportedError
 from ...schedules import Collective
-from ...schedules.collective import as_collective
 from ...support.formatting import percentage_text, rate_text, time_text, times_text
 from ...topologies import Topology
 from ..terminal.networks import find_network, find_networks
@@ -21,6 +20,7 @@ from ..terminal.parameters import (
     check_planners,
     distinct_sizes,
     read_calls,
+    read_operation,
 )
 from ..terminal.progress import computing
 
@@ -47,7 +47,7 @@ def compare(
     """Plan a collective with every planner, and compare the results with the proven bounds."""
     from ...planners.what_if.compare import check_feasible
 
-    operation = as_collective(collective)
+    operation = read_operation(collective)
     check_planners(planner or ())
     network = find_network(topology, described)
     if costs is not None and not size:

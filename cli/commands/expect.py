@@ -8,7 +8,7 @@ from ...schedules.collective import as_collective
 from ...support.formatting import rate_text
 from ..terminal.networks import find_network
 from ..terminal.output import Formats, emit, emit_rows, number_table
-from ..terminal.parameters import NetworkOptions, distinct_sizes
+from ..terminal.parameters import NetworkOptions, ShardOptions, distinct_sizes
 from ..terminal.progress import computing
 from .bound import request_figures
 
@@ -22,6 +22,7 @@ def expect(
     formats: Formats,
     collective: str = "allreduce",
     size: list[str] | None = None,
+    root: str | None = None,
 ) -> None:
     """State which bus bandwidth is normal: the proven bound, NCCL's model, and measurements of such machines.
 
@@ -33,7 +34,8 @@ def expect(
     operation = as_collective(collective)
     network = find_network(topology, described)
     with computing(f"looking up {collective} on {network.name}"):
-        expectation = state_expectation(network, operation, sizes=distinct_sizes(size) or SIZES)
+        sizes = distinct_sizes(size) or SIZES
+        expectation = state_expectation(network, operation, sizes=sizes, **ShardOptions(root).read())
         expectation.bound.verify()
     figures = _figures(expectation)
     if not formats.emit(lambda: figures["sizes"], lambda: figures):

@@ -10,13 +10,12 @@ from typing import Any
 from ... import planners
 from ...errors import ColloptError
 from ...schedules import Bound, as_bytes
-from ...schedules.collective import as_collective
 from ...support.formatting import count_text, percentage_text, rate_text, time_text, times_text
 from ...topologies.network.link_costs import as_costs
 from ..terminal.networks import find_network, network_file
 from ..terminal.output import Formats, advise, emit_rows, flat, note
 from ..terminal.output_files import RuntimeFiles, check_targets, write_files, write_fitting
-from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, read_operation
 from ..terminal.progress import computing
 from .bound import rates, request_figures
 
@@ -39,7 +38,7 @@ def plan(
 ) -> None:
     """Plan a collective, verify the plan, and write it as a plan file or export it for a runtime."""
     # Whatever can be refused is refused before the work.
-    operation = as_collective(collective)
+    operation = read_operation(collective)
     check_planners([planner])
     files.check(operation)
     if output is not None and output.suffix.lower() == ".xml":

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ... import planners
 from ...errors import FileFormatError
 from ...schedules import Collective
-from ...schedules.collective import as_collective
 from ...support.validation import shown
 from ..terminal.networks import find_network, network_file
 from ..terminal.output import note
 from ..terminal.output_files import check_figure, check_targets, name_errors_after
-from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, distinct_sizes
+from ..terminal.parameters import (
+    NetworkOptions,
+    ShardOptions,
+    UsageError,
+    check_planners,
+    distinct_sizes,
+    read_operation,
+)
 from ..terminal.progress import computing, working
 
 if TYPE_CHECKING:
@@ -100,7 +106,7 @@ def show(
         raise UsageError(f"--figure is {shown(figure)}; expected one of {', '.join(REQUIRED_INPUT)}")
     if collective is None and (stray := data.flags()):
         raise UsageError(f"{stray[0]} applies to a collective; name one after {what}, or leave {stray[0]} out")
-    requested = None if collective is None else as_collective(collective)
+    requested = None if collective is None else read_operation(collective)
     check_planners(planner or ())
     names, sizes = list(dict.fromkeys(planner or [])), distinct_sizes(size)
     request = Request(requested, names, sizes, tree, model, data.read())

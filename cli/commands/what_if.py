@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import planners
-from ...schedules.collective import as_collective
 from ...support.formatting import bandwidth_text, count_text, percentage_text, rate_text
 from ...support.quantities import as_factor
 from ...topologies import Link, Topology, link_classes
 from ..terminal.networks import find_network
 from ..terminal.output import Formats, bare_table, emit, note, number_table, plain_rows
 from ..terminal.output_files import check_targets, write_files
-from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners
+from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, read_operation
 from ..terminal.progress import computing
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def survive(
 
     Failures that are alike by symmetry are one case. COLLECTIVE may be several, comma-separated.
     """
-    collectives = [as_collective(name.strip()) for name in collective.split(",")]
+    collectives = [read_operation(name.strip()) for name in collective.split(",")]
     check_planners([planner])
     kinds = [] if failures == "none" else [kind.strip() for kind in failures.split(",")]
     network = find_network(topology, described)
@@ -112,7 +111,7 @@ def sensitivity(
     Links of a class, such as those from GPUs to NICs, are widened together, and with those of a second class where that
     gains more than each alone, as for links in a row.
     """
-    operation, part = as_collective(collective), as_factor(step, "--step")
+    operation, part = read_operation(collective), as_factor(step, "--step")
     network = find_network(topology, described)
     names = {link: link_class.name for link_class in link_classes(network) for link in link_class.links}
     if links:

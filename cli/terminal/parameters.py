@@ -21,7 +21,7 @@ from typer.core import TyperCommand
 
 from ... import planners
 from ...errors import FileFormatError
-from ...schedules import COLLECTIVES, Collective
+from ...schedules import COLLECTIVES, Collective, Demands
 from ...schedules.collective import AnyCollective, as_collective
 from ...support.files import read_bytes, read_text
 from ...support.quantities import as_bytes, as_factor
@@ -183,6 +183,11 @@ def option(usage: str, text: str, *, panel: str | None = None, **settings: Any) 
     flags = [word for word in usage.split() if word.startswith("-")]
     metavar = usage.rsplit(maxsplit=1)[-1] if len(flags) < len(usage.split()) else None
     return typer.Option(*flags, metavar=metavar, help=text, rich_help_panel=panel, **settings)
+
+
+def read_operation(text: str) -> Collective:
+    """Look up a collective by name, or read demands from a file named ``.json``."""
+    return Demands.load(Path(text)) if text.lower().endswith(".json") else as_collective(text)
 
 
 def check_planners(names: Iterable[str]) -> None:

@@ -1,7 +1,6 @@
 """Bounds of demands: a cut, cuts of items by dual ascent, or those of the linear program where trees miss it."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from fractions import Fraction
 from math import lcm
 
@@ -9,13 +8,13 @@ import numpy as np
 
 from ...errors import CertificateError, NoAnswerError
 from ...formulations.multicast import MulticastModel, build, count_flows
-from ...schedules import Bound, Cut, Demands, ItemCut, ItemCuts, LinkValue
+from ...schedules import Bound, Demands, ItemCut, ItemCuts, LinkValue
 from ...schedules.bounds.item_cuts import hop_ends, hop_lengths
 from ...solvers import Algorithm, HighsOptions, solve
 from ...solvers.trees.steiner_trees import FAR, dual_ascent
 from ...support.arrays import IntArray
 from ...topologies import Topology
-from ..all_to_all.multicommodity import cuts_at
+from .cut_search import best_cut
 from .packing import Packing
 
 MAX_FLOWS = 40_000  # variables of the linear program that is solved where cuts leave a gap
@@ -24,25 +23,11 @@ MAX_FLOWS = 40_000  # variables of the linear program that is solved where cuts 
 def bound_packing(topology: Topology, demands: Demands, packing: Packing) -> Bound:
     """Bound all schedules of demands, by the simplest witness that meets what the trees reach, or by the best."""
     rate = sum((rate for _, rate in packing.trees), Fraction(0))
-    bounds = [_best_cut(topology, demands, packing.lengths)]
+    bounds = [best_cut(topology, demands, packing.lengths)]
     if bounds[0].algbw > rate:
         bounds += _by_ascent(topology, demands, packing.lengths)
     if min(bound.algbw for bound in bounds) > rate and count_flows(topology, demands) <= MAX_FLOWS:
         bounds += _by_program(topology, demands)
-    return min(bounds, key=lambda bound: bound.algbw)
-
-
-def _best_cut(topology: Topology, demands: Demands, lengths: IntArray) -> Bound:
-    """Take the best cut among those around and without single ranks, and those that the lengths show."""
-    nodes, bounds = frozenset(topology.nodes), list[Bound]()
-    ranks = {rank for group in demands.groups for ranks in group[1:3] for rank in ranks}
-    needed = frozenset(rank for group in demands.groups for rank in group.destinations)
-    having = frozenset(rank for group in demands.groups for rank in group.sources)
-    candidates = [Cut(nodes - {rank}) for rank in sorted(ranks)] + [Cut(frozenset({rank})) for rank in sorted(ranks)]
-    candidates += [Cut(having), Cut(nodes - needed), *cuts_at(topology, [Fraction(int(length)) for length in lengths])]
-    for cut in candidates:
-        with suppress(CertificateError):
-            bounds.append(Bound.from_witness(topology, demands, cut))
     return min(bounds, key=lambda bound: bound.algbw)
 
 

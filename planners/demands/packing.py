@@ -4,8 +4,7 @@ Trees branch at ranks, and at switches that multicast.  A switch that loops copi
 rank's links both ways, as `Forest.link_loads` counts; one whose groups are too small for a tree is passed only.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -13,37 +12,44 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import BoundError, NoAnswerError, SolverError
-from ...formulations.multicast import build_packing
+from ...formulations import Blocks
+from ...formulations.multicast import PackingModel, build_packing
 from ...schedules import Demands
-from ...solvers import Algorithm, HighsOptions, Session, Solution
+from ...solvers import Algorithm, HighsOptions, PrimalStatus, Session, Solution, solve
 from ...solvers.trees.steiner_trees import FAR, MAX_TARGETS, Tree, exact_tree, greedy_tree
 from ...support import progress
 from ...support.arrays import IntArray
 from ...topologies import Topology
 from ..trees.problem import whole_numbers
+from .cut_search import best_cut
+from .folding import Folding, folded, trivial
 
 GRAINS = 2**36  # lengths of links are multiples of the largest of them over this
 MAX_ROUNDS = 500
+FIRST_TREES = 16  # of each group to start from
+STEEPNESS = 6  # of the lengths of loaded links then, as exponents of e
+NEARBY_TREES = 2  # of each group and round, at lengths that differ a little
+TOLERANCE = 1e-9  # of rates in floats
+FEW_PARTS = (1, 2, 4, 8)  # equal ones of each group that are tried
+MAX_INTEGERS, PARTS_SECONDS = 2000, 2.0  # of the integer program for that
 Path = tuple[int, ...]
+NOTHING = np.empty(0, dtype=np.int64)
 FractionArray = np.ndarray[Any, np.dtype[np.object_]]  # of fractions
 
 
 class PackedTree(NamedTuple):
-    """A tree of a group by its paths between ranks and switches that branch, and what it puts on each link."""
+    """A tree of a group by its paths between ranks and switches that branch, and its load of each link."""
 
     group: int
     paths: tuple[Path, ...]
-    loads: IntArray
+    loads: IntArray = NOTHING
 
 
-@dataclass(frozen=True)
-class Packing:
-    """Trees and their rates in GB/s, and the lengths of links that bound all packings, in whole numbers."""
+class Packing(NamedTuple):
+    """Trees, each with its rate in GB/s per group, and lengths of links in whole numbers, int64 (links,)."""
 
     trees: tuple[tuple[PackedTree, Fraction], ...]
-    lengths: IntArray  # int64 (links,)
-    tree_costs: IntArray  # int64 (groups,): the cheapest tree of each group at these, if `exact`
-    exact: bool
+    lengths: IntArray
 
 
 class Pricing:
@@ -203,44 +209,95 @@ def _joined(first: Path, second: Path) -> Path:
 def packed(topology: Topology, demands: Demands, loads: FractionArray | None = None) -> Packing:
     """Pack trees at the largest rate, adding trees until none is missing that pricing finds.
 
-    With `loads`, links also carry so much for each unit of weight, (links,).
+    With `loads`, links also carry so much for each unit of weight, (links,).  Groups and links that symmetries take to
+    each other are one: in the program a tree stands for all of its images, each of which carries an equal part.
     """
-    pricing = Pricing(topology, demands)
-    weights = [group.weight for group in demands.groups]
+    pricing, folding = Pricing(topology, demands), folded(topology, demands)
+    if loads is not None and any((loads[one] != loads[first]) for first, one in _in_orbits(folding.link_orbits)):
+        folding = trivial(topology, demands)
+    weights = [demands.groups[first].weight for first in folding.firsts.tolist()]
     capacities, unit = topology.arrays.capacities, topology.arrays.unit
-    before = None if loads is None else loads.astype(np.float64).tolist()
+    classes = folding.link_orbits
+    before = None if loads is None else np.bincount(classes, loads.astype(np.float64)).tolist()
     name = f"trees of demands on {topology.name}"
-    model = build_packing([float(capacity) for capacity in capacities], weights, name, before)
+    model = build_packing(np.bincount(classes, capacities).tolist(), weights, name, before)
     trees: list[PackedTree] = []
-    pricing.set_lengths(GRAINS // capacities)
-    new = _priced(pricing, None)
+    random = np.random.default_rng(0)
+    new = _spread(pricing, folding, weights, random)
+    limit = None if loads is not None else 1 / best_cut(topology, demands).inverse_rate / unit
     session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
     seen: set[tuple[int, tuple[Path, ...]]] = set()
+    place = {first: number for number, first in enumerate(folding.firsts.tolist())}
     with progress.status() as say:
         for number in range(MAX_ROUNDS):
-            new = [tree for tree in new if tree[:2] not in seen]
+            new = list({tree[:2]: tree for tree in new if tree[:2] not in seen}.values())
             seen.update(tree[:2] for tree in new)
-            model.add_trees([tree.group for tree in new], [tree.loads for tree in new])
+            numbers = [place[tree.group] for tree in new]
+            sums = [
+                folding.counts[at] * np.bincount(classes, tree.loads) for at, tree in zip(numbers, new, strict=True)
+            ]
+            model.add_trees(numbers, sums)
             trees += new
             say(f"round {number + 1}, {len(trees):,} trees")
             solution = session.solve()
             lengths, earned = _float_duals(solution)
+            lengths, earned = lengths[classes], earned // folding.counts - 4 * topology.num_links
             pricing.set_lengths(lengths)
-            new = _priced(pricing, earned - 4 * topology.num_links)
+            at_cut = limit is not None and solution.objective >= float(limit) * (1 - TOLERANCE)
+            new = [] if at_cut else _priced(pricing, dict(zip(place, earned.tolist(), strict=True)))
             if all(tree[:2] in seen for tree in new):
-                return _optimum(pricing, solution, trees, unit)
+                if at_cut and (shares := _in_few_parts(model, trees, place, limit)):
+                    return Packing(_images(folding, trees, [share * unit for share in shares]), lengths)
+                return _optimum(folding, solution, trees, unit)
+            new += _nearby(pricing, lengths, list(place), random)
     raise SolverError(f"{model.blocks.name} lacks trees after {MAX_ROUNDS} rounds")
 
 
-def _priced(pricing: Pricing, earned: IntArray | None) -> list[PackedTree]:
+def _in_orbits(numbers: IntArray) -> list[tuple[int, int]]:
+    """Pair each member of an orbit with its first."""
+    first: dict[int, int] = {}
+    return [(first.setdefault(number, place), place) for place, number in enumerate(numbers.tolist())]
+
+
+def _spread(
+    pricing: Pricing, folding: Folding, weights: Sequence[int], random: np.random.Generator
+) -> list[PackedTree]:
+    """Trees to start from: one after the other for each group, which avoid links that those before them loaded."""
+    capacities, classes, trees = pricing.topology.arrays.capacities, folding.link_orbits, list[PackedTree]()
+    members = np.bincount(classes)
+    loads = np.zeros(len(capacities))
+    for _ in range(FIRST_TREES):
+        busy = loads / capacities
+        lengths = np.exp(STEEPNESS * busy / max(busy.max(), 1e-300)) * (1 + random.random(len(loads))) / capacities
+        pricing.set_lengths(np.maximum(1, GRAINS * lengths / lengths.max()).astype(np.int64))
+        for group, weight, count in zip(folding.firsts.tolist(), weights, folding.counts.tolist(), strict=True):
+            tree = pricing.expanded(group, pricing.cheapest(group, exact=False))
+            loads += (weight * count * np.bincount(classes, tree.loads) / members)[classes]
+            trees.append(tree)
+    return trees
+
+
+def _nearby(
+    pricing: Pricing, lengths: IntArray, groups: Sequence[int], random: np.random.Generator
+) -> list[PackedTree]:
+    """Trees at slightly other lengths, since many links have length 0 and many trees the same cost."""
+    trees = list[PackedTree]()
+    mean = max(1, int(lengths.sum()) // len(lengths))
+    for _ in range(NEARBY_TREES):
+        pricing.set_lengths(lengths + (mean * random.random(len(lengths))).astype(np.int64))
+        trees += [pricing.expanded(group, pricing.cheapest(group, exact=False)) for group in groups]
+    return trees
+
+
+def _priced(pricing: Pricing, earned: Mapping[int, int]) -> list[PackedTree]:
     """Trees that cost less than their group earns: greedy ones, or exact ones where there are no such."""
     found = []
     for exact in (False, True):
-        for group, (_, targets) in enumerate(pricing.groups):
-            if exact and len(targets) > MAX_TARGETS:
+        for group, limit in earned.items():
+            if exact and len(pricing.groups[group][1]) > MAX_TARGETS:
                 continue
             tree = pricing.cheapest(group, exact=exact)
-            if earned is None or tree.cost < earned[group]:
+            if tree.cost < limit:
                 found.append(pricing.expanded(group, tree))
         if found:
             break
@@ -251,11 +308,12 @@ def _float_duals(solution: Solution) -> tuple[IntArray, IntArray]:
     """Read lengths of links and what groups earn in floats, as multiples of one grain."""
     links = np.maximum(solution.duals["link_bandwidth"], 0.0)
     grain = max(float(links.max()), 1e-300) / GRAINS
-    return tuple(np.rint(side / grain).astype(np.int64) for side in (links, -solution.duals["group_size"]))  # type: ignore[return-value]
+    earned = -solution.duals["group_size"]
+    return np.rint(links / grain).astype(np.int64), np.rint(earned / grain).astype(np.int64)
 
 
-def _optimum(pricing: Pricing, solution: Solution, trees: Sequence[PackedTree], unit: Fraction) -> Packing:
-    """Read rates exactly, if the basis allows, and lengths in whole numbers."""
+def _optimum(folding: Folding, solution: Solution, trees: Sequence[PackedTree], unit: Fraction) -> Packing:
+    """Read rates exactly, if the basis allows, and lengths in whole numbers; list all images of trees."""
     lengths, _ = _float_duals(solution)
     try:
         exact = solution.exact
@@ -265,13 +323,51 @@ def _optimum(pricing: Pricing, solution: Solution, trees: Sequence[PackedTree], 
         values = solution.values
     blocks = [name for name in values if name.startswith("trees_")]
     rates = [Fraction(value) * unit for name in blocks for value in values[name].tolist()]
-    pricing.set_lengths(lengths)
-    costs = [
-        pricing.cheapest(group, exact=len(targets) <= MAX_TARGETS).cost
-        for group, (_, targets) in enumerate(pricing.groups)
-    ]
-    used = tuple((tree, rate) for tree, rate in zip(trees, rates, strict=True) if rate > 0)
-    return Packing(used, lengths, np.array(costs, dtype=np.int64), pricing.is_exact)
+    return Packing(_images(folding, trees, rates), lengths[folding.link_orbits])
+
+
+def _in_few_parts(
+    model: PackingModel, trees: Sequence[PackedTree], place: Mapping[int, int], rate: Fraction | None
+) -> list[Fraction]:
+    """Rates of trees that divide each group into a few equal parts and reach a rate; none where there are no such."""
+    assert rate is not None
+    program, columns = model.linear_program(), list(model.blocks.columns.values())
+    trees_at = np.concatenate([block.ravel() for block in columns[1:]])
+    rows, sizes = program.constraints["link_bandwidth"].positions, program.constraints["group_size"].positions
+    if len(trees) > MAX_INTEGERS:
+        return []
+    loads = program.matrix[rows][:, trees_at].tocoo()
+    weights = -program.matrix[sizes][:, [0]].toarray().ravel()
+    for parts in FEW_PARTS:
+        blocks = Blocks(f"trees of {parts} parts")
+        counts = blocks.variables("counts", len(trees), integral=True)
+        most = [int(parts * Fraction(width) / rate) for width in program.row_bounds[1][rows].tolist()]
+        blocks.constraint("link_bandwidth", len(rows), [(loads.row, counts[loads.col], loads.data)], upper=most)
+        groups = np.array([place[tree.group] for tree in trees])
+        blocks.constraint(
+            "group_size", len(sizes), [(groups, counts, 1.0)], lower=parts * weights, upper=parts * weights
+        )
+        blocks.minimize([(counts, [float(tree.loads.sum()) for tree in trees])])
+        solution = solve(blocks, HighsOptions(time_limit=PARTS_SECONDS))
+        if solution.status.primal is PrimalStatus.FEASIBLE:
+            return [Fraction(round(count), parts) * rate for count in solution.values["counts"].tolist()]
+    return []
+
+
+def _images(
+    folding: Folding, trees: Sequence[PackedTree], rates: Sequence[Fraction]
+) -> tuple[tuple[PackedTree, Fraction], ...]:
+    """List all images of trees with rates."""
+    count = dict(zip(folding.firsts.tolist(), folding.counts.tolist(), strict=True))
+    used: dict[tuple[int, tuple[Path, ...]], Fraction] = {}
+    for tree, rate in zip(trees, rates, strict=True):
+        if rate > 0:
+            part = rate * count[tree.group] / len(folding.images)
+            for image, groups in zip(folding.images, folding.group_images, strict=True):
+                paths = tuple(sorted(tuple(image[list(path)].tolist()) for path in tree.paths))
+                key = int(groups[tree.group]), paths
+                used[key] = used.get(key, Fraction(0)) + part
+    return tuple((PackedTree(*key), rate) for key, rate in used.items())
 
 
 def _whole(duals: Sequence[Fraction], rounded: IntArray) -> IntArray:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
+from typing import Any
 
 import numpy as np
 
@@ -54,19 +55,15 @@ def plan_demands(topology: Topology, demands: Demands, *, chunks: int | None = N
 def _by_layers(topology: Topology, demands: Demands) -> list[tuple[PackedTree, Fraction]]:
     """Pack one layer after the other, each beside the loads of those before it."""
     places = {group[1:4]: number for number, group in enumerate(demands.groups)}
-    loads = np.full(topology.num_links, Fraction(0))
+    loads: Any = np.full(topology.num_links, Fraction(0))
     trees: list[tuple[PackedTree, Fraction]] = []
     for layer in sorted({group.layer for group in demands.groups}):
         part = Demands([item for item in demands.items if item.layer == layer and item.destinations])
         packing = packed(topology, part, loads * demands.unit / part.unit)
         numbers = [places[group[1:4]] for group in part.groups]
-        own = [(tree._replace(group=numbers[tree.group]), rate) for tree, rate in packing.trees]
-        totals = dict.fromkeys(numbers, Fraction(0))
-        for tree, rate in own:
-            totals[tree.group] += rate
-        for tree, rate in own:
-            loads = loads + tree.loads * (demands.groups[tree.group].weight * rate / totals[tree.group])
-        trees += own
+        schedule = weighted_forest(topology, part, packing.trees)
+        loads = loads + schedule.link_loads(topology) * (part.unit / demands.unit / schedule.trees_per_root)
+        trees += [(tree._replace(group=numbers[tree.group]), rate) for tree, rate in packing.trees]
     return trees
 
 
@@ -95,10 +92,11 @@ def weighted_forest(
     rows = []
     for number, (weight, row) in enumerate(zip(weights, shares, strict=True)):
         counts = _rounded([share for _, share in row], count * weight)
-        rows += [(tree.paths, copies, number) for (tree, _), copies in zip(row, counts, strict=True) if copies]
-    ends = demands.ends(topology)
+        rows += [(copies, tree.paths, number) for (tree, _), copies in zip(row, counts, strict=True) if copies]
+    having = [set(sources) for sources, _ in demands.ends(topology)]
+    begun = [min(path[0] for path in paths if path[0] in having[group]) for _, paths, group in rows]
     return DemandForest.of_trees(
-        topology, demands, count, [(ends[group].sources[0], copies, paths, group) for paths, copies, group in rows]
+        topology, demands, count, [(root, *row) for root, row in zip(begun, rows, strict=True)]
     )
 
 

@@ -15,6 +15,7 @@ from ...schedules import Collective, as_bytes
 from ...schedules.collective import TREE_COLLECTIVES, AnyCollective, as_collective
 from ...solvers.flows.max_flow import max_flow
 from ...topologies import Topology
+from ...topologies.switched.scale_out import FABRIC_LATENCY
 from ..plans.plan import Plan
 from ..plans.registry import register_planner
 from ..trees.problem import TreeProblem, cut_problem, shard_weights
@@ -126,22 +127,29 @@ def _planned_rates(
 
 @lru_cache(maxsize=8)  # it is the same for all sizes
 def machine_of(topology: Topology) -> Machine:
-    """Describe the hardware as NCCL's model sees it: the median GPU of the first box, and what leaves this box."""
+    """Describe the hardware as NCCL's model sees it: the median GPU of the first box, and what leaves this box.
+
+    Links between boxes that take longer than InfiniBand's are those of a plugin, which states that latency.
+    """
     problem = cut_problem(topology, "broadcast", ())
     hops, unit = Hops(problem), topology.arrays.unit
     boxes = separate_boxes(hops)
     first = boxes[0]
     rates = sorted(_rate_inside(hops, first, rank) for rank in first[:SEVERAL])
     inside = rates[len(rates) // 2] * unit
-    out = nic = Fraction(0)
+    out = nic = net_latency = Fraction(0)
     if len(boxes) > 1:
         out = _rate_out(problem, first) * unit
         nic = min(out, _nic_rate(hops, first[0], boxes[1][0]) * unit)
-    generation = [name for name, floor in GENERATIONS.items() if floor <= inside][-1]
+        links = [link for route in hops.routes(first[0], boxes[1][0])[:1] for link in route.links]
+        slowest = max((topology.link_at(link).latency for link in links), default=FABRIC_LATENCY)
+        net_latency = max(net_latency, 2 * (slowest - FABRIC_LATENCY))
     length = hops.nearest(first[0])[0]
     reducers = {topology.node_index[name] for name in topology.multicast & topology.aggregation}
     has_nvls = not reducers.isdisjoint(hops.following(first[0]))
-    return Machine(topology.num_ranks, len(boxes), generation, inside, out, nic, length != 1, has_nvls)
+    fitting = [name for name, floor in GENERATIONS.items() if floor <= inside]
+    generation = "hopper" if has_nvls and len(fitting) < 3 else fitting[-1]  # H800 has fewer links
+    return Machine(topology.num_ranks, len(boxes), generation, inside, out, nic, length != 1, has_nvls, net_latency)
 
 
 def _nic_rate(hops: Hops, rank: int, other: int) -> int:

@@ -28,8 +28,8 @@ def _numbers(text: str) -> Numbers:
     return tuple(map(Fraction, text.split()))
 
 
-GENERATIONS = {"volta": 0, "ampere": 250, "hopper": 400, "blackwell": 800}
-"""GB/s to the GPUs of a box from which on a GPU counts as one of a generation: below V100, A100, H100 and B200."""
+GENERATIONS = {"volta": 0, "ampere": 200, "hopper": 400, "blackwell": 800}
+"""GB/s to the GPUs of a box from which on a GPU counts as one of a generation: below V100, A800, H100 and B200."""
 
 NVLINK = {name: Fraction(text) for name, text in zip(GENERATIONS, ("4/5", "4/5", "103/125", "401/500"), strict=True)}
 """Share of a link's bandwidth that NCCL counts on: 20 of 25 GB/s, 20.6 of 25 and 40.1 of 50 (src/graph/topo.h)."""
@@ -98,6 +98,7 @@ class Machine(NamedTuple):
     nic_rate: Fraction  # GB/s of a NIC
     is_switched: bool  # Whether NVSwitches join the GPUs of a box, or each has a box of its own
     has_nvls: bool  # Whether these add up and copy
+    net_latency: Fraction = Fraction(0)  # µs that the plugin of the network states; 0 of InfiniBand and RoCE
 
     @property
     def per_box(self) -> int:
@@ -295,6 +296,9 @@ def _latency(machine: Machine, collective: Collective, algorithm: str, place: in
         between = NVLS_TREE_2_27
     if machine.per_box == 1 and version != "2.31":  # latencies are fully exposed: those of the tree (386-388)
         between = _numbers(BETWEEN["tree"])[place]
+    # The flush counts as much again (389-391); 2.31 leaves the first out of PAT (pat.cc:48).
+    counted = (algorithm != "pat" or version != "2.31") + (PROTOCOLS[place] == "Simple")
+    between += counted * machine.net_latency
     total = _numbers(BASE.get(algorithm, "0 0 0"))[place]
     doublings = machine.boxes.bit_length() - 1
     if algorithm == "ring" and collective.has_one_root:

@@ -52,6 +52,12 @@ def _as_value_row(row: object) -> tuple[str, str, str]:
     raise ValueError("expected [tail, head, dual value], the dual value a fraction as text, such as '3/65'")
 
 
+def _as_cut_row(row: object) -> tuple[str, list[str]]:
+    if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) and all(isinstance(n, str) for n in row[1]):
+        return str(as_positive(row[0])), row[1]
+    raise ValueError("expected [weight, names of nodes], the weight a fraction as text, such as '3/65'")
+
+
 def _as_loads(rows: object) -> IntArray:
     expected = "a list with a whole number of 64 bits for each link, or such a list for each step"
     try:
@@ -60,10 +66,19 @@ def _as_loads(rows: object) -> IntArray:
         raise ValueError(str(error)) from None
 
 
+def _as_cut_row(row: object) -> tuple[str, list[str]]:
+    if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) and {str}.issuperset(map(type, row[1])):
+        weight, nodes = row
+        return str(as_positive(weight)), nodes
+    raise ValueError("expected [weight, nodes], the weight a fraction as text and the nodes a list of names")
+
+
 ExactText = Annotated[Fraction, PlainValidator(as_positive)]
+CutRow = Annotated[tuple[str, list[str]], PlainValidator(_as_cut_row)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
 
+CutRow = Annotated[tuple[str, list[str]], PlainValidator(_as_cut_row)]
 ValueRow = Annotated[tuple[str, str, str], PlainValidator(_as_value_row)]
 
 
@@ -84,7 +99,7 @@ class ItemCutsEntry(_Entry):
     """Lengths of links, and for each group of items the cuts that it enters; see `collopt.schedules.ItemCuts`."""
 
     links: list[ValueRow]
-    cuts: list[list[tuple[ExactText, list[str]]]]
+    cuts: list[list[CutRow]]
 
 
 class BoundEntry(_Entry):

@@ -18,9 +18,10 @@ from ...schedules import (
     TREE_COLLECTIVES,
     Bound,
     Collective,
+    Demands,
     as_bytes,
 )
-from ...schedules.collective import AnyCollective, as_collective
+from ...schedules.collective import DEMANDS, AnyCollective, as_collective
 from ...schedules.timed_run import MANY_EVENTS, Predictor
 from ...solvers import HighsOptions
 from ...support import progress
@@ -87,6 +88,9 @@ def check_feasible(
     weights: Sequence[object] | None = None,
 ) -> None:
     """Raise `BoundError` if ranks cannot reach each other; parameters as `compare`."""
+    if isinstance(collective, Demands):
+        collective.ends(topology)
+        return
     if collective.in_pairs:
         check_pairs_reachable(topology, checked_traffic(topology, collective, traffic, root))
     else:
@@ -190,6 +194,7 @@ BOUNDS: dict[str, tuple[Collection[Collective], Callable[[Topology, Collective, 
     "linear-program": (TREE_COLLECTIVES, _linear_program_bound),
     "steiner": (TREE_COLLECTIVES, _steiner_bound),
     "multicommodity": (PAIR_COLLECTIVES, _general_bound),
+    "steiner-trees": ((DEMANDS,), _general_bound),
 }
 """Ways to bound the speed of a collective, with the collectives that they are about."""
 
@@ -256,7 +261,7 @@ def compare(
 
     refuse_options(compare, topology, unknown)
     network = as_network(topology)
-    planned = as_collective(collective, COLLECTIVES.values(), "there is no planner or bound for")
+    planned = as_collective(collective, (*COLLECTIVES.values(), DEMANDS), "there is no planner or bound for")
     shard_weights(network, planned, root, weights)
     if isinstance(sizes, str) or not isinstance(sizes, Sequence | None):
         raise UnsupportedError(f"sizes is {shown(sizes)}; expected a list such as ['1M', '1G']")
@@ -268,10 +273,11 @@ def compare(
     problem = {"root": root, "weights": weights, "traffic": traffic}
     shards = {name: value for name, value in problem.items() if value is not None}
     # Usual are those of the collective's kind, but auto, which runs others, only for sizes.
-    kind = PAIR_COLLECTIVES if planned.in_pairs else TREE_COLLECTIVES
+    kind: Collection[Collective] = PAIR_COLLECTIVES if planned.in_pairs else TREE_COLLECTIVES
+    kind = (DEMANDS,) if planned.has_items else kind
     everyone = [*(name for name in PLANNERS if name != "auto"), "auto"]
-    usual = [name for name in everyone if (amounts if name == "auto" else any(map(PLANNERS[name].plans, kind)))]
-    of_kind = [name for name in BOUNDS if planned.in_pairs == (name == "multicommodity")]
+    usual = [name for name in everyone if any(map(PLANNERS[name].plans, kind)) and (amounts or name != "auto")]
+    of_kind = [name for name, (covered, _) in BOUNDS.items() if any(entry in covered for entry in kind)]
     tasks: list[tuple[Kind, str]] = [("bound", name) for name in _names(bounds, "bounds", list(BOUNDS), of_kind)]
     tasks += [("plan", name) for name in _names(planners, "planners", everyone, usual)]
     if not tasks:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import CapacityOverflowError, NoAnswerError, TopologyError, UnsupportedError
-from ...schedules import COLLECTIVES, Bound
+from ...schedules import COLLECTIVES, Bound, Demands
 from ...schedules.bounds.bound import link_values
-from ...schedules.collective import AnyCollective, Collective, as_collective
+from ...schedules.collective import DEMANDS, AnyCollective, Collective, as_collective
 from ...schedules.trees.symmetric_forest import link_orbits
 from ...support import progress
 from ...support.quantities import MAX_BANDWIDTH, Exact, as_factor
@@ -21,6 +21,7 @@ from ...topologies import Link, Topology, symmetries
 from ...topologies.builders import NetworkLike, refuse_options
 from ...topologies.builders import topology as as_network
 from ..all_to_all.multicommodity import bound_pairs
+from ..demands.trees import bound_demands
 from ..trees.forestcoll import bound_cuts
 from ..trees.problem import shard_weights
 
@@ -90,14 +91,14 @@ def sensitivity(
 
     refuse_options(sensitivity, topology, unknown)
     topology = as_network(topology)
-    planned = as_collective(collective, COLLECTIVES.values(), "the bound does not cover")
+    planned = as_collective(collective, (*COLLECTIVES.values(), DEMANDS), "the bound does not cover")
     sizes = shard_weights(topology, planned, root, weights)
     bound = _bound_of(planned, sizes, root, traffic)
     part = as_factor(step, "step")
     groups = _grouped(topology, together)
     witnesses = _Witnesses(topology, bound(topology))
-    in_pairs = planned.in_pairs and (root is not None or traffic is not None)
-    kinds = {name: name for name in groups} if in_pairs else _group_orbits(topology, sizes, groups)
+    own = planned.has_items or (planned.in_pairs and (root is not None or traffic is not None))
+    kinds = {name: name for name in groups} if own else _group_orbits(topology, sizes, groups)
     first = {kind: groups[name] for name, kind in reversed(kinds.items())}
     for links in progress.iterate(first.values(), len(first)):
         if witnesses.gain(links, part):
@@ -122,6 +123,8 @@ def _bound_of(
         return lambda network: bound_pairs(network, collective, root=root, traffic=traffic, needs_exact=True)
     if traffic is not None:
         raise UnsupportedError(f"{collective} takes no traffic; all_to_allv does")
+    if isinstance(collective, Demands):
+        return lambda network: bound_demands(network, collective)
     return lambda network: bound_cuts(network, collective, sizes)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BoundError, ColloptError, NoAnswerError, TopologyError, UnsupportedError
-from ...schedules import COLLECTIVES, Collective
-from ...schedules.collective import AnyCollective, as_collective
+from ...schedules import COLLECTIVES, Collective, Demands
+from ...schedules.collective import DEMANDS, AnyCollective, as_collective
 from ...solvers.lp.options import as_here
 from ...support import progress
 from ...support.quantities import Exact
@@ -120,7 +120,10 @@ def survive(
 
     as_topology(topology)
     collectives = [collective] if isinstance(collective, str | Collective) else as_list(collective, "the collectives")
-    planned = [as_collective(entry, COLLECTIVES.values(), "there is no planner for") for entry in collectives]
+    planned = [
+        as_collective(entry, (*COLLECTIVES.values(), DEMANDS), "there is no planner for") for entry in collectives
+    ]
+    _check_demands(planned, folder)
     names = tuple(as_options(baselines, "the baselines"))
     for name in (planner, *names):
         as_planner(name)
@@ -129,7 +132,10 @@ def survive(
         check_feasible(topology, entry, root=rooted)
     home = PlanFolder.create(folder, topology, {"planner": planner, "root": rooted})
     cases = failure_cases(topology, failures, derate=derate, pairs=pairs, symmetries=home.symmetries)
-    listed = [("intact", 1, Failure()), *((case.kind, len(case.members), case.failure) for case in cases)]
+    alike = [(case.kind, len(case.members), case.failure) for case in cases]
+    if planned[0].has_items:  # which symmetries of the network may not keep
+        alike = [(case.kind, 1, failure) for case in cases for failure in case.members]
+    listed = [("intact", 1, Failure()), *alike]
     tasks = [_Task(topology, entry, *case, planner, rooted, names) for entry in planned for case in listed]
     missing = [task for task in tasks if not home.is_complete(home.case_of(str(task.collective), task.failure), names)]
     with _running(executor, jobs, len(missing)) as pool:
@@ -142,6 +148,12 @@ def survive(
     return pd.DataFrame(
         [_row(case, rows[0], names) for rows in cases_by_name.values() for case in rows if case and rows[0]]
     )
+
+
+def _check_demands(planned: Sequence[Collective], folder: object) -> None:
+    """Refuse demands beside other collectives, whose failures may be alike, and in folders, which rest on that."""
+    if any(entry.has_items for entry in planned) and (len(planned) > 1 or folder is not None):
+        raise UnsupportedError("demands are planned alone and not kept in folders; leave folder and other ones out")
 
 
 @contextmanager
@@ -215,7 +227,10 @@ def _answer(task: _Task) -> tuple[CaseEntry, Plan | None]:
     try:
         left = task.failure.applied(task.topology)
         ranks = left.num_ranks
-        new_plan = plan(left, task.collective, planner=task.planner, **options)
+        collective = task.collective
+        if isinstance(collective, Demands):
+            collective = collective.among(left.compute_nodes)
+        new_plan = plan(left, collective, planner=task.planner, **options)
     except (BoundError, TopologyError) as error:
         status, reason = "disconnected", str(error)
     except ColloptError as error:
@@ -225,7 +240,7 @@ def _answer(task: _Task) -> tuple[CaseEntry, Plan | None]:
     if new_plan is not None:
         for name in task.baselines:
             with suppress(ColloptError):  # a baseline that does not run there
-                rates[name] = plan(new_plan.topology, task.collective, planner=name, **options).algbw
+                rates[name] = plan(new_plan.topology, new_plan.collective, planner=name, **options).algbw
     case = CaseEntry(
         collective=str(task.collective),
         failure=tuple(FaultEntry(nodes=nodes, factor=factor) for nodes, factor in task.failure.faults),

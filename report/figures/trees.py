@@ -133,8 +133,11 @@ def _shape(rows: pd.DataFrame, root: str, title: str, inwards: bool, switches: f
     by_depth = (rows[::-1] if inwards else rows).sort_values("depth", kind="stable")
     parents = dict(zip(by_depth[below], by_depth[above], strict=True))
     tree = nx.DiGraph((parent, child) for child, parent in parents.items())
-    depths = nx.single_source_shortest_path_length(tree, root)
-    order = list(nx.dfs_preorder_nodes(tree, root))
+    depths, order = dict[str, int](), list[str]()
+    # Trees of demands may begin at other sources, too.
+    for start in dict.fromkeys((root, *(node for node in parents.values() if node not in parents))):
+        depths |= nx.single_source_shortest_path_length(tree, start)
+        order += nx.dfs_preorder_nodes(tree, start)
     leaves = (rank for rank in order if not tree[rank])
     places = {rank: (float(place), depths[rank]) for place, rank in enumerate(leaves)}
     for rank in reversed(order):

@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import ColloptError
 from ...planners import Plan, bound, plan, survive
 from ...schedules import Bound
-from ...support.formatting import percentage_text
+from ...support.formatting import exact, percentage_text
 from ...topologies import link_classes
 from ..tables import NS_PER_US, is_predictable, predicted_times
 
@@ -111,7 +111,7 @@ def class_rows(first: Plan, loads: pd.DataFrame) -> list[dict[str, Any]]:
             {
                 "name": link_class.name,
                 "links": len(link_class.links),
-                "bandwidth": " to ".join(str(speed) for speed in dict.fromkeys((speeds[0], speeds[-1]))),
+                "bandwidth": " to ".join(exact(speed) for speed in dict.fromkeys((speeds[0], speeds[-1]))),
                 "use": float(mine["utilization"].mean()),
                 "share": float(mine["share"].sum()),
             }

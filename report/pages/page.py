@@ -174,6 +174,7 @@ def report_page(
         "link_columns": LINK_COLUMNS,
         "measured": diagnosis,
         "size_columns": COLUMNS,
+        "exact": exact,
         "most_terms": MAX_TERMS,
         "most_names": MAX_LINK_NAMES,
         "version": version("collopt"),
@@ -314,6 +315,15 @@ def plan_entry(name: str, plan: Plan, sizes: Sequence[tuple[str, int]], most_lin
         "verdict": _verdict(plan),
         "tiles": _tiles(plan),
         "proof": certificate(plan.bound),
+        "bounds": [
+            {
+                "scope": limit.scope,
+                "rate": rate_text(limit.algbw),
+                "missed": percentage_text(1 - plan.algbw / limit.algbw) if plan.algbw != limit.algbw else "0",
+                "reason": limit.witness.reason(plan.topology, plan.collective),
+            }
+            for limit in filter(None, (plan.bound, plan.scoped_bound))
+        ],
         "ends": plan.topology.node_index,
         "checks": list(check_rows(plan, "stored with the plan").items()),
         "links": _links(plan, most_links),
@@ -373,7 +383,8 @@ def _links(plan: Plan, limit: int) -> dict[str, Any]:
     rows, number = list[dict[str, Any]](), plan.topology.node_index
     for place, row in zip(table.index[:limit], table.head(limit).to_dict("records"), strict=True):
         link = plan.topology.link_at(place)
-        texts = {name: str(getattr(link, name)) for name in ("tail", "head", "bandwidth", "latency")}
+        texts = {"tail": link.tail, "head": link.head}
+        texts |= {name: exact(getattr(link, name)).partition(" (")[0] for name in ("bandwidth", "latency")}
         share = percentage_text(row["utilization"]) if row["utilization"] else "0 %"
         order = tuple(row[name] for name in ("bandwidth_gbps", "latency_us", "load", "utilization"))
         about = {

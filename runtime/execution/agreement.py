@@ -25,8 +25,9 @@ from ..programs.program import check_seconds
 from .arguments import Call, agreement_device, check_call, import_torch
 from .call_queue import MAX_SECONDS, join_at_exit, run_in_order
 
-PLAN, ALL_TO_ALL, DISPATCH, COMBINE, PLANNING = CALLS = (
-    "the run of a plan", "the all-to-all", "the dispatch", "the combine", "the planning of a collective"
+PLAN, ALL_TO_ALL, DISPATCH, COMBINE, PLANNING, RESHARDING = CALLS = (
+    "the run of a plan", "the all-to-all", "the dispatch", "the combine", "the planning of a collective",
+    "the resharding",
 )  # fmt: skip
 ROW = 32  # Numbers in the row of a call
 HEAD = 2  # The kind of call, and 1 for refused arguments

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import FileFormatError, TopologyError, UnsupportedError
@@ -16,15 +17,15 @@ from ...schedules.collective import as_collective
 from ...support.files import name_of, read_text
 from ...support.formatting import count_text, percentage_text, rate_text, set_text
 from ...support.validation import shown
-from ...topologies import Topology
+from ...topologies import Topology, dgx_spark
 from ...topologies.builders import NetworkLike
 from ...topologies.builders import topology as as_network
-from ...topologies.switched.box_files import stored_box
-from ...topologies.switched.scale_out import Box, Nic, repeat_box
+from ...topologies.switched.scale_out import FABRIC_LATENCY, Box, Nic, repeat_box
 from ..measuring.measured_times import MAX_BYTES, MeasuredRow, MeasuredRun, collective_by_name, read_runs
 from .channels import ChannelScore, boxes_of, score_rings, score_trees
 from .expect import Expectation, SizeExpectation, expect
 from .explanations import Explanation, Healthy, explain, run_to_tell_apart
+from .measurements import EFA, known_box
 from .nccl_log import NcclLog, read_graph_dump, read_nccl_log
 
 if TYPE_CHECKING:
@@ -37,20 +38,30 @@ PRODUCTS = {
     r"A100.*SXM|A100-SXM": "dgx-a100", r"H100.*(HBM3|SXM)": "dgx-h100", r"\bH200(?! NVL)": "dgx-h200",
     r"\bH20\b": "hgx-h20", r"\bGB200": "gb200-nvl72", r"\bGB300": "gb300-nvl72", r"\bB200": "dgx-b200",
     r"\bB300": "dgx-b300", r"V100-SXM": "dgx1-v100", "MI250": "mi250", "MI300X": "mi300x", "MI325X": "mi325x",
-    "MI355X": "mi355x",
+    "MI355X": "mi355x", "MI300A": "mi300a", r"H800(?!.*PCIe)": "hgx-h800", r"A800-SXM": "hgx-a800", "GB10": "dgx-spark",
+    r"\b(L40S?|L20|L4)\b|RTX 4090|6000 Ada": "l40s", r"RTX PRO 6000|RTX 5090": "rtx-pro-6000",
 }  # fmt: skip
-"""Boxes of the catalogue by the names of their GPUs, as expressions."""
+"""Boxes of the catalogue by the names of their GPUs, as expressions; those without NVLink by their PCIe."""
 
 BOX, NETWORK, NETWORK_TREES = (0.83, 1.1), (0.8, 0.98), (0.55, 0.9)
 """Shares of what NCCL's model predicts that healthy machines reach in a box, and between boxes by rings and by trees,
 where none was measured.  In a box they are those of docs/reference/measurements.md; of NICs, NVIDIA's maintainers
 expect 24 of 25 GB/s, and 46 to 48 of 50."""
 SLACK = 0.95  # Of a twin, or of the least of these shares, below which a run is low
+MAX_EXCESS = 20  # Times the bound, which no wrong description explains
 LARGE = 2**24  # bytes; below, latency decides
 STEADY = 2**28  # bytes, from which on bandwidths of a size stand for those of larger ones
 STEADY_SIZES = (2**30, 2**33)
 SIZES = (2**26, 2**20)  # That are judged beside the largest
+COMPLETE = "keep its list of devices"
 MAX_HOST_GPUS = 16
+MIN_BREAK = 2**18  # bytes from which on a larger size has no less bandwidth on healthy machines
+SETTINGS = (
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET_GDR_LEVEL", "NCCL_P2P_DISABLE",
+    "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_PXN_DISABLE", "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_NCHANNELS",
+)  # fmt: skip
+"""Variables that change bandwidth, of which a note tells."""
 MAX_RANKS = 64  # Beyond, expectations are computed for the largest size alone
 TWIN = 0.03  # Relative difference of healthy twins
 
@@ -109,6 +120,8 @@ class RunDiagnosis:
         What healthy machines are.
     channels : tuple of ChannelScore
         Rings and trees of NCCL, where the log lists them.
+    root : int or None
+        Of a broadcast or reduce.
     """
 
     collective: Collective
@@ -119,6 +132,7 @@ class RunDiagnosis:
     reason: str
     compared: str
     channels: tuple[ChannelScore, ...]
+    root: int | None = None
 
     @property
     def limit(self) -> str:
@@ -189,6 +203,7 @@ class _Run(NamedTuple):
     best: dict[int, MeasuredRow]  # The faster of both readings of each size
     wrong_sizes: set[int]
     is_cut: bool
+    root: int | None
 
 
 def diagnose(
@@ -223,6 +238,9 @@ def diagnose(
     network, notes = (as_network(topology), []) if topology is not None else network_of(runs[0].log, source)
     notes += [f"the last row of {source} is cut short, and was left out"] * runs[-1].is_cut
     notes += [f"the log has an error: {run.log.errors[0]}" for run in runs if run.log.errors]
+    for run in runs:
+        settings = [f"{name}={value}" for name, value in sorted(run.log.settings.items()) if name in SETTINGS]
+        notes += [f"the run had {', '.join(settings)}"] * bool(settings)
     diagnoses = []
     for run in runs:
         if run.ranks != network.num_ranks:
@@ -246,14 +264,19 @@ def _read(path: str | os.PathLike[str], collective: str | Collective | None) -> 
         ranks = times.num_ranks or len(log.devices) or len(next(iter(log.rings.values()), ()))
         if ranks < 2:
             what = "is of one rank, which sends nothing" if ranks else "does not say how many ranks there are"
-            hint = "build nccl-tests with MPI=1 and start it by mpirun, or give -g 8, and keep its list of devices"
+            hint = f"build nccl-tests with MPI=1 and start it by mpirun, or give -g 8, and {COMPLETE}"
             raise UnsupportedError(f"{source} {what}; {hint}")
+        own = _collective(measured, ranks, source, None if collective is None else as_collective(collective))
+        roots = [row.root or 0 for row in times.rows]
+        root = next(iter(roots), 0) if own.has_one_root else None
+        if root is not None and root >= ranks:
+            raise UnsupportedError(f"{source} has rows of root {root}, and {count_text(ranks, 'rank')}; {COMPLETE}")
         best: dict[int, MeasuredRow] = {}
         for row in times.rows:
-            best[row.size] = min(row, best.get(row.size, row), key=lambda entry: entry.microseconds)
+            if root in (None, row.root or 0):  # Those of other roots are other runs
+                best[row.size] = min(row, best.get(row.size, row), key=lambda entry: entry.microseconds)
         wrong_sizes = {row.size for row in times.rows if row.wrong_elements}
-        own = _collective(measured, ranks, source, None if collective is None else as_collective(collective))
-        runs.append(_Run(log, own, ranks, best, wrong_sizes, measured.is_cut))
+        runs.append(_Run(log, own, ranks, best, wrong_sizes, measured.is_cut, root))
     if not runs:
         raise FileFormatError(
             f"{source} has neither a table of nccl-tests nor rings of NCCL; expected all the output of a program of "
@@ -269,12 +292,15 @@ def _collective(measured: MeasuredRun, ranks: int, source: str, stated: Collecti
     named = named or stated or (None if rows else ALLREDUCE)
     if isinstance(named, str):
         raise UnsupportedError(f"{source} measures {named}, which has no bound; give the log of a collective")
-    ratios = [row.printed[1] / row.printed[0] for row in rows if row.printed and row.printed[0] > 1]
+    ratios = [row.printed[1] / row.printed[0] for row in rows if row.printed and row.printed[0] > 1 and row.printed[1]]
     fits = [
         entry for entry in COLLECTIVES.values() if abs(float(entry.bus_factor(ranks)) - max(ratios, default=0)) < 0.02
     ]
-    if named is None and fits == [ALLREDUCE]:
-        return ALLREDUCE
+    # Columns tell what the factor leaves open.
+    has_root, reduces = any(row.root is not None for row in rows), any(row.redop not in ("", "none") for row in rows)
+    likely = [entry for entry in fits if (entry.has_one_root, entry.reduces) == (has_root, reduces)]
+    if named is None and len(likely) == 1:
+        return likely[0]
     if named is None:
         hint = "give --collective, or collective= in Python"
         raise UnsupportedError(f"{source} does not say which collective it measures; {hint}")
@@ -295,8 +321,13 @@ def network_of(log: NcclLog, source: str) -> tuple[Topology, list[str]]:
         listing = ", ".join(map(shown, sorted(products))) or "no GPUs"
         raise TopologyError(f"{source} lists {listing}, which are not one kind of the catalogue; give --topology")
     (name,), per_host = names, max(hosts.values())
-    box, notes = _with_nics(stored_box(name), log)
+    if name == "dgx-spark" and len(log.devices) == len(hosts):
+        return dgx_spark(len(hosts)), [f"assumed from the log: {count_text(len(hosts), 'DGX Spark')}, cabled in a ring"]
+    box, notes = _with_nics(known_box(name), log)
     notes.append(f"assumed from the log: {name}, {count_text(len(hosts), 'host')}; if that is wrong, give --topology")
+    if len(hosts) > 1 and not (log.nics or log.speeds or "Libfabric" in log.network):
+        listing = f"{count_text(len(box.nics), 'NIC')} of {rate_text(Fraction(box.nics[0].bandwidth or 0))}"
+        notes.append(f"the log lists no NICs, so {listing} per host are assumed")
     if box.gpus > MAX_HOST_GPUS:  # Racks of several hosts
         topology = repeat_box(box, -(-len(log.devices) // box.gpus))
         kept = list(topology.compute_nodes[: len(log.devices)])
@@ -315,18 +346,23 @@ def _with_nics(box: Box, log: NcclLog) -> tuple[Box, list[str]]:
     counts = {len(nics) for nics in log.nics.values()}
     if not box.nics or box.nics[0].bandwidth is None or len(counts) > 1:
         return box, []
+    efa = EFA.get(box.name.rpartition("-")[2].upper()) if "Libfabric" in log.network else None
     listed = {nic.partition(":")[0] for nics in log.nics.values() for nic in nics}
     speeds = Counter(speed for nic, speed in log.speeds.items() if not listed or nic in listed)
     design = len(box.nics), Fraction(box.nics[0].bandwidth)
-    count = counts.pop() if counts else design[0]
-    rate = Fraction(speeds.most_common(1)[0][0], 8000) if speeds else design[1]
-    if speeds and count > box.gpus and count % box.gpus == 0:
+    usual = design if efa is None else (efa.nics, efa.rate)
+    count = counts.pop() if counts else usual[0]
+    rate = Fraction(speeds.most_common(1)[0][0], 8000) if speeds else usual[1]
+    if efa is not None and count not in (usual[0], box.gpus):  # Some are gone, or the plugin joins several
+        count = usual[0]
+    if (speeds or efa) and count > box.gpus and count % box.gpus == 0:
         count, rate = box.gpus, rate * count / box.gpus
-    if (count, rate) == design or count not in (1, 2, 4, box.gpus):
+    if ((count, rate) == design and efa is None) or count not in (1, 2, 4, box.gpus):
         return box, []
     groups = [tuple(f"gpu{gpu}" for gpu in range(box.gpus) if gpu * count // box.gpus == nic) for nic in range(count)]
-    note = f"assumed from the log: {count_text(count, 'NIC')} of {rate_text(rate)} per host"
-    return replace(box, nics=tuple(Nic(gpus, rate, rate) for gpus in groups)), [note]
+    note = f"assumed from the log: {count_text(count, 'NIC')} of {rate_text(rate)} per host{', of EFA' * bool(efa)}"
+    latency = FABRIC_LATENCY if efa is None else efa.link_latency
+    return replace(box, nics=tuple(Nic(gpus, rate, rate, latency=latency) for gpus in groups)), [note]
 
 
 class _Range(NamedTuple):
@@ -346,15 +382,14 @@ def _diagnosed(
     """Compare a run with the bound, NCCL's model, and healthy machines; add to the notes."""
     sizes = sorted(run.best) or [2**30]
     near = [min(sizes, key=lambda size: abs(size - target)) for target in SIZES]
-    expectation = expect(
-        network, run.collective, sizes=sorted({sizes[-1], *(near if network.num_ranks <= MAX_RANKS else ())})
-    )
+    sizes_near = sorted({sizes[-1], *(near if network.num_ranks <= MAX_RANKS else ())})
+    expectation = expect(network, run.collective, sizes=sizes_near, root=run.root)
     expected, limit = {row.size: row for row in expectation.sizes}, expectation.bound
     factor, rows = float(run.collective.bus_factor(run.ranks)), list[SizeDiagnosis]()
     healthy = _Range()
     for size, row in sorted(run.best.items()):
         measured, about = factor * size / row.microseconds / 1000, expected.get(size)
-        healthy = _Range() if about is None else _healthy_range(about, expectation, twins.get(size), factor)
+        healthy = _Range() if about is None else _healthy_range(about, expectation, twins.get(size), factor, run.root)
         verdict = "unknown" if healthy.low is None else "normal" if measured >= healthy.floor else "low"
         # The least bandwidth whose time is printed like this.
         if size / (row.microseconds + row.rounding) / 1000 > float(limit.algbw) * (1 + 1e-9):
@@ -363,22 +398,27 @@ def _diagnosed(
         model = about and about.nccl
         rows.append(SizeDiagnosis(size, measured, float(limit.busbw), model, healthy.low, healthy.high, verdict))
     verdict, reason = _verdict(rows, limit, run.log)
+    notes += _breaks(rows)
     compared = "shares of NCCL's model that machines reach; no measurement of such machines at this size is known"
     if healthy.is_measured:
         compared = f"measurements of {', '.join(expectation.machines)}"
     compared = "the reference log" if sizes[-1] in twins else compared
     channels = _channels(run, limit, graph, notes)
-    return RunDiagnosis(run.collective, run.ranks, tuple(rows), expectation, verdict, reason, compared, channels)
+    return RunDiagnosis(
+        run.collective, run.ranks, tuple(rows), expectation, verdict, reason, compared, channels, run.root
+    )
 
 
-def _healthy_range(about: SizeExpectation, expectation: Expectation, twin: MeasuredRow | None, factor: float) -> _Range:
+def _healthy_range(
+    about: SizeExpectation, expectation: Expectation, twin: MeasuredRow | None, factor: float, root: int | None
+) -> _Range:
     """Range of healthy machines at a size: of a twin, as others measured, or by NCCL's model."""
     network = expectation.topology
     if twin is not None:
         rate = factor * about.size / twin.microseconds / 1000
         return _Range(rate * (1 - TWIN), rate * (1 + TWIN), rate * SLACK)
     if about.low is None and about.size > STEADY and expectation.machines:
-        rows = expect(network, expectation.collective, sizes=STEADY_SIZES).sizes
+        rows = expect(network, expectation.collective, sizes=STEADY_SIZES, root=root).sizes
         about = next((row for row in rows[::-1] if row.low is not None and row.size <= 4 * about.size), about)
     if about.low is not None and about.high is not None and about.threshold is not None:
         return _Range(about.low, about.high, about.threshold, is_measured=True)
@@ -390,6 +430,15 @@ def _healthy_range(about: SizeExpectation, expectation: Expectation, twin: Measu
     return _Range(low, high, SLACK * low)
 
 
+def _breaks(rows: Sequence[SizeDiagnosis]) -> Iterator[str]:
+    """Say where a larger size has less than half of the bandwidth of a smaller one."""
+    for before, after in pairwise(row for row in rows if row.size >= MIN_BREAK):
+        if after.measured < before.measured / 2:
+            rates = f"from {before.measured:.2f} GB/s at {before.size} bytes to {after.measured:.2f} at {after.size}"
+            yield f"bandwidth falls {rates}: look for drops and pauses of switches, and try NCCL_PROTO=Simple and LL128"
+            return
+
+
 def _verdict(rows: Sequence[SizeDiagnosis], limit: Bound, log: NcclLog) -> tuple[str, str]:
     """Judge a run by its worst error, or by its largest size."""
     if not rows:
@@ -398,6 +447,11 @@ def _verdict(rows: Sequence[SizeDiagnosis], limit: Bound, log: NcclLog) -> tuple
         return "wrong data", f"#wrong is above 0 at {errors[0].size} bytes: results are wrong, so times say nothing"
     if excesses := [row for row in rows if row.verdict == "impossible"]:
         row = max(excesses, key=lambda entry: entry.measured)
+        if row.measured > MAX_EXCESS * row.bound:
+            return "impossible", (
+                f"{row.measured:.4g} GB/s at {row.size} bytes is more than any machine has: the program measured no "
+                "transfer. Look for errors in its output, and run it again without settings of NCCL."
+            )
         sharp = any(choice.algorithm.startswith("CollNet") for choice in log.choices)
         where = " NCCL used SHARP, which the network does not describe." if sharp else ""
         return "impossible", (
@@ -438,7 +492,7 @@ def _healthy(run: RunDiagnosis) -> Healthy:
     assert last.low is not None
     assert last.high is not None
     middle = (last.low * last.high) ** 0.5
-    return Healthy(run.collective, middle, last.high / middle - 1, last.nccl or last.bound, last.measured)
+    return Healthy(run.collective, middle, last.high / middle - 1, last.nccl or last.bound, last.measured, run.root)
 
 
 def _channels(

@@ -109,6 +109,7 @@ def expect(
     *,
     sizes: Iterable[int | str] = SIZES,
     without: Collection[str] = (),
+    root: int | str | None = None,
 ) -> Expectation:
     """State which bus bandwidth is normal on a machine, and what proves or shows it.
 
@@ -124,6 +125,8 @@ def expect(
         Total sizes in bytes, as nccl-tests counts them.
     without : collection of str
         Tables of `measurements` to leave out, to compare the rest with them.
+    root : int or str, optional
+        As for `collopt.bound`.
 
     Notes
     -----
@@ -141,20 +144,24 @@ def expect(
     (700.0, 473, 442, 468)
     """
     network, operation = as_network(topology), as_collective(collective)
-    proven = bound(network, operation)
+    proven = bound(network, operation, root=root)
     machines, rows = machine_of(network), usual_rows()
     rows = rows[~rows.table.isin(without)]
     own_rows = rows[rows.machine.isin(machines) & (rows.collective == operation.name)]
     shares = model_shares(tuple(sorted(without)))
-    sized = tuple(_expected(proven, own_rows, shares, size) for size in as_several_bytes(sizes))
+    sized = tuple(_expected(proven, own_rows, shares, size, root) for size in as_several_bytes(sizes))
     return Expectation(network, operation, proven, machines, sized)
 
 
 def _expected(
-    proven: Bound, rows: pd.DataFrame, shares: dict[tuple[bool, int], tuple[float, float]], size: int
+    proven: Bound,
+    rows: pd.DataFrame,
+    shares: dict[tuple[bool, int], tuple[float, float]],
+    size: int,
+    root: int | str | None,
 ) -> SizeExpectation:
     limit = float(proven.busbw)
-    predicted, algorithm, has_boxes = _by_nccl(proven, size)
+    predicted, algorithm, has_boxes = _by_nccl(proven, size, root)
     measured = measured_at(rows, size)
     tables = tuple(dict.fromkeys(table for table, *_ in measured))
     about = SizeExpectation(size, limit, predicted, algorithm, None, None, len(measured), tables, None, None, "")
@@ -174,13 +181,13 @@ def _expected(
     return about._replace(threshold=normal[0], normal_high=min(limit, normal[1]), reason=what)
 
 
-def _by_nccl(proven: Bound, size: int) -> tuple[float | None, str, bool]:
+def _by_nccl(proven: Bound, size: int, root: int | str | None) -> tuple[float | None, str, bool]:
     """Bus bandwidth by NCCL's model, its choice, and whether there are several boxes; None where there is no model."""
     topology, collective = proven.topology, proven.collective
     if collective not in ALGORITHMS:
         return None, "", False
     try:
-        best = nccl_choices(topology, collective, size)[0]
+        best = nccl_choices(topology, collective, size, root=root)[0]
     except UnsupportedError:
         return None, "", False
     factor = float(collective.bus_factor(topology.num_ranks))

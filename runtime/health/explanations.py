@@ -63,6 +63,7 @@ class Healthy(NamedTuple):
     spread: float  # Relative, of healthy machines
     ceiling: float  # By NCCL's model, without the losses that all machines have
     measured: float
+    root: int | None = None
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,8 @@ class _Network:
         with suppress(UnsupportedError, NoAnswerError, BoundError):
             remainder = failure.applied(self.topology)
             bounds = [
-                [bound(network, run.collective).busbw for network in (remainder, self.topology)] for run in self.runs
+                [bound(network, run.collective, root=run.root).busbw for network in (remainder, self.topology)]
+                for run in self.runs
             ]
             rates = [run.busbw * float(after / before) for run, (after, before) in zip(self.runs, bounds, strict=True)]
             yield Explanation(words, kind, failure, members, tuple((rate, rate) for rate in rates), confirmed)
@@ -211,11 +213,9 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     topology, part = network.topology, _first_boxes(network.topology)
     listed, idle = unused_nics(log)
     all_used = listed >= len(network.nics) // len(network.boxes) > 0 and not idle
-    boxes, done = set(boxes_of(part)), set[tuple[str, ...]]()
+    done = set[tuple[str, ...]]()
     for case in failure_cases(part, ["nic", "link"] if network.has_fabric else ["link"], derate=LEFT):
         (fault,) = case.failure.faults
-        if not {node.rpartition("/")[0] for node in fault.nodes if "/" in node} <= boxes:
-            continue  # NICs of boxes that were left out
         place, words = network.place(fault), (_words(network, fault),)
         is_inner = place == "inside" and not set(topology.compute_nodes).isdisjoint(fault.nodes)
         # The links of a NIC on both sides are one fault for every run.
@@ -234,8 +234,14 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
 def _first_boxes(topology: Topology) -> Topology:
     """Leave out boxes beyond the second of large networks, whose faults are alike."""
     boxes = boxes_of(topology)[:2]
-    kept = [node for node in topology.compute_nodes if node.rpartition("/")[0] in boxes]
-    return topology.restrict(kept) if topology.num_ranks > MAX_RANKS and len(boxes) == 2 else topology
+    if topology.num_ranks <= MAX_RANKS or len(boxes) < 2:
+        return topology
+    nodes = {node for node in topology.nodes if "/" not in node or node.rpartition("/")[0] in boxes}
+    kept, switches = (
+        [node for node in group if node in nodes] for group in (topology.compute_nodes, topology.switch_nodes)
+    )
+    links = [link for link in topology.links if nodes.issuperset(link[:2])]
+    return Topology.from_links(links, compute=kept, switches=switches, name=topology.name)
 
 
 def _words(network: _Network, fault: Fault) -> str:
@@ -245,7 +251,8 @@ def _words(network: _Network, fault: Fault) -> str:
         return f"NIC {name}, its cable or slot {left}" if fault.factor else f"NIC {name} lost"
     gpu = next(node for node in fault.nodes if node in network.topology.compute_nodes)
     if len(fault.nodes) == 2 and not set(fault.nodes) <= set(network.topology.compute_nodes):
-        return f"links of {gpu} {left}" if fault.factor else f"{gpu} without NVLink"
+        has_nvlink = not any(node.endswith("pcie") for node in fault.nodes)
+        return f"{gpu} without NVLink" if has_nvlink and not fault.factor else f"links of {gpu} {left}"
     return f"link {' - '.join(fault.nodes)} {left}"
 
 
@@ -253,10 +260,10 @@ def _listed_nics(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     """NICs that the log does not list, or whose number no channel uses."""
     own = [nic for nic in network.nics if nic.rpartition("/")[0] == network.boxes[0]]
     short = {host: len(own) - len(nics) for host, nics in log.nics.items() if len(nics) < len(own)}
-    idle = unused_nics(log)[1]
+    idle = unused_nics(log, len(own))[1]
     count = max(short.values(), default=len(idle))
     if network.has_fabric and 0 < count < len(own):
-        where = f"not in NCCL's list on {abbreviated_names(sorted(short))}" if short else "listed, but not used"
+        where = f"not in NCCL's list on {abbreviated_names(sorted(short))}" if short else "that no channel uses"
         failure = Failure.of(network.topology, map(Fault, zip(own[:count], strict=True)))
         words = (f"{count} of {len(own)} NICs {where}",)
         yield from network.explanations(words, "nic", failure, 1, confirmed=True)
@@ -274,10 +281,12 @@ def _features(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     if len(network.boxes) > 1:
         named = {log.network, *(hop.via for hop in over_net)} - {""}
         is_socket = any("Socket" in name for name in named) if named else None
+        is_socket = True if log.settings.get("NCCL_IB_DISABLE") == "1" and not named else is_socket
         claims.append(("TCP sockets instead of InfiniBand, RoCE or EFA", [SOCKET for _ in runs], is_socket))
         lacks_gdr = not all(hop.gdr for hop in over_net) and not is_socket if over_net else None
         ranges = [(NO_GDR[0] * run.busbw, NO_GDR[1] * run.busbw) for run in runs]
-        claims.append(("no GPUDirect RDMA: data passes host memory", ranges, lacks_gdr))
+        cause = "no GPUDirect RDMA" if lacks_gdr else "no GPUDirect RDMA, or PCIe ACS is on"
+        claims.append((f"{cause}: data passes host memory", ranges, lacks_gdr))
         if any(run.collective.in_pairs for run in runs):
             ranges = [
                 (NO_PXN[0] * run.busbw, NO_PXN[1] * run.busbw) if run.collective.in_pairs else (run.busbw, run.busbw)
@@ -287,6 +296,7 @@ def _features(network: _Network, log: NcclLog) -> Iterator[Explanation]:
     if network.inside < inf:
         inner = log.hops_over(network=False)
         has_shm = any(hop.via.startswith("SHM") for hop in inner) if inner else None
+        has_shm = True if log.settings.get("NCCL_P2P_DISABLE") == "1" else has_shm
         ranges = [(HOST_MEMORY[0], min(HOST_MEMORY[1], run.busbw)) for run in runs]
         claims.append(("no P2P between GPUs: data passes host memory (SHM)", ranges, has_shm))
     if network.topology.aggregation and len(network.boxes) == 1 and any(run.collective is ALLREDUCE for run in runs):
@@ -295,7 +305,13 @@ def _features(network: _Network, log: NcclLog) -> Iterator[Explanation]:
         rings = float(ring.channels * ring.inside)
         shares = [min(1.0, rings / run.ceiling) if run.collective is ALLREDUCE else 1.0 for run in runs]
         ranges = [(share * run.busbw, share * run.busbw) for share, run in zip(shares, runs, strict=True)]
-        claims.append(("no NVLink SHARP (NVLS): rings instead", ranges, None if log.nvls is None else not log.nvls))
+        lacks_nvls = None if log.nvls is None else not log.nvls
+        if log.settings.get("NCCL_NVLS_ENABLE") == "0" or log.settings.get("NCCL_ALGO", "NVLS").upper() in (
+            "RING",
+            "TREE",
+        ):
+            lacks_nvls = True
+        claims.append(("no NVLink SHARP (NVLS): rings instead", ranges, lacks_nvls))
     rate = PER_CHANNEL[machine_of(network.topology).generation]
     for count in FEW_CHANNELS if log.channels is None else {log.channels} & {*FEW_CHANNELS}:
         if all(count * rate < run.busbw for run in runs):

@@ -11,26 +11,50 @@ from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...planners.literature.nccl_choice import machine_of as nccl_machine
 from ...planners.literature.nccl_tuning import Machine
 from ...schedules import COLLECTIVES
-from ...topologies import Topology
-from ...topologies.network.topology import as_topology
+from ...topologies import Topology, dgx_spark
+from ...topologies.network.topology import Link, as_topology
 from ...topologies.switched.box_files import stored_box
-from ...topologies.switched.scale_out import Nic, repeat_box
+from ...topologies.switched.scale_out import FABRIC_LATENCY, Box, Nic, repeat_box
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CATALOGUE = {
     "A100": "dgx-a100", "H100": "dgx-h100", "H200": "dgx-h200", "B200": "dgx-b200", "GB200": "gb200-nvl72",
-    "MI250X": "mi250", "MI300X": "mi300x", "MI355X": "mi355x",
+    "MI250X": "mi250", "MI300X": "mi300x", "MI355X": "mi355x", "H800": "hgx-h800", "A800": "hgx-a800",
+    "GB10": "dgx-spark",
 }  # fmt: skip
 """Box of the catalogue by the first word of a measured GPU."""
+FEWER_LINKS = {"hgx-h800": "dgx-h100", "hgx-a800": "dgx-a100"}
+"""Boxes with 8 NVLinks per GPU, 200 GB/s, by those of the catalogue that they equal otherwise."""
+
+
+class Efa(NamedTuple):
+    """NICs of an instance of AWS."""
+
+    nics: int
+    rate: Fraction  # GB/s of each
+    latency: int  # µs from box to box, as the plugin aws-ofi-nccl states it to NCCL
+
+    @property
+    def link_latency(self) -> Fraction:
+        """µs of the link from a NIC to the network."""
+        return FABRIC_LATENCY + Fraction(self.latency, 2)
+
+
+EFA = {
+    "A100": Efa(4, Fraction(25, 2), 75), "H100": Efa(32, Fraction(25, 2), 75), "H200": Efa(16, Fraction(25), 35),
+    "B200": Efa(8, Fraction(50), 35), "B300": Efa(16, Fraction(50), 35),
+}  # fmt: skip
+"""Instances p4d and p4de, p5, p5en, p6-b200 and p6-b300 by their GPUs: rates of the user guide of EC2, latencies of
+src/platform-aws.cpp of the plugin at 2daf7d30."""
 COUNTS = ("boxes", "gpus_per_box", "ranks", "nics_per_box", "size_bytes")
 NOT_STATED = ("None", "nan", "<NA>")
 TOLERANCE = Fraction(9, 8)
@@ -111,28 +135,43 @@ def network(row: Mapping[str, Any]) -> Topology | None:
     Examples
     --------
     >>> network({"gpu": "H100 SXM", "boxes": 1, "gpus_per_box": 4})
-    <Topology 'dgx-h100 [4 of 8 ranks]': 4 ranks, 1 switches, 8 links>
+    <Topology 'dgx-h100 [4 of 8 ranks]': 4 ranks, 1 switch, 8 links>
     """
     keys = ("gpu", "boxes", "gpus_per_box", "nics_per_box", "nic_gbps")
     gpu, boxes, size, nics, rate = (None if str(row.get(key)) in NOT_STATED else row[key] for key in keys)
     name = CATALOGUE.get(str(gpu).split(maxsplit=1)[0])
     if name is None or boxes is None or size is None:
         return None
-    box = stored_box(name)
+    if name == "dgx-spark":
+        return dgx_spark(boxes) if 1 < boxes < 4 and size == 1 else None
+    box = known_box(name)
     if boxes > 1:
-        if nics is None or rate is None or (box.gpus % nics and nics % box.gpus):
+        if nics is None or rate is None or (nics > box.gpus and nics % box.gpus):
             return None
         # A GPU's own NICs count as one; a NIC of several GPUs is near to neighbors.
         ports = min(nics, box.gpus)
         bandwidth = Fraction(rate) * nics / (8 * ports)
-        near = np.split(np.array([f"gpu{gpu}" for gpu in range(box.gpus)]), ports)
-        box = replace(box, nics=tuple(Nic(tuple(group.tolist()), bandwidth, bandwidth) for group in near))
+        near = np.array_split(np.array([f"gpu{gpu}" for gpu in range(box.gpus)]), ports)
+        efa = EFA.get(str(gpu).split(maxsplit=1)[0]) if "EFA" in str(row.get("fabric")) else None
+        latency = FABRIC_LATENCY if efa is None else efa.link_latency
+        nic_list = (Nic(tuple(group.tolist()), bandwidth, bandwidth, latency=latency) for group in near)
+        box = replace(box, nics=tuple(nic_list))
     topology = repeat_box(box, boxes)
     if size < box.gpus:
         topology = topology.restrict([f"box{box}/gpu{gpu}" for box, gpu in product(range(boxes), range(size))])
     if boxes > 1 and "SHARP" in row["system"]:
         return topology.changed(multicast=topology.multicast | {"ib"}, aggregation=topology.aggregation | {"ib"})
     return topology
+
+
+@cache
+def known_box(name: str) -> Box:
+    """Return a box of the catalogue, or one that has fewer NVLinks."""
+    if name not in FEWER_LINKS:
+        return stored_box(name)
+    box = stored_box(FEWER_LINKS[name])
+    links = tuple(Link(tail, head, Fraction(200), latency) for tail, head, _, latency in box.links)
+    return replace(box, name=name, links=links)
 
 
 def machine_of(topology: Topology) -> tuple[str, ...]:
@@ -168,7 +207,8 @@ def measured_machines() -> Mapping[str, tuple[Machine, bool]]:
         smaller = network(row | {"boxes": min(row["boxes"], 2)})
         if smaller is not None:
             machine, reduces = shape(smaller)
-            shapes[row["machine"]] = machine._replace(boxes=row["boxes"], ranks=row["ranks"]), reduces
+            boxes = row["boxes"] if machine.boxes > 1 else 1  # Cabled machines without NICs are one box
+            shapes[row["machine"]] = machine._replace(boxes=boxes, ranks=row["ranks"]), reduces
     return shapes
 
 

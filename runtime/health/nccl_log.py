@@ -22,21 +22,25 @@ from ...support.validation import shown
 
 ERRORS = ("NCCL WARN", "NCCL failure", "Test failure", "Test NCCL failure", "Test CUDA failure")
 MAX_LINE = 4096  # characters; longer ones are of other programs
-_DEVICE = re.compile(r"Rank\s+(\d{1,6})\s.*?\bPid\s+\d+\s+on\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s+(\S.*)")
+MAX_PRINTED = 20  # ranks of a ring that NCCL 2.5 to 2.27 print, without dots (src/graph/rings.cc:9 of 2.21.5)
+_DEVICE = re.compile(r"Rank\s+(\d{1,6})\s.*?\bPid\s+(\d+)\s+on\s+(?:(\S+)\s+)?device\s+\d+\s+\[[^]]*\]\s+(\S.*)")
 _INFO = re.compile(r"(?<![\w.-])([\w.-]+):(\d+):\d+ \[\d+\] NCCL (?:INFO|WARN) +(.*)")
 _RING = re.compile(r"^Channel (\d{1,4})(?:/\d+)? : +(\d[\d ]*?)( ?\.\.\.)?$")
 _NEIGHBORS = re.compile(r"^Ring (\d{1,4}) : \d{1,6} -> (\d{1,6}) -> (\d{1,6})$")
 _TREE = re.compile(r"\[(\d{1,4})\] -?\d+/-?\d+/-?\d+->(\d{1,6})->(-?\d{1,6})(?= \[|$)")
 _HOP = re.compile(
-    r"^Channel (\d{1,4})(?:/(\d+))? : (\d{1,6})\[\w+\] -> (\d{1,6})\[\w+\] (?:\[(send|receive)\] )?via "
+    r"^(?:Channel|Ring) (\d{1,4})(?:/(\d+))? : (\d{1,6})(?:\[\w+\])? -> (\d{1,6})(?:\[\w+\])? "
+    r"(?:\[(send|receive)\] )?via "
     r"(?:NET/(.+?)/(\d{1,4})(?:\((\d+)\))?((?:/\S+)*)|((?:P2P|SHM)\S*))"
 )
 _IB = re.compile(r"NET/IB : Using (.*?)(?:\[RO\])?\s*; OOB")
+_OFI = re.compile(r"NET/OFI Selected [Pp]rovider is efa.*\(found (\d{1,3}) nics\)")
 _SPEED = re.compile(r"NET/IB: \[\d+\] ([^\s:]+)\S* .*\bspeed=(\d{1,9})\b")
 _COMM = re.compile(r"comm 0x\w+ rank \d+ nranks (\d{1,6}) .*commId (0x\w+)")
 _CHOICE = re.compile(r"\b(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
 _CHANNELS = re.compile(r"^(\d{1,4}) coll channels, ")
 _NVLS = re.compile(r"NVLS multicast support is (not )?available|^NCCL_NVLS_ENABLE set by environment to (0)\.")
+_SETTING = re.compile(r"\b(NCCL_[A-Z0-9_]+)(?:=| set by environment to )[\"']?([\w.:,^=-]+)")
 _NETWORK = re.compile(r"^Using network (\S.*)")
 
 
@@ -84,6 +88,8 @@ class NcclLog:
         Whether NVLink SHARP is available on all GPUs; None if the log does not say, as of `channels`.
     channels : int or None
     choices : list of Choice
+    settings : dict from str to str
+        Variables of NCCL that lines of command or NCCL itself name.
     has_lines : bool
         Whether there are lines of NCCL.
     errors : list of str
@@ -101,6 +107,7 @@ class NcclLog:
     nvls: bool | None = None
     channels: int | None = None
     choices: list[Choice] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
     has_lines: bool = False
     errors: list[str] = field(default_factory=list)
 
@@ -120,6 +127,8 @@ def read_nccl_log(text: str, where: str) -> NcclLog:
             log.version = line.partition("NCCL version")[2].strip().split("+")[0]
         if any(mark in line for mark in ERRORS):
             log.errors.append(line.strip()[-160:])
+        if "NCCL_" in line:
+            log.settings |= {name: value.rstrip(".") for name, value in _SETTING.findall(line)}
         info = _INFO.search(line)
         log.has_lines = log.has_lines or bool(info)
         words = info[3].rstrip() if info else line
@@ -127,12 +136,10 @@ def read_nccl_log(text: str, where: str) -> NcclLog:
             if match := pattern.search(words):
                 read(reader, log, match, (info[1], info[2]) if info else ("", ""))
                 break
-    if len(reader.jobs) > 1 or len(set(reader.comms.values())) > 1:
-        sizes = ", ".join(map(str, reader.comms.values()))
-        jobs = " and ".join(":".join(job) for job in reader.jobs)
-        what = f"rings of two jobs, {jobs}" if len(reader.jobs) > 1 else f"communicators of {sizes} ranks"
-        raise FileFormatError(f"{where} mixes lines of {what}; put each job into a file of its own")
+    reader.refuse_mixtures(where)
     ranks = set(range(max(reader.comms.values(), default=0) or len(log.devices)))
+    if len(ranks) > MAX_PRINTED:
+        log.rings = {channel: ring for channel, ring in log.rings.items() if len(ring) != MAX_PRINTED}
     for channel, following in reader.following.items():
         if channel not in log.rings and len(ring := _walk(following)) == len(following) == len(ranks):
             log.rings[channel] = ring
@@ -154,9 +161,25 @@ class _Reader:
         self.parents: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self.comms: dict[str, int] = {}  # Ranks of each communicator
         self.jobs: dict[Job, None] = {}  # That list rings, as rank 0 does
+        self.processes: defaultdict[int, set[tuple[str | None, str]]] = defaultdict(set)  # Of each device
+
+    def refuse_mixtures(self, where: str) -> None:
+        """Refuse lines of two jobs, or of runs beside each other."""
+        if len(self.jobs) > 1 or len(set(self.comms.values())) > 1:
+            sizes = ", ".join(map(str, self.comms.values()))
+            jobs = " and ".join(":".join(job) for job in self.jobs)
+            what = f"rings of two jobs, {jobs}" if len(self.jobs) > 1 else f"communicators of {sizes} ranks"
+            raise FileFormatError(f"{where} mixes lines of {what}; put each job into a file of its own")
+        if crowd := max(map(len, self.processes.values()), default=1) - 1:
+            raise FileFormatError(
+                f"{where} lists one rank {crowd + 1} times: as many runs beside each other, none of all GPUs; build "
+                "nccl-tests with MPI=1"
+            )
 
     def device(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
-        log.devices[int(match[1])] = match[2], match[3].strip()
+        rank, process = int(match[1]), (match[3], match[2])
+        self.processes[rank].add(process)
+        log.devices[rank] = match[3] or "", match[4].strip()
 
     def hop(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
         channel, index, sender, receiver, end, network, nic, proxy, tail, inner = match.groups()
@@ -180,6 +203,9 @@ class _Reader:
     def nics(self, log: NcclLog, match: re.Match[str], job: Job) -> None:
         log.nics[job[0]] = tuple(re.findall(r"\[\d+\](\S+)", match[1]))
 
+    def efa(self, log: NcclLog, match: re.Match[str], job: Job) -> None:
+        log.nics[job[0]] = tuple(f"efa{number}" for number in range(int(match[1])))
+
     def speed(self, log: NcclLog, match: re.Match[str], _: Job) -> None:
         log.speeds[match[1]] = int(match[2])
 
@@ -202,7 +228,8 @@ class _Reader:
 _LINES = (
     (_HOP, _Reader.hop), (_RING, _Reader.ring), (_NEIGHBORS, _Reader.neighbors), (re.compile("^Trees "), _Reader.trees),
     (_DEVICE, _Reader.device), (_IB, _Reader.nics), (_SPEED, _Reader.speed), (_COMM, _Reader.comm),
-    (_CHOICE, _Reader.choice), (_CHANNELS, _Reader.channels), (_NVLS, _Reader.nvls), (_NETWORK, _Reader.network),
+    (_OFI, _Reader.efa), (_CHOICE, _Reader.choice), (_CHANNELS, _Reader.channels), (_NVLS, _Reader.nvls),
+    (_NETWORK, _Reader.network),
 )  # fmt: skip
 """What reads each kind of line."""
 
@@ -259,8 +286,10 @@ def _device(element: ET.Element, where: str) -> int:
     return int(text, 16)
 
 
-def unused_nics(log: NcclLog) -> tuple[int, tuple[int, ...]]:
-    """Return how many NICs a host lists at most, and which of these numbers no channel uses."""
-    listed = max(map(len, log.nics.values()), default=0)
-    used = {hop.nic for hop in log.hops_over(network=True)}
-    return listed, tuple(number for number in range(listed) if number not in used) if used else ()
+def unused_nics(log: NcclLog, own: int = 0) -> tuple[int, tuple[int, ...]]:
+    """Return how many NICs a host lists at most, or `own` if the log lists none, and whose numbers no channel uses."""
+    listed = max(map(len, log.nics.values()), default=own)
+    over_net = log.hops_over(network=True)
+    used, channels = {hop.nic for hop in over_net}, {hop.channel for hop in over_net}
+    is_known = bool(log.nics) or (log.channels is not None and len(channels) >= log.channels)
+    return listed, tuple(number for number in range(listed) if number not in used) if used and is_known else ()

@@ -135,6 +135,9 @@ def program_name(plan: Plan) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{plan.collective}{root}-{plan.topology.name}")[:NAME_LENGTH]
 
 
+MANY_OBJECTS = 10**5  # that the collector goes through in milliseconds
+
+
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Pause garbage collection, which is slow with millions of objects, none of them in a cycle."""
@@ -144,7 +147,8 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         if enabled:
-            if not gc.get_freeze_count():
+            # Counting what others froze goes through all of it, so few new objects are left to the next collection.
+            if gc.get_count()[0] > MANY_OBJECTS and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()  # What is new counts as old, or enabling would go through all of it at once.
             gc.enable()

@@ -56,8 +56,11 @@ _ROW = re.compile(r"(\S.*\s)\d{1,18}\s+\d{1,18}\s+[a-z]\w*\s+\w+\s+-?\d{1,9}(?:\
 _STARTS = re.compile(r"#\s*Collective test starting:\s*(\S+)")
 _BENCH = re.compile(r"#\s*collopt bench:\s*(\w+),\s*(\d{1,9}) ranks\b")
 _RANK = re.compile(r"#\s*Rank\s+(\d{1,9})\s")
+_SETTING = re.compile(r"\bNCCL_[A-Z0-9_]+=\S")
 _UNIT = re.compile(r"\([^()\s]{1,16}\)")
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[\]{])")
+_INFO, MAX_PREFIX = " NCCL INFO ", 100
+"""What lines of NCCL have among their first characters, and no row of a table."""
 ROUNDING = 0.005
 """Microseconds at most: a number of few digits may be the whole number, which a table would have cut to two."""
 
@@ -72,6 +75,8 @@ class MeasuredRow(NamedTuple):
     wrong_elements: float | None = None  # Elements that were not as they have to be; None where nothing was checked
     rounding: float = 0.0  # Microseconds that the time may be off because it was printed with so many digits
     printed: tuple[float, float] | None = None  # Algorithm and bus bandwidth in GB/s as the table has them
+    root: int | None = None  # Its rank, where the table has one
+    redop: str = ""  # ``sum``; ``none`` of collectives without one, and empty where the table has none
 
 
 class MeasuredRun(NamedTuple):
@@ -197,16 +202,22 @@ def read_runs(text: str, where: str) -> tuple[MeasuredRun, ...]:
     if _JSON.match(text):
         return (MeasuredRun(text, read_results(text, where), ""),)
     lines = text.splitlines()
-    # A header begins a run where the lines above it have rows, or a header that is complete.
-    starts, programs, has_rows, has_threads, program = [0], [""], False, False, ""
+    # A header begins a run where the lines above it have rows, or a header that is complete; so do its settings.
+    starts, programs, has_rows, has_threads, program, command = [0], [""], False, False, "", 0
     for number, line in enumerate(lines):
+        if _INFO in line[:MAX_PREFIX]:
+            continue
         unlabeled = line[label.end() :] if (label := _LABELS.match(line)) else line
         if header := _HEADER.match(unlabeled):
             if has_rows or (has_threads and header["threads"]):
-                starts, programs, has_rows, has_threads = [*starts, number], [*programs, ""], False, False
+                start = number if command <= starts[-1] else command
+                starts, programs, has_rows, has_threads = [*starts, start], [*programs, ""], False, False
             has_threads = has_threads or bool(header["threads"])
-        has_rows = has_rows or bool(_BARE_ROW.match(unlabeled))
-        if named := _PROGRAM.search(line):
+        if _BARE_ROW.match(unlabeled):
+            has_rows, command = True, 0
+        elif has_rows and not command and _SETTING.search(line):
+            command = number
+        if "_perf" in line and (named := _PROGRAM.search(line)):
             program = named[0]
         programs[-1] = program if header or not programs[-1] else programs[-1]
     runs = []
@@ -247,6 +258,8 @@ class _Table:
         rows: list[MeasuredRow] = []
         for number, line in enumerate(lines, self._lines_above + 1):
             self._line = number
+            if _INFO in line[:MAX_PREFIX]:
+                continue
             unlabeled = line
             if label := _LABELS.match(line):
                 unlabeled, tag = line[label.end() :], label[0].strip()
@@ -255,7 +268,8 @@ class _Table:
             words = unlabeled.split(maxsplit=MAX_COLUMNS)
             # Before a comment names the columns, lines of other programs may begin with a number.
             has_names = self._columns is not DEFAULT_COLUMNS
-            if words and words[0].startswith("#"):
+            # Pages that take "#" for markup swallow it.
+            if words and (words[0].startswith("#") or words[0] in ("size", "(B)")):
                 self._comment(unlabeled.strip(), words)
             elif words and re.fullmatch(r"\d{1,18}", words[0]) and (has_names or len(words) == len(DEFAULT_COLUMNS)):
                 rows += self._row(words)
@@ -339,6 +353,7 @@ class _Table:
         elif len(words) < expected:
             raise CutShortError(f"{self._place()} has {len(words)} columns; expected {expected}: is it cut short?")
         self._same_run(words)
+        redop, root = (words[self._columns.index(name)] if name in self._columns else "" for name in ("redop", "root"))
         for place in places:
             time = _number(words[place.time], f"{self._place()}: time")
             count = None if place.wrong_elements is None else words[place.wrong_elements]
@@ -350,7 +365,10 @@ class _Table:
                 if self._columns[place.time + 1 : place.time + 3] == ("algbw", "busbw"):
                     algbw, busbw = (_number(words[place.time + 1 + at], f"{self._place()}: bandwidth") for at in (0, 1))
                     printed = None if algbw is None or busbw is None else (algbw, busbw)
-                yield MeasuredRow(size, time * self._unit, place.in_place, name, wrong_elements, rounding, printed)
+                number = int(root) if re.fullmatch(r"\d{1,9}", root) else None
+                yield MeasuredRow(
+                    size, time * self._unit, place.in_place, name, wrong_elements, rounding, printed, number, redop
+                )
 
     def _place(self) -> str:
         return f"{self._where}, line {self._line}"

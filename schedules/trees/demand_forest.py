@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -21,6 +21,7 @@ from ..fields import path_arrays, schedule_fields, whole_count, whole_numbers
 from ..transfers import Transfers
 from .forest import Forest, integers_of
 from .transfers import checked_transfers
+from .tree_arrays import TreeEdge
 from .verify import verified_items
 
 FIELDS = ("kind", "trees_per_root", "items", "paths", "trees", "switches")
@@ -90,13 +91,15 @@ class DemandForest(Forest, kind="demand-forest"):
     @cached_property
     def depths(self) -> IntArray:
         """Shape (trees, num_ranks): hops between ranks from a source; 0 also outside of a tree."""
-        parents = self.unicast.parents
-        moves = parents >= 0
-        above, hops = np.where(moves, parents, np.arange(parents.shape[1])), moves.astype(np.int64)
-        for _ in range(parents.shape[1].bit_length()):
-            hops = hops + np.take_along_axis(hops, above, axis=1)
-            above = np.take_along_axis(above, above, axis=1)
-        return read_only(hops)
+        return read_only(_hops_above(self.unicast.parents))
+
+    def edges(self, tree: int) -> Iterator[TreeEdge]:
+        """Yield the hops of one tree, each after the hop that brings data to its sender."""
+        hops = _hops_above(self.parents[tree : tree + 1])[0]
+        for head in np.argsort(hops, kind="stable").tolist():
+            if (route := int(self.routes[tree, head])) >= 0:
+                path = self.path(route)
+                yield TreeEdge(path[0], path[-1], path)
 
     @cached_property
     def heights(self) -> IntArray:
@@ -160,21 +163,19 @@ class DemandForest(Forest, kind="demand-forest"):
         trees = fields["trees"]
         if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 4 for tree in trees):
             raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes, group]")
-        names = ("roots", "weights", "routes", "groups")
-        arrays = {
-            name: integers_of([tree[at] for tree in trees], 2 if name == "routes" else 1, f"{where}: the {name}")
-            for at, name in enumerate(names)
-        }
-        if (arrays["routes"] != arrays["routes"].astype(np.int32)).any():
+        routes = integers_of([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
+        if (routes != routes.astype(np.int32)).any():
             raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
         switches = whole_numbers(fields["switches"], f"{where}: field schedule.switches")
         return cls(
-            num_ranks=arrays["routes"].shape[1] - len(switches),
+            num_ranks=routes.shape[1] - len(switches),
             trees_per_root=whole_count(fields["trees_per_root"], f"{where}: field schedule.trees_per_root"),
-            **{name: arrays[name] for name in ("roots", "weights", "groups")},
-            routes=arrays["routes"].astype(np.int32),
+            roots=integers_of([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
+            weights=integers_of([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
+            routes=routes.astype(np.int32),
             **path_arrays(fields["paths"], where),
             switches=switches,
+            groups=integers_of([tree[3] for tree in trees], 1, f"{where}: the groups of schedule.trees"),
             demands=Demands.from_rows(fields["items"], f"{where}, field schedule"),
         )
 
@@ -198,3 +199,13 @@ class DemandForest(Forest, kind="demand-forest"):
         return cls(
             topology.num_ranks, trees_per_root, *columns, "broadcast", plain.switches, groups=numbers, demands=demands
         )
+
+
+def _hops_above(parents: IntArray) -> IntArray:
+    """Count the hops from where each tree begins to each vertex, 0 outside of it; int64 (trees, vertices)."""
+    moves = parents >= 0
+    above, hops = np.where(moves, parents, np.arange(parents.shape[1])), moves.astype(np.int64)
+    for _ in range(parents.shape[1].bit_length()):
+        hops = hops + np.take_along_axis(hops, above, axis=1)
+        above = np.take_along_axis(above, above, axis=1)
+    return hops

@@ -63,11 +63,12 @@ def test_the_machine_is_seen_in_the_network(network: Topology, machine: Machine)
     assert machine_of(network) == machine
 
 
-def switched(gpu: str, per_box: int, boxes: int = 1, nics: int = 0, gigabits: int = 0) -> Machine:
+def switched(gpu: str, per_box: int, boxes: int = 1, nics: int = 0, gigabits: int = 0, latency: int = 0) -> Machine:
     """A machine with NVSwitches."""
     rate, generation = {"A100": (300, "ampere"), "H100": (450, "hopper"), "B200": (900, "blackwell")}[gpu]
     nic, inside = Fraction(gigabits, 8), Fraction(rate if per_box > 1 else 0)
-    return Machine(per_box * boxes, boxes, generation, inside, nic * nics, nic, True, gpu != "A100")
+    has_nvls = gpu != "A100"
+    return Machine(per_box * boxes, boxes, generation, inside, nic * nics, nic, True, has_nvls, Fraction(latency))
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,11 @@ def test_channels_are_those_of_the_graph_search(
         (switched("H100", 8), ALLREDUCE, 2**30, "nvls", "Simple", 3972.58032),
         (switched("H100", 8), ALLGATHER, 2**30, "ring", "Simple", 2641.98901),
         (switched("H100", 8), BROADCAST, 2**30, "ring", "Simple", 2994.41626),
+        (switched("H100", 8, 2, 8, 400, 75), ALLREDUCE, 2**16, "tree", "LL", 181.789841),
+        (switched("H100", 8, 2, 8, 400, 75), ALLREDUCE, 2**24, "ring", "LL128", 332.343323),
+        (switched("H100", 8, 2, 8, 400, 75), ALLREDUCE, 2**30, "nvls-tree", "Simple", 4728.29443),
+        (switched("A100", 8, 4, 4, 100, 75), ALLREDUCE, 2**30, "ring", "Simple", 44997.0625),
+        (switched("H100", 1, 8, 1, 400, 75), ALLGATHER, 2**24, "pat", "Simple", 637.005249),
     ],
     ids=str,
 )
@@ -123,6 +129,25 @@ def test_times_are_those_of_the_library(
     best = min(timed, key=lambda choice: choice.time)
     assert (best.algorithm, best.protocol) == (algorithm, protocol)
     assert float(best.time) == pytest.approx(time, rel=1e-6)
+
+
+def test_choices_over_efa_are_near_those_that_amazon_tuned() -> None:
+    """Regions of aws-ofi-nccl for two p5en (src/tuner/nccl_ofi_regions.cpp at 2daf7d30) end near those of the model."""
+    efa = replace_latency(dgx_h200(boxes=2), 18)
+    assert machine_of(efa).net_latency == 35
+    regions = {"tree LL": 196608, "tree LL128": 13107200, "ring LL128": 29884416, "nvls-tree Simple": 2**34}
+    start = 2**10
+    for choice, end in regions.items():
+        for size in (start * 3 // 2, end * 3 // 4):
+            best = nccl_choices(efa, ALLREDUCE, size)[0]
+            assert f"{best.algorithm} {best.protocol}" == choice, size
+        start = end
+
+
+def replace_latency(topology: Topology, microseconds: int) -> Topology:
+    """Give links between NICs and the fabric another latency."""
+    links = [link._replace(latency=Fraction(microseconds)) if "ib" in link[:2] else link for link in topology.links]
+    return topology.changed(links=links)
 
 
 def test_versions_agree_with_logs() -> None:

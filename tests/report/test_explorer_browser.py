@@ -205,3 +205,27 @@ def test_a_long_plan_shows_progress_and_can_be_stopped(browser: Browser, explore
     page.run("request('collective', 'allgather')")
     wait_until_shown(page)
     assert page.run("document.getElementById('verdict').textContent").startswith("Optimal")
+
+
+def test_views_are_no_steps_and_errors_leave_no_numbers(browser: Browser, explorer: Explorer) -> None:
+    """Undo keeps the comparison, ``?`` lists the keys, NICs are called so, and an error clears what was shown."""
+    page = visit(browser, explorer)
+    key(page, "?")
+    assert page.run("document.getElementById('keys').open")
+    click(page, "#keys-close")
+    assert not page.run("document.getElementById('keys').open")
+    broken = "box0/gpu3--box0/nic3"
+    page.run(f"pick({broken!r}); document.getElementById('break').click()")
+    wait_until_shown(page)
+    click(page, "#compare")
+    wait_until_shown(page)
+    page.wait_for("state.against !== null")
+    click(page, "#undo")
+    page.wait_for("state.without.length === 0")
+    assert page.run("state.against") == page.run("query({ ...state, without: [" + repr(broken) + "] })")
+    nic = "paneB.shown.nodes.name.indexOf('box0/nic0')"
+    assert page.run(f"paneB.view.describe('switch', {nic})")[1] == "NIC"
+    page.run("request('size', 'much')")
+    page.wait_for("!document.getElementById('error').hidden && running === null")
+    assert figure(page, "Plan", 2) == "–"
+    assert page.console == []

@@ -11,6 +11,8 @@ import random
 import re
 import shutil
 import subprocess
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,9 @@ from collopt.errors import ColloptError
 from collopt.planners.plans.files import plan_from_json
 from collopt.report import write_report
 from collopt.report.pages import page as pages
+from collopt.schedules import Bound
+from collopt.schedules.bounds.item_cuts import ItemCut, ItemCuts
+from collopt.schedules.bounds.witness import LinkValue
 from collopt.topologies import complete, dgx_h100, hypercube, kautz, ring
 
 NODE = shutil.which("node")
@@ -49,8 +54,11 @@ def verdicts(files: list[Path]) -> list[dict[str, Any]]:
 
 
 def small_plans() -> list[collopt.Plan]:
-    """Plans of every kind of schedule, of bounds by cuts, parts and lengths."""
+    """Plans of every kind of schedule, of bounds by cuts, parts, lengths and cuts of items."""
     square = complete(4, bandwidth=12)
+    items = collopt.plan(complete(2, bandwidth=12), collopt.Demands([("weights", 1, ["gpu0"], ["gpu1"])]))
+    length, item = LinkValue("gpu0", "gpu1", Fraction(1)), ItemCut(Fraction(1), frozenset(["gpu1"]))
+    by_items = Bound.from_witness(items.topology, items.collective, ItemCuts((length,), ((item,),)))
     return [
         collopt.plan(ring(4, bandwidth="25/3"), "allgather"),
         collopt.plan(square, "reduce_scatter", weights=[1, 2, 3, 4]),
@@ -61,6 +69,7 @@ def small_plans() -> list[collopt.Plan]:
         collopt.plan(square, "allreduce", planner="recursive-doubling"),
         collopt.plan(square, "allgather", planner="symmetric"),
         collopt.plan(kautz(2, 1), "all_to_all"),
+        replace(items, bound=by_items),
         collopt.plan(square, "all_to_allv", traffic=[[0, 3, 0, 1], [1, 0, 2, 0], [0, 0, 0, 5], [4, 1, 1, 0]]),
     ]
 

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from runtime_forests import random_schedule
 
 from collopt.errors import ColloptError
-from collopt.runtime import all_to_all_single, execute
+from collopt.runtime import Mesh, Replicate, Shard, Sharding, all_to_all_single, execute, reshard
 from collopt.runtime.all_to_allv.steps import Exchange, rank_steps
 from collopt.runtime.execution.execute import program_of
 
@@ -79,6 +79,19 @@ def staged_call(rank: int) -> Callable[[float], None]:
     return call
 
 
+def moves_between_meshes(rank: int) -> Callable[[float], None]:
+    """Return calls, with a timeout, of `reshard`: from three ranks to all, then among two, which leaves others out."""
+    split, pair = Sharding(Mesh(range(3)), [Shard(0)]), Sharding(Mesh([1]), [Replicate()])
+    parts = {"a": torch.full((ELEMENTS, 4), rank)} if rank < 3 else {}
+    own = {"a": torch.zeros(5)} if rank == 1 else {}
+
+    def call(timeout: float) -> None:
+        reshard(parts, split, (Mesh(range(RANKS)), [Replicate()]), max_scratch_bytes=2**17, timeout=timeout)
+        reshard(own, pair, (Mesh([2]), [Replicate()]), timeout=timeout)
+
+    return call
+
+
 def be_a_rank(rank: int, folder: str, what: str, timeout: float, pipe: Connection) -> NoReturn:
     """Say so after the first call; then call on and on, and tell how that ended."""
     torch.set_num_threads(1)
@@ -90,7 +103,7 @@ def be_a_rank(rank: int, folder: str, what: str, timeout: float, pipe: Connectio
         world_size=RANKS,
         timeout=timedelta(seconds=GROUP_TIMEOUT_S),
     )
-    others = {"all_to_all_single": staged_call, "overlapped": overlapped_calls}
+    others = {"all_to_all_single": staged_call, "overlapped": overlapped_calls, "reshard": moves_between_meshes}
     call = others[what](rank) if what in others else planned_call(rank, what)
     # The first call makes connections and compiles, which may take a while.
     call(START_S)
@@ -161,7 +174,7 @@ def tries(what: str, timeout: float, number: int) -> list[dict[str, Any]]:
     # Loads the kernels once, instead of in every rank of every try.
     if what == "all_to_all_single":
         rank_steps(Exchange(np.ones((RANKS, RANKS), dtype=np.int64).tobytes(), RANKS, 1, 4), 0)
-    else:
+    elif what != "reshard":
         planned_call(0, "allreduce")
     started: list[Try] = []
     try:

@@ -18,7 +18,7 @@ from collopt.schedules.collective import as_collective
 from nccl_logs import A100, H100, MI300X, SIZES, Machine, cached_expect, devices, header, info, ring_orders, table, text
 
 H1, H2, A1, A2 = devices(1, H100), devices(2, H100), devices(1, A100), devices(2, A100)
-AG, RS, A2A = "all_gather", "reduce_scatter", "alltoall"
+AG, RS, A2A, BC = "all_gather", "reduce_scatter", "alltoall", "broadcast"
 PREFIXED = ["[1,0]<stdout>:" + line for line in (*header(), *H1, *table(470, 8))]
 LABELED = ["0: " + line for line in (*header(), *H1, *table(470, 8))]
 KUBERNETES = [f"2026-01-05T10:00:00Z worker-0: {line}" for line in (*header(), *H1, *table(470, 8))]
@@ -31,6 +31,9 @@ SPEEDS = [
     for nic in range(4)
 ]
 SOCKET = Machine(network="Socket", gdr=False)
+EFA, RTX_PRO, TWO = "AWS Libfabric", "NVIDIA RTX PRO 6000 Blackwell Server Edition", devices(1, H100, 2)
+P4D_EFA, P5 = P4D._replace(network=EFA), Machine(nics=(32, 32), network=EFA)
+THREE_EFA = Machine(nics=(3, 3), used=(0, 1, 2), channels=6, network=EFA)
 ONE_LESS = Machine(nics=(8, 7), used=tuple(range(7)))
 WARNING = "node-1:1:1 [0] x.cc:1 NCCL WARN NET/IB : Got async event"
 OTHER_JOB = [line.replace("node-1:4000:", "node-1:9000:") for line in info()]
@@ -77,6 +80,19 @@ LOGS: dict[str, tuple[list[list[str]], str]] = {
     "a100 boxes of 4 x 100 Gb/s, slow": ([header(AG), A2, info(P4D), SPEEDS, table(22, 16, AG)], "low"),
     "mi300x box": ([header(), devices(1, MI300X), table(312, 8)], "normal"),
     "mi300x box at half": ([header(), devices(1, MI300X), table(150, 8)], "low"),
+    "h100 box, broadcast": ([header(BC), H1, table(345, 8, BC, root=0)], "normal"),
+    "h100 box, slow broadcast of rank 3": ([header(BC), H1, table(20, 8, BC, root=3)], "low"),
+    "h100 boxes, reduce": ([header("reduce"), H2, table(350, 16, "reduce", root=0)], "normal"),
+    "p4d with all efa": ([header(), A2, info(P4D_EFA), table(78, 16)], "normal"),
+    "p4d with three of four efa": ([header(AG), A2, info(THREE_EFA), table(31, 16, AG)], "low"),
+    "p5": ([header(), H2, info(P5), table(480, 16)], "normal"),
+    "h800 boxes": ([header(AG), devices(2, "NVIDIA H800"), table(155, 16, AG)], "normal"),
+    "l40s box": ([header(), devices(1, "NVIDIA L40S"), table(22, 8)], "normal"),
+    "rtx pro 6000 box": ([header(), devices(1, RTX_PRO), table(43, 8)], "normal"),
+    "mi300a node": ([header(), devices(1, "AMD Instinct MI300A", 4), table(260, 4)], "normal"),
+    "two dgx sparks": ([header(), devices(2, "NVIDIA GB10", 1), table(22, 2)], "normal"),
+    "a host without a name": ([header(), [line.replace("node-1", "") for line in H1], table(470, 8)], "normal"),
+    "pasted without #": ([[line.replace("#", "") for line in (*header(), *H1, *table(470, 8))]], "normal"),
     "a run with a warning": ([header(), H1, [WARNING], table(470, 8)], "normal"),
     "rings without a table": ([H2, info()], "unknown"),
     "cut short": ([CUT.splitlines()], "normal"),
@@ -96,7 +112,13 @@ REFUSED: dict[str, tuple[str, type[ColloptError], str]] = {
         FileFormatError,
         "communicators of 16, 8 ranks",
     ),
-    "gpus without a box": (text(header(), devices(1, "NVIDIA L40S"), table(20, 8)), TopologyError, "'NVIDIA L40S'"),
+    "gpus without a box": (text(header(), devices(1, "NVIDIA A10G"), table(20, 8)), TopologyError, "'NVIDIA A10G'"),
+    "runs beside each other": (
+        text(header(), TWO, [line.replace("node-1", "node-2") for line in TWO], table(9, 2)),
+        FileFormatError,
+        "lists one rank 2 times",
+    ),
+    "a root that is no rank": (text(header(BC), H1, table(100, 8, BC, root=8)), UnsupportedError, "root 8"),
     "uneven hosts": (text(header(), [*H2[:-3]], table(300, 13)), TopologyError, "[5, 8] GPUs"),
     "two gpus": (text(header(), [*H1[:5], *A1[5:]], table(100, 8)), TopologyError, "A100"),
     "sendrecv": (text(header("sendrecv"), H1, table(100, 8)), UnsupportedError, "sendrecv"),
@@ -231,6 +253,85 @@ def test_the_next_run_finds_the_place(tmp_path: Path) -> None:
     assert (nothing.verdict, nothing.explanations) == ("low", ())
     assert "each machine alone" in nothing.next_run
     assert diagnosed(tmp_path, *LOGS["h100 boxes over sockets"][0]).next_run == ""
+
+
+def test_efa_that_nccl_does_not_list_is_named(tmp_path: Path) -> None:
+    """A p4d has four, and three rings of the plugin's NICs are what NCCL made of the others."""
+    result = diagnosed(tmp_path, *LOGS["p4d with three of four efa"][0])
+    assert result.explanations[0].faults == ("1 of 4 NICs not in NCCL's list on node-1..2",)
+    assert any("4 NICs of 12.50 GB/s per host, of EFA" in note for note in result.notes)
+    assert diagnosed(tmp_path, *LOGS["p5"][0]).runs[0].shown[-1].nccl < 465
+
+
+def test_rows_of_other_roots_are_other_runs(tmp_path: Path) -> None:
+    """nccl-tests runs all roots with -r -1; the first is diagnosed, with its own bound."""
+    rows = [*table(345, 8, BC, root=2), *table(3, 8, BC, root=5)[2:]]
+    run = diagnosed(tmp_path, header(BC), H1, rows).runs[0]
+    assert (run.root, run.verdict) == (2, "normal")
+    assert run.expectation.bound == collopt.bound("dgx-h100", "broadcast", root=2)
+
+
+def test_nics_that_no_channel_uses_need_no_list(tmp_path: Path) -> None:
+    """Where every channel names its NIC, the others are idle."""
+    lines = [line for line in info(THREE_EFA) if "NET/OFI" not in line]
+    result = diagnosed(tmp_path, header(AG), A2, lines, table(31, 16, AG))
+    assert result.explanations[0].faults == ("1 of 4 NICs that no channel uses",)
+    assert result.explanations[0].confirmed
+    few = [line for line in lines if "Channel 05" not in line]
+    assert not any(
+        entry.confirmed for entry in diagnosed(tmp_path, header(AG), A2, few, table(31, 16, AG)).explanations
+    )
+
+
+def test_settings_of_the_command_explain_a_run(tmp_path: Path) -> None:
+    """Those above the header of the second run are its own."""
+    command = ["$ mpirun -x NCCL_ALGO=Ring \\", "    ./build/all_reduce_perf -b 1M -e 8G -f 4"]
+    result = diagnosed(tmp_path, header(), H1, table(470, 8), command, header(), H1, table(362, 8))
+    assert [run.verdict for run in result.runs] == ["normal", "low"]
+    assert "the run had NCCL_ALGO=Ring" in result.notes
+    assert diagnosed(tmp_path, command, header(), H1, table(362, 8)).explanations[0].confirmed
+    log = read_nccl_log(
+        "h:1:2 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n-x NCCL_IB_HCA=mlx5_0:1,mlx5_1", "x"
+    )
+    assert log.settings == {"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": "mlx5_0:1,mlx5_1"}
+
+
+def test_a_fall_of_the_bandwidth_is_said(tmp_path: Path) -> None:
+    """A larger size with less than half the bandwidth; healthy curves rise."""
+    rows = [*table(300, 16, AG, SIZES[:4]), *table(20, 16, AG, SIZES[4:])[2:]]
+    (note,) = (note for note in diagnosed(tmp_path, header(AG), H2, rows).notes if "falls" in note)
+    assert f"at {SIZES[3]} bytes to " in note
+    assert not any("falls" in note for note in diagnosed(tmp_path, header(), H1, table(470, 8)).notes)
+
+
+def test_columns_tell_the_collective(tmp_path: Path) -> None:
+    """On two ranks, allreduce, broadcast and reduce have one factor, and other columns."""
+    for program, root in (("all_reduce", -1), ("broadcast", 0), ("reduce", 1)):
+        result = diagnosed(tmp_path, header(None), devices(1, H100, 2), table(320, 2, program, root=root))
+        assert result.runs[0].collective.nccl_name == program.replace("_", "")
+
+
+def test_times_of_nothing_are_no_network(tmp_path: Path) -> None:
+    """Thousands of times the bound are no wrong description."""
+    result = diagnosed(tmp_path, header(), H1, table(5e6, 8, latency=0))
+    assert (result.verdict, "no transfer" in result.runs[0].reason) == ("impossible", True)
+
+
+def test_rings_that_old_versions_cut_are_left_out() -> None:
+    """NCCL 2.5 to 2.27 print 20 ranks of a ring and no dots; their neighbors complete it."""
+    ranks = range(24)
+    cut = "h:1:2 [0] NCCL INFO Channel 00/01 : " + " ".join(f"{rank:3d}" for rank in ranks[:20])
+    comm = "h:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 24 commId 0x5 - Init START"
+    ring = [f"h:1:2 [0] NCCL INFO Ring 00 : {(rank - 1) % 24} -> {rank} -> {(rank + 1) % 24}" for rank in ranks]
+    assert read_nccl_log(text([cut, comm]), "log").rings == {}
+    assert read_nccl_log(text([cut, comm, *ring]), "log").rings == {0: tuple(ranks)}
+    assert len(read_nccl_log(text([cut]), "log").rings[0]) == 20
+
+
+def test_rings_of_old_versions_are_read() -> None:
+    """NCCL 2.4 to 2.6 say Ring where later ones say Channel."""
+    log = read_nccl_log("h:1:2 [7] NCCL INFO Ring 00 : 15 -> 0 [send] via NET/Socket/0\n", "log.txt")
+    assert log.hops == [Hop(0, 15, 0, "NET/Socket", "send", 0, None, False)]
 
 
 def test_a_reference_replaces_public_measurements(tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def check(found: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("both", [("allgather", "allreduce"), ("all_to_all_single", "overlapped")], ids="-".join)
+@pytest.mark.parametrize(
+    "both", [("allgather", "allreduce"), ("all_to_all_single", "overlapped"), ("reshard",)], ids="-".join
+)
 def test_all_other_ranks_raise_in_time_when_one_is_killed(both: tuple[str, str]) -> None:
     """Another rank dies at another moment in each try; two calls at once, since most of the time is spent waiting."""
     with ThreadPoolExecutor(len(both)) as threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -340,3 +341,10 @@ def test_equal_steps_have_one_number(rows: list[tuple[int, ...]], cut: int) -> N
     different = list(dict.fromkeys(rows))
     assert found == [different.index(row) for row in rows]
     assert [tuple(row) for row in known[:count].tolist()] == different
+
+
+def test_small_programs_do_not_count_what_others_froze(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have frozen millions of objects, and counting them goes through all."""
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: pytest.fail("all frozen objects were counted"))
+    lower(ring_forest(4), "allgather")
+    assert gc.isenabled()

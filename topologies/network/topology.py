@@ -475,7 +475,8 @@ class Topology(WhatIf, Viewed):
 
     def __repr__(self) -> str:
         """Name and size in angle brackets."""
-        switches = f", {len(self.switch_nodes)} switches" if self.switch_nodes else ""
+        number = len(self.switch_nodes)
+        switches = f", {number} switch{'es' if number > 1 else ''}" if number else ""
         return f"<Topology {self.name!r}: {self.num_ranks} ranks{switches}, {self.num_links} links>"
 
     def _check_nodes(self, nodes: Iterable[str]) -> None:

@@ -37,7 +37,7 @@ def dgx_h100(boxes: int = 1, *, loopback: bool = True) -> Topology:
 
 
 def hgx_h20(boxes: int = 1, *, loopback: bool = True) -> Topology:
-    """HGX H20: 8 GPUs on an NVSwitch of 450 GB/s per GPU, and assumed one 400 Gb/s NIC per GPU, as in DGX H100.
+    """HGX H20: 8 GPUs on an NVSwitch of 450 GB/s per GPU, one 400 Gb/s NIC per GPU, as two owners have them.
 
     Parameters as for `dgx_h100`.
     """

@@ -67,8 +67,9 @@ function lineChart(host, chart) {
   read(null);
 }
 
-/* timeLine(host, scene, run, part, view): a row per link with its busy times, the busiest links, or those of one part in
-its order.  Events of `host`: scene-seek, detail { time }; it returns { at(time), mark(link) }. */
+/* timeLine(host, scene, run, part, view): a row for links that are busy at the same times, the busiest first, or those of
+one part in its order.  Events of `host`: scene-seek, detail { time }; scene-row, detail the links of a row or null; it
+returns { at(time), mark(link) }. */
 function timeLine(host, scene, run, part, view) {
   host.replaceChildren();
   const { nodes, links } = scene, width = Math.max(host.clientWidth, 260), narrow = width < 520;
@@ -81,11 +82,20 @@ function timeLine(host, scene, run, part, view) {
   } else {
     rows.sort((a, b) => bars.get(a)[0].start - bars.get(b)[0].start || a - b);
   }
-  const all = rows.length;
-  rows = rows.slice(0, MOST);
+  const all = rows.length, grain = run.done / run.unit / 400, alike = new Map();
+  for (const link of rows) {
+    const times = bars.get(link).map((bar) => [bar.step, bar.start / grain, bar.end / grain].map(Math.round)).join();
+    if (!alike.has(times)) alike.set(times, []);
+    alike.get(times).push(link);
+  }
+  const members = new Map([...alike.values()].map((list) => [list[0], list]));
+  rows = [...members.keys()].slice(0, MOST);
   let drawn = 0;
   rows = rows.filter((link, at) => { drawn += bars.get(link).length; return at === 0 || drawn <= MOST_BARS; });
-  const short = (node) => SceneText.short(nodes.name[node], narrow ? 9 : 16), labels = rows.map((link) => short(links.tail[link]) + " → " + short(links.head[link]));
+  const short = (node) => SceneText.short(nodes.name[node], narrow ? 9 : 16), labels = rows.map((link) => {
+    const own = members.get(link), kinds = new Set(own.map((each) => links.kind[each]));
+    return own.length === 1 ? short(links.tail[link]) + " → " + short(links.head[link]) : own.length + (kinds.size > 1 ? "" : " " + SceneText.short(scene.kinds[links.kind[link]], narrow ? 14 : 24)) + " links";
+  });
   const left = 14 + 6.1 * labels.reduce((most, label) => Math.max(most, label.length), 0);
   const height = top + rows.length * HIGH + bottom, ticks = run.done / run.unit;
   const x = (tick) => left + ((width - left - right) * tick) / (ticks * 1.02);
@@ -100,7 +110,7 @@ function timeLine(host, scene, run, part, view) {
   const groups = new Map();
   rows.forEach((link, at) => {
     const y = top + at * HIGH, group = svgElement("g", { class: "row", "data-link": link }, svg);
-    groups.set(link, group);
+    for (const each of members.get(link)) groups.set(each, group);
     svgElement("rect", { class: "row-back", x: 0, y, width, height: HIGH }, group);
     svgElement("text", { class: "mark", x: left - 6, y: y + HIGH / 2, dy: ".35em", "text-anchor": "end" }, group, labels[at]);
     for (const bar of bars.get(link)) {
@@ -115,16 +125,16 @@ function timeLine(host, scene, run, part, view) {
   svg.addEventListener("pointermove", (event) => {
     if (svg.hasPointerCapture(event.pointerId)) seek(event);
     const row = event.target.closest("[data-link]");
-    host.dispatchEvent(new CustomEvent("scene-row", { bubbles: true, detail: row ? Number(row.dataset.link) : null }));
+    host.dispatchEvent(new CustomEvent("scene-row", { bubbles: true, detail: row ? members.get(Number(row.dataset.link)) : null }));
   });
   svg.addEventListener("pointerleave", () => host.dispatchEvent(new CustomEvent("scene-row", { bubbles: true, detail: null })));
   return {
-    note: rows.length < all ? "Shown are " + rows.length + " of " + all + " links" + (part === null ? ", the busiest first." : ".") : "",
+    note: groups.size < all ? "Shown are " + groups.size + " of " + all + " links" + (part === null ? ", the busiest first." : ".") : "",
     at: (time) => {
       head.setAttribute("visibility", time === null ? "hidden" : "visible");
       if (time !== null) for (const end of ["x1", "x2"]) head.setAttribute(end, x(time / run.unit));
     },
-    mark: (link) => { for (const [each, group] of groups) group.classList.toggle("marked", each === link); },
+    mark: (link) => { for (const group of new Set(groups.values())) group.classList.toggle("marked", group === groups.get(link)); },
   };
 }
 

@@ -41,10 +41,14 @@ function commit(change, keep = true) {
   sessionStorage.setItem("last", last);
   refresh();
 }
-function arrive() {
+function arrive(event) {
+  const { against } = (event && state) || {};
   state = parse(location.hash.slice(1));
-  if (history.state) step = history.state.step;
-  else {
+  if (against !== undefined) state.against = against;
+  if (history.state) {
+    step = history.state.step;
+    history.replaceState({ step }, "", address(state));
+  } else {
     step = last = step + 1;
     history.replaceState({ step }, "", location.hash);
   }
@@ -156,7 +160,7 @@ function Pane(id) {
   });
   function describe(kind, at) {
     const { nodes, links, kinds } = shown;
-    if (kind !== "link") return [nodes.name[at], nodes.note[at].includes("gone") ? "gone" : nodes.switch[at] ? "switch" : "rank", "click to change it"];
+    if (kind !== "link") return [nodes.name[at], nodes.note[at].includes("gone") ? "gone" : SceneText.nodeKind(nodes, at), "click to change it"];
     const lines = [nodes.name[links.tail[at]] + " → " + nodes.name[links.head[at]]];
     if (links.note[at].includes("gone")) return [...lines, "gone", "click to change it"];
     lines.push(SceneText.digits(links.bandwidth[at]) + " GB/s, " + kinds[links.kind[at]]);
@@ -223,9 +227,13 @@ function openNetwork(words, changed = words !== state.network) {
 $("undo").addEventListener("click", () => history.back());
 $("redo").addEventListener("click", () => history.forward());
 $("stop").addEventListener("click", () => { stopped = running && running.query; if (running) running.control.abort(); });
-$("compare").addEventListener("click", () => commit((next) => { next.against = next.against === null ? query(next) : null; }));
+// What is compared is no change of the network, so it is no step to undo.
+$("compare").addEventListener("click", () => commit((next) => { next.against = next.against === null ? query(next) : null; }, false));
 addEventListener("popstate", arrive);
+$("keys-button").addEventListener("click", () => $("keys").showModal());
+$("keys-close").addEventListener("click", () => $("keys").close());
 addEventListener("keydown", (event) => {
+  if (event.key === "?" && !event.target.matches("input, select, textarea")) { $("keys").showModal(); return; }
   if (!(event.ctrlKey || event.metaKey) || event.altKey || event.target.matches("input:not([type=range])")) return;
   const key = event.key.toLowerCase(), forward = key === "y" || (key === "z" && event.shiftKey);
   if (!forward && key !== "z") return;
@@ -380,7 +388,8 @@ function drawParts(result) {
   }));
 }
 function renderFigures(own, result, other) {
-  const { bound, plan } = own.bound ? own : result, waiting = !own.done && !own.plan;
+  // Where there is an error, the numbers of another network or request would mislead.
+  const { bound, plan } = own.bound || own.error ? own : result, waiting = !own.done && !own.plan;
   $("results").classList.toggle("old", waiting && !own.bound);
   const verdict = $("verdict");
   verdict.className = own.plan && !own.plan.interim && !own.stopped ? (own.plan.optimal ? "" : "below") : "waiting";
@@ -450,7 +459,7 @@ function renderPicked(result) {
   const sums = (list) => [...new Set(own.map((at) => SceneText.digits(list[at])))].join(" or ") + " GB/s";
   const use = shown.links.use.length ? Math.max(...own.map((at) => shown.links.use[at])) : null, counted = own.filter((at) => shown.links.share[at]).length;
   $("picked-title").textContent = node < 0 && klass < 0 ? target.replace("--", " ↔ ") : target;
-  const what = klass >= 0 ? "All " + own.length + " links of this class" : node >= 0 ? (base.nodes.switch[node] ? (/^nic|^hca/i.test(base.nodes.label[node]) ? "NIC" : "Switch") : "Rank " + node) + " with " + own.length + " links" : "Link, both ways";
+  const what = klass >= 0 ? "All " + own.length + " links of this class" : node >= 0 ? (base.nodes.switch[node] ? SceneText.nodeKind(base.nodes, node).replace("switch", "Switch") : "Rank " + node) + " with " + own.length + " links" : "Link, both ways";
   $("picked-facts").textContent = what + ": " + (gone ? "gone" : sums(shown.links.bandwidth)) + (sums(shown.links.before) === sums(shown.links.bandwidth) ? "" : ", " + sums(shown.links.before) + " when intact")
     + (use === null || gone ? "" : "\nbusy up to " + SceneText.percent(use) + " of the time") + (counted ? ", counted in the bound" : "");
   const percent = gone ? 0 : nowPercent();

@@ -7,14 +7,13 @@ as pairs of node numbers and `nodes` to show, and the digest of the `network`.  
 const PlanCheck = (() => {
   class Wrong extends Error {}
   const wrong = (text) => { throw new Wrong(text); };
-  // Fractions in lowest terms, n / d with d > 0.
   const gcd = (a, b) => { while (b) [a, b] = [b, a % b]; return a < 0n ? -a : a; };
-  const lcm = (list) => list.reduce((a, b) => (a / gcd(a, b)) * b, 1n);
+  const lcm = (list) => list.reduce((a, b) => (a / gcd(a, b)) * b, 1n), sum = (list) => list.reduce((a, b) => a + b, 0n);
+  // Fractions in lowest terms, n / d with d > 0.
   const frac = (n, d = 1n) => { const g = gcd(n, d) || 1n; return { n: n / g, d: d / g }; };
   const add = (a, b) => frac(a.n * b.d + b.n * a.d, a.d * b.d);
   const times = (a, b) => frac(a.n * b.n, a.d * b.d), over = (a, b) => frac(a.n * b.d, a.d * b.n);
   const same = (a, b) => a.n === b.n && a.d === b.d, above = (a, b) => a.n * b.d > b.n * a.d;
-  const sum = (numbers) => numbers.reduce((a, b) => a + b, 0n);
   const show = ({ n, d }) => (d === 1n ? String(n) : n + "/" + d);
   const near = (value) => show(value) + (value.d === 1n ? "" : " (" + Number((Number((value.n * 10n ** 9n) / value.d) / 1e9).toPrecision(5)) + ")");
   // JSON with unique keys and exact numbers: those that a float may not hold are { "": text }.
@@ -36,9 +35,9 @@ const PlanCheck = (() => {
   // Readers of fields.
   function fields(value, required, optional, what) {
     if (value === null || typeof value !== "object" || Array.isArray(value)) wrong(what + " is no object");
-    for (const name of required) if (!(name in value)) wrong(what + " has no field " + name);
-    for (const name of Object.keys(value)) if (!required.includes(name) && !optional.includes(name)) wrong(what + " has the unknown field " + name);
-    return value;
+    for (const name of required) if (!Object.hasOwn(value, name)) wrong(what + " has no field " + name);
+    const unknown = Object.keys(value).find((name) => !required.includes(name) && !optional.includes(name));
+    return unknown === undefined ? value : wrong(what + " has the unknown field " + unknown);
   }
   function whole(value, what, low = 0) {
     const number = typeof value === "number" ? BigInt(value) : value && /^-?\d{1,100}$/.test(value[""]) ? BigInt(value[""]) : null;
@@ -46,10 +45,7 @@ const PlanCheck = (() => {
   }
   const list = (value, what, count = null) => (Array.isArray(value) && (count === null || value.length === count) ? value : wrong(what + " is no list" + (count === null ? "" : " of " + count + " entries")));
   const wholes = (value, what, count = null, low = 0) => list(value, what, count).map((entry) => whole(entry, what, low));
-  function places(value, what, high, count = null, low = 0) {
-    for (const entry of list(value, what, count)) if (typeof entry !== "number" || entry < low || entry >= high) wrong(what + " has an entry that is not from " + low + " to " + (high - 1));
-    return value;
-  }
+  const places = (value, what, high, count = null, low = 0) => (list(value, what, count).every((entry) => typeof entry === "number" && entry >= low && entry < high) ? value : wrong(what + " has an entry that is not from " + low + " to " + (high - 1)));
   function fraction(value, what, zero = false) {
     const hit = typeof value === "string" && /^([1-9]\d{0,99})(?:\/([1-9]\d{0,99}))?$/.exec(value);
     return hit ? frac(BigInt(hit[1]), BigInt(hit[2] || 1)) : zero && value === "0" ? frac(0n) : wrong(what + " is no positive fraction as text");
@@ -71,8 +67,7 @@ const PlanCheck = (() => {
     if (filled !== data.length) wrong(what + " does not hold " + count + " numbers");
     const view = new DataView(data.buffer), numbers = Array.from({ length: count }, (_, at) => Number(view[size[1]](at * size[0], true)));
     if (lag) for (let at = lag; at < count; at += 1) numbers[at] += numbers[at - lag];
-    if (!numbers.every(Number.isSafeInteger)) wrong(what + " has a number beyond 2^53");
-    return numbers;
+    return numbers.every(Number.isSafeInteger) ? numbers : wrong(what + " has a number beyond 2^53");
   }
   // The network: nodes by number, ranks first; links with whole capacities in units of 1 / scale GB/s.
   const codes = (name) => Array.from(name, (letter) => letter.codePointAt(0).toString(16).padStart(6, "0")).join("");
@@ -81,8 +76,7 @@ const PlanCheck = (() => {
   async function readNetwork(data, stated) {
     const file = fields(data, ["format", "version", "name", "compute", "switches", "links"], ["costs", "devices"], "the topology");
     if (file.format !== "collopt-topology" || (file.version !== 1 && file.version !== 2)) wrong("the topology is not of version 1 or 2");
-    const compute = list(file.compute, "topology.compute").map(nameOf);
-    const switches = list(file.switches, "topology.switches").map((entry) => (file.version === 2 && typeof entry !== "object" ? { name: nameOf(entry) }
+    const compute = list(file.compute, "topology.compute").map(nameOf), switches = list(file.switches, "topology.switches").map((entry) => (file.version === 2 && typeof entry !== "object" ? { name: nameOf(entry) }
       : { ...fields(entry, ["name"], ["multicast", "aggregation", "loopback", "group", "operators", "types", "relay"], "a switch"), name: nameOf(entry.name) }));
     const names = switches.map((entry) => entry.name), nodes = [...compute, ...names], index = new Map(nodes.map((name, at) => [name, at]));
     if (index.size < nodes.length || compute.length < 2) wrong("the topology has a node twice, or fewer than two ranks");
@@ -92,8 +86,7 @@ const PlanCheck = (() => {
       if (tail === undefined || head === undefined || tail === head || rate.n <= 0n) wrong(what + " has no two ends, or no bandwidth");
       if (known === undefined) { placeOf.set(key, tails.length); tails.push(tail); heads.push(head); bandwidth.push(rate); latency.push(delay); return; }
       if (file.version === 2) wrong(what + " has the ends of another");
-      bandwidth[known] = add(bandwidth[known], rate);
-      latency[known] = above(delay, latency[known]) ? delay : latency[known];
+      [bandwidth[known], latency[known]] = [add(bandwidth[known], rate), above(delay, latency[known]) ? delay : latency[known]];
     }
     for (const row of file.version === 1 ? list(file.links, "topology.links") : []) {
       const [tail, head, rate, delay] = list(row, "a link", 4), what = "the link from " + tail + " to " + head;
@@ -109,8 +102,7 @@ const PlanCheck = (() => {
     const able = (ability) => new Set(switches.flatMap(({ [ability]: is = false }, at) => (typeof is !== "boolean" ? wrong("the ability " + ability + " of a switch is neither true nor false") : is ? [ranks + at] : [])));
     const [multicast, aggregation, loopback, relay] = ["multicast", "aggregation", "loopback", "relay"].map(able);
     const group = new Map(switches.flatMap((entry, at) => (entry.group === undefined || entry.group === null ? [] : [[ranks + at, Number(whole(entry.group, "a switch's group", 2))]])));
-    const near = nodes.map(() => new Set());
-    tails.forEach((tail, at) => { near[tail].add(heads[at]); near[heads[at]].add(tail); });
+    const near = nodes.map(() => new Set()); tails.forEach((tail, at) => { near[tail].add(heads[at]); near[heads[at]].add(tail); });
     for (const node of [...multicast, ...aggregation]) if (near[node].size < 2) wrong("switch " + nodes[node] + " copies or adds, but has fewer than two neighbors");
     // The digest is that of JSON text: nodes, links by names, and abilities.
     const ascii = (value) => JSON.stringify(value).replace(/[\u007f-\uffff]/g, (letter) => (letter === "\u007f" ? letter : "\\u" + letter.charCodeAt(0).toString(16).padStart(4, "0")));
@@ -122,29 +114,25 @@ const PlanCheck = (() => {
       .map((at) => [nodes[tails[at]], nodes[heads[at]], show(bandwidth[at]), show(latency[at])]);
     const digest = await sha256(new TextEncoder().encode(ascii([compute, names, rows, named(multicast), named(aggregation), ...(limits.length ? [limits] : [])])));
     if (digest !== stated) wrong("the digest of the topology is " + digest.slice(0, 12) + "…; the plan states " + String(stated).slice(0, 12) + "…");
-    const scale = lcm([...new Set(bandwidth.map((rate) => rate.d))]);
-    const capacity = bandwidth.map((rate) => (rate.n * scale) / rate.d), place = (tail, head) => placeOf.get(tail * size + head);
+    const scale = lcm([...new Set(bandwidth.map((rate) => rate.d))]), capacity = bandwidth.map((rate) => (rate.n * scale) / rate.d), place = (tail, head) => placeOf.get(tail * size + head);
     return { nodes, ranks, index, tails, heads, multicast, aggregation, loopback, relay, group, scale, bandwidth, latency: latency.map(show), capacity, place };
   }
   // Collectives: the phases of their trees, and whether one rank is the root.
-  const COLLECTIVES = {
-    allgather: { phases: ["broadcast"] }, reduce_scatter: { phases: ["reduce"] }, allreduce: { phases: ["reduce", "broadcast"] },
-    broadcast: { phases: ["broadcast"], root: true }, reduce: { phases: ["reduce"], root: true }, all_to_all: { phases: [] }, all_to_allv: { phases: [] },
-  };
-  const WITNESSES = ["cut", "rank_cuts", "partition", "loopback_partition", "tree_partition", "prices", "lengths", "tree_dual"];
+  const COLLECTIVES = { allgather: { phases: ["broadcast"] }, reduce_scatter: { phases: ["reduce"] }, allreduce: { phases: ["reduce", "broadcast"] },
+    broadcast: { phases: ["broadcast"], root: true }, reduce: { phases: ["reduce"], root: true }, all_to_all: { phases: [] }, all_to_allv: { phases: [] }, demands: { phases: ["items"] } };
+  const WITNESSES = ["cut", "rank_cuts", "partition", "loopback_partition", "tree_partition", "prices", "lengths", "tree_dual", "item_cuts"];
   function components(size, pairs) {
     const label = Array.from({ length: size }, (_, at) => at), find = (at) => { while (label[at] !== at) at = label[at] = label[label[at]]; return at; };
-    for (const [one, other] of pairs) label[find(one)] = find(other);
+    pairs.forEach(([one, other]) => { label[find(one)] = find(other); });
     return label.map((_, at) => find(at));
   }
   // Links grouped by weight and bandwidth, the widest first, and the sum so far.
   function addUp(net, weights) {
-    const groups = new Map();
+    let groups = new Map(), total = frac(0n);
     for (const [place, weight] of weights) {
       const bandwidth = net.bandwidth[place], key = show(weight) + " " + show(bandwidth);
       groups.set(key, { links: (groups.get(key)?.links || 0) + 1, weight, bandwidth });
     }
-    let total = frac(0n);
     const rows = [...groups.values()].sort((a, b) => (same(a.weight, b.weight) ? above(b.bandwidth, a.bandwidth) : above(b.weight, a.weight)) ? 1 : -1).map((row) => {
       const part = times(times(frac(BigInt(row.links)), row.weight), row.bandwidth);
       total = add(total, part);
@@ -162,8 +150,7 @@ const PlanCheck = (() => {
   const crossing = (net, inside, entering) => ofLinks(net, (tail, head) => inside.has(entering ? head : tail) && !inside.has(entering ? tail : head));
   // Every node in one part; `of` numbers the parts with ranks, others are -1.
   function partition(net, value) {
-    const of = net.nodes.map(() => null);
-    let count = 0;
+    let of = net.nodes.map(() => null), count = 0;
     for (const nodes of list(value, "the partition").map((part) => nodeSet(net, part))) {
       const number = ranksIn(net, nodes).length ? count++ : -1;
       for (const node of nodes) of[node] = of[node] === null ? number : wrong(net.nodes[node] + " is in two parts");
@@ -179,13 +166,11 @@ const PlanCheck = (() => {
     net.tails.forEach((tail, at) => {
       for (const [here, there] of [[tail, net.heads[at]], [net.heads[at], tail]]) if (of[here] < 0 && of[there] >= 0) near.set(label[here], (near.get(label[here]) || new Set()).add(of[there]));
     });
-    let count = 0;
     const idleOnes = [...branching].filter((node) => of[node] < 0);
-    for (const component of new Set(idleOnes.map((node) => label[node]))) {
+    return [...new Set(idleOnes.map((node) => label[node]))].reduce((count, component) => {
       const parts = near.get(component) || new Set(), loops = idleOnes.every((node) => label[node] !== component || net.loopback.has(node));
-      count += Math.max(0, parts.size - 2 - (loops && ![...parts].some((part) => holders.has(part)) ? 1 : 0));
-    }
-    return count;
+      return count + Math.max(0, parts.size - 2 - (loops && ![...parts].some((part) => holders.has(part)) ? 1 : 0));
+    }, 0);
   }
   function treePartition(net, value, collective, loops) {
     const { of, count } = partition(net, value), label = idle(net, of);
@@ -218,19 +203,34 @@ const PlanCheck = (() => {
     for (let at = 0; at < queue.length; at += 1) {
       const node = queue[at], so = far.get(node), ends = stops && node !== start && stops.has(node);
       for (const head of ends ? [] : out[node]) {
-        const next = so + length(node, head);
-        if (!far.has(head) || next < far.get(head)) queue.push(far.set(head, next) && head);
+        const next = so + length(node, head); if (!far.has(head) || next < far.get(head)) queue.push(far.set(head, next) && head);
       }
     }
     return far;
   }
   const outOf = (net, pairs) => { const out = net.nodes.map(() => []); for (const [tail, head] of pairs) out[tail].push(head); return out; };
+  // The least sum of dual values over the ways of every hop between ends.
+  function hopLimits(net, links, ends) {
+    const { unit, length } = scaled(links), out = outOf(net, pairsOf(net)), size = net.nodes.length;
+    return new Map([...ends].flatMap((start) => [...distances(out, start, (tail, head) => length(tail * size + head), ends)].filter(([end]) => end !== start && ends.has(end)).map(([end, far]) => [start * size + end, frac(far, unit)])));
+  }
+  function itemCuts(net, groups, value) {
+    const file = fields(value, ["links", "cuts"], [], "item_cuts"), links = linkDuals(net, file.links, "item_cuts.links"), size = net.nodes.length, ends = new Set([...Array(net.ranks).keys(), ...net.multicast]), limits = hopLimits(net, links, ends);
+    const amounts = list(file.cuts, "item_cuts.cuts", groups.length).map((rows, at) => {
+      const cuts = list(rows, "the cuts of a group").map((row) => ({ weight: fraction(list(row, "a cut", 2)[0], "the weight of a cut"), inside: nodeSet(net, row[1]) }));
+      const fits = ({ inside }) => [...inside].every((node) => ends.has(node) && !groups[at].sources.includes(node)) && groups[at].destinations.some((rank) => inside.has(rank));
+      if (!cuts.every(fits)) wrong("a cut of group " + at + " has a source or a plain switch inside, or no destination");
+      const weigh = (some) => some.reduce((total, { weight }) => add(total, weight), frac(0n));
+      for (const [key, limit] of limits) if (above(weigh(cuts.filter(({ inside }) => inside.has(key % size) && !inside.has(Math.floor(key / size)))), limit)) wrong("the cuts of group " + at + " that a hop enters weigh more than its links");
+      return times(frac(groups[at].weight), weigh(cuts));
+    });
+    return { ...worth(net, links), amount: amounts.reduce(add), why: "Cuts around ranks that need items, weighted" };
+  }
   // What shards use at dual values: by root, or null where it does not reach all.
   function priceUses(net, prices) {
     const size = net.nodes.length, relays = nodeSet(net, prices.relays), ends = new Set([...relays, ...net.nodes.keys()].filter((node) => node < net.ranks || relays.has(node)));
     if (ranksIn(net, relays).length || [...net.multicast, ...net.aggregation].some((node) => !relays.has(node))) wrong("the relays are not switches, or leave out one that copies or adds");
-    const links = linkDuals(net, prices.links, "prices.links"), { unit, length } = scaled(links), out = outOf(net, pairsOf(net)), limits = new Map();
-    for (const start of ends) for (const [end, far] of distances(out, start, (tail, head) => length(tail * size + head), ends)) if (end !== start && ends.has(end)) limits.set(start * size + end, frac(far, unit));
+    const links = linkDuals(net, prices.links, "prices.links"), limits = hopLimits(net, links, ends);
     const hops = [...limits.keys()].map((key) => [Math.floor(key / size), key % size]);
     const uses = (rows, backward) => {
       const direct = outOf(net, hops.map(([tail, head]) => (backward ? [head, tail] : [tail, head])));
@@ -267,8 +267,7 @@ const PlanCheck = (() => {
       const there = past(pairs.map(([tail, head]) => [tail, head, cost(tail, head)]));
       const both = past(pairs.filter(([tail, head]) => net.place(head, tail) !== undefined && net.place(tail, head) !== undefined).map(([tail, head]) => [tail, head, cost(tail, head) + cost(head, tail)]));
       const costs = vertices.map((tail) => vertices.map((head) => (tail === head ? 0n : (tail < net.ranks && net.loopback.has(head) ? both : there)[tail][head])));
-      vertices.forEach((_, middle) => relax(costs, middle));
-      const best = [vertices.map(() => 0n)];
+      const best = [vertices.map(() => 0n)]; vertices.forEach((_, middle) => relax(costs, middle));
       for (let covered = 1; covered < 2 ** net.ranks; covered += 1) {
         const first = covered & -covered, here = vertices.map(() => null);
         for (let part = (covered - 1) & covered; part; part = (part - 1) & covered) if (part & first) vertices.forEach((_, at) => { here[at] = less(here[at], plus(best[part][at], best[covered - part][at])); });
@@ -290,11 +289,13 @@ const PlanCheck = (() => {
   function crossed(net, name, value, collective, weights) {
     const two = collective.phases.length === 2, total = BigInt(net.ranks), pairs = !collective.phases.length;
     if (["rank_cuts", "partition", "loopback_partition", "tree_partition"].includes(name) && !two) wrong("the witness " + name + " bounds an allreduce only");
+    if (collective.groups ? name !== "cut" && name !== "item_cuts" : name === "item_cuts") wrong("the witness " + name + " does not bound this collective");
     if (name === "cut") {
       const inside = cutOf(net, value), reduces = collective.phases[0] === "reduce" && !two, within = ranksIn(net, inside);
       const traffic = (from, to) => (weights.length ? weights[from * net.ranks + to] : 1n), others = [...Array(net.ranks).keys()].filter((rank) => !inside.has(rank));
-      const amount = two ? total : pairs ? sum(within.flatMap((from) => others.map((to) => traffic(from, to)))) : sum(within.map((rank) => (weights.length ? weights[rank] : 1n)));
-      const side = reduces ? "enter" : "leave", what = two ? "as much as all data" : pairs ? "the traffic from inside to outside" : reduces ? "contributions to the shards inside" : "the shards inside";
+      const moved = collective.groups && sum(collective.groups.filter(({ sources, destinations }) => sources.every((rank) => inside.has(rank)) && destinations.some((rank) => !inside.has(rank))).map((group) => group.weight));
+      const amount = moved ?? (two ? total : pairs ? sum(within.flatMap((from) => others.map((to) => traffic(from, to)))) : sum(within.map((rank) => (weights.length ? weights[rank] : 1n))));
+      const side = reduces ? "enter" : "leave", what = collective.groups ? "items from inside for ranks outside" : two ? "as much as all data" : pairs ? "the traffic from inside to outside" : reduces ? "contributions to the shards inside" : "the shards inside";
       return { ...crossing(net, inside, reduces), amount: frac(amount), nodes: [...inside], why: "A cut around " + within.length + " of " + net.ranks + " ranks: " + what + " must " + side + " it" };
     }
     if (name === "rank_cuts") {
@@ -311,28 +312,25 @@ const PlanCheck = (() => {
     if (name === "loopback_partition" || name === "tree_partition") return treePartition(net, value, collective, name === "loopback_partition");
     if (name === "prices") return rooted(net, collective, weights, priceUses(net, fields(value, ["links", "into", "out_of", "relays"], [], "prices")), "At dual values of the links, data uses bandwidth worth");
     if (name === "tree_dual") return rooted(net, collective, weights, treeUses(net, value), "At dual values of the links, the cheapest trees cost");
+    if (name === "item_cuts") return itemCuts(net, collective.groups, value);
     if (!pairs) wrong("lengths bound an all-to-all only");
     const lengths = linkDuals(net, value, "lengths"), { unit, length } = scaled(lengths), out = outOf(net, pairsOf(net));
-    let amount = 0n;
-    for (let from = 0; from < net.ranks; from += 1) {
-      const far = distances(out, from, (tail, head) => length(tail * net.nodes.length + head));
-      for (let to = 0; to < net.ranks; to += 1) {
-        const traffic = to === from ? 0n : weights.length ? weights[from * net.ranks + to] : 1n;
-        if (traffic) amount += traffic * (far.has(to) ? far.get(to) : wrong("rank " + from + " does not reach rank " + to));
-      }
-    }
-    return { ...worth(net, lengths), amount: frac(amount, unit), why: "Over all pairs, traffic times distance" };
+    const ranks = [...Array(net.ranks).keys()], uses = ranks.flatMap((from) => {
+      const far = distances(out, from, (tail, head) => length(tail * net.nodes.length + head)), traffic = (to) => (to === from ? 0n : weights.length ? weights[from * net.ranks + to] : 1n);
+      return ranks.filter(traffic).map((to) => traffic(to) * (far.get(to) ?? wrong("rank " + from + " does not reach rank " + to)));
+    });
+    return { ...worth(net, lengths), amount: frac(sum(uses), unit), why: "Over all pairs, traffic times distance" };
   }
   function readBound(net, data, collective, what) {
     const entry = fields(data, ["inverse_rate"], ["weights", ...WITNESSES], what), rate = fraction(entry.inverse_rate, what + ".inverse_rate");
     const weights = wholes(entry.weights === undefined ? [] : entry.weights, what + ".weights"), stated = WITNESSES.filter((name) => entry[name] !== undefined && entry[name] !== null);
     if (stated.length !== 1) wrong(what + " has " + stated.length + " witnesses; expected one");
-    const expected = collective.name === "all_to_allv" ? [net.ranks ** 2] : collective.name === "allreduce" || collective.name === "all_to_all" ? [0] : collective.root ? [net.ranks] : [0, net.ranks];
+    const expected = collective.name === "all_to_allv" ? [net.ranks ** 2] : ["allreduce", "all_to_all", "demands"].includes(collective.name) ? [0] : collective.root ? [net.ranks] : [0, net.ranks];
     if (!expected.includes(weights.length) || (collective.root && weights.filter(Boolean).length !== 1)) wrong(what + " has weights that do not fit the collective");
     const proof = crossed(net, stated[0], entry[stated[0]], collective, weights), narrow = stated[0].startsWith("tree_") || (stated[0] === "prices" && collective.phases.length === 2);
     const proves = proof.amount.n > 0n && proof.bandwidth.n > 0n && same(over(proof.amount, proof.bandwidth), rate);
     if (!proves) wrong(what + " claims " + show(rate) + " ns per byte; its witness shows " + show(proof.amount) + " over " + show(proof.bandwidth) + " GB/s");
-    const total = weights.length ? frac(sum(weights), collective.phases.length ? 1n : BigInt(net.ranks)) : frac(BigInt(net.ranks)), words = (value) => (value.d === 1n ? show(value) : "(" + show(value) + ")");
+    const total = collective.groups ? frac(sum(collective.groups.map((group) => group.weight))) : weights.length ? frac(sum(weights), collective.phases.length ? 1n : BigInt(net.ranks)) : frac(BigInt(net.ranks)), words = (value) => (value.d === 1n ? show(value) : "(" + show(value) + ")");
     return { ...proof, rate, weights, narrow, algbw: over(total, rate), text: proof.why + ": " + show(proof.amount) + ". The links offer " + near(proof.bandwidth) + " GB/s, so each byte of a " + (collective.phases.length ? "shard" : "part") + " takes at least " + show(proof.amount) + " / " + words(proof.bandwidth) + " = " + near(rate) + " ns" };
   }
   // Paths as lists of links; ends may also be the switches in `branching`, and all nodes inside may be ranks if `through`.
@@ -352,50 +350,62 @@ const PlanCheck = (() => {
   }
   const equalShards = (net) => ({ total: frac(BigInt(net.ranks)), fits: (weights) => weights.every((weight) => weight === 1n) });
   const directed = (value) => (value === "broadcast" || value === "reduce" ? value : wrong("the direction of the schedule is neither broadcast nor reduce"));
-  // Trees: every rank but the root receives on one path, all reach the root; returns loads in units of 1 / k.
-  function readForest(net, data) {
-    const file = fields(data, ["kind", "direction", "trees_per_root", "root_weights", "paths", "trees"], ["switches"], "the schedule");
-    const trees = list(file.trees, "schedule.trees").map((tree) => list(tree, "a tree", 3)), switches = places(file.switches || [], "schedule.switches", net.nodes.length, null, net.ranks);
-    return forest(net, file.direction, whole(file.trees_per_root, "trees_per_root", 1), wholes(file.root_weights, "root_weights", net.ranks), file.paths, trees, switches);
+  // Who has and who needs data of a weight: shards of ranks, or items with equal sources, destinations and layers.
+  const shardsOf = (net, weights) => weights.map((weight, rank) => ({ weight, sources: [rank], destinations: [...weights.keys()].filter((other) => other !== rank) }));
+  function readGroups(net, schedule) {
+    const ranksOf = (names) => places(list(names, "the ranks of an item").map((name) => net.index.get(name) ?? -1), "the ranks of an item", net.ranks).sort((a, b) => a - b);
+    const items = list(schedule?.items, "items").map((item) => ({ ...fields(item, ["name", "size", "sources", "destinations"], ["layer"], "an item"), layer: Number(whole(item.layer ?? 0, "a layer")) }));
+    const groups = new Set(items.map((item) => item.name)).size < items.length ? wrong("two items have one name") : new Map();
+    for (const { size, layer, ...item } of items.sort((a, b) => a.layer - b.layer)) {
+      const sources = ranksOf(item.sources), destinations = ranksOf(item.destinations).filter((rank) => !sources.includes(rank)), key = JSON.stringify([layer, sources, destinations]);
+      if (!sources.length || new Set(sources).size < sources.length || new Set(destinations).size < destinations.length) wrong("an item has no source, or a rank twice");
+      if (destinations.length) groups.set(key, { sources, destinations, sizes: [...(groups.get(key)?.sizes || []), fraction(size, "the size of an item")] });
+    }
+    const all = [...groups.values()], sizes = all.flatMap((group) => group.sizes), scale = lcm(sizes.map((size) => size.d)), unit = sizes.reduce((unit, size) => gcd(unit, (size.n * scale) / size.d), 0n);
+    return all.length ? all.map((group) => ({ ...group, weight: sum(group.sizes.map((size) => (size.n * scale) / size.d)) / unit })) : wrong("no item has a destination");
   }
-  function forest(net, direction, k, weights, rows, trees, switches) {
-    const way = directed(direction);
-    const able = way === "broadcast" ? net.multicast : net.aggregation, vertices = [...Array(net.ranks).keys(), ...switches], column = new Map(vertices.map((node, at) => [node, at]));
+  // Trees: all that need data of a group are reached from those that have it, by one path each; loads in units of 1 / k.
+  function readForest(net, data) {
+    const file = fields(data, ["kind", "direction", "trees_per_root", "root_weights", "paths", "trees"], ["switches"], "the schedule"), weights = wholes(file.root_weights, "root_weights", net.ranks);
+    const trees = list(file.trees, "schedule.trees").map((tree) => list(tree, "a tree", 3)).map(([root, weight, routes]) => [weight, routes, root]);
+    return forest(net, file.direction, whole(file.trees_per_root, "trees_per_root", 1), shardsOf(net, weights), file.paths, trees, file.switches || []);
+  }
+  function readDemands(net, data) {
+    const file = fields(data, ["kind", "trees_per_root", "items", "paths", "switches", "trees"], [], "the schedule"), groups = readGroups(net, data);
+    const trees = list(file.trees, "schedule.trees").map((tree) => list(tree, "a tree", 4)).map(([root, weight, routes, group]) => [weight, routes, groups[group]?.sources.includes(root) ? group : wrong("the root of a tree is no source of its group")]);
+    return { ...forest(net, "broadcast", whole(file.trees_per_root, "trees_per_root", 1), groups, file.paths, trees, file.switches), phases: ["items"], fits: () => true };
+  }
+  function forest(net, direction, k, groups, rows, trees, numbers) {
+    const way = directed(direction), able = way === "broadcast" ? net.multicast : net.aggregation, switches = places(numbers, "schedule.switches", net.nodes.length, null, net.ranks), vertices = [...Array(net.ranks).keys(), ...switches];
     for (const node of switches) if (!able.has(node)) wrong("trees branch at switch " + net.nodes[node] + ", which cannot " + (way === "broadcast" ? "multicast" : "aggregate"));
-    if (column.size < vertices.length || !trees.length) wrong("the forest has a switch twice, or no trees");
-    const paths = readPaths(net, rows, way === "reduce", new Set(switches)), users = paths.map(() => 0n), back = paths.map(() => 0n), totals = weights.map(() => 0n);
-    trees.forEach(([root, weight, routes], number) => {
-      places([root], "the root of tree " + number, net.ranks);
-      places(routes, "the routes of tree " + number, paths.length, vertices.length, -1);
-      const amount = whole(weight, "the weight of tree " + number, 1);
-      const parents = routes.map((route, at) => {
-        if (at === root ? route !== -1 : route < 0 && at < net.ranks) wrong(at === root ? "the root of tree " + number + " receives" : "tree " + number + " does not reach rank " + at);
-        if (route < 0) return at;
-        if (paths[route].to !== vertices[at]) wrong("in tree " + number + " the path to rank " + at + " ends elsewhere");
-        users[route] += amount;
-        return column.get(paths[route].from);
+    const paths = new Set(vertices).size < vertices.length || !trees.length ? wrong("the forest has a switch twice, or no trees") : readPaths(net, rows, way === "reduce", new Set(switches)), users = paths.map(() => 0n), back = paths.map(() => 0n), totals = groups.map(() => 0n);
+    trees.forEach(([weight, routes, group], number) => {
+      places([group], "the root of tree " + number, groups.length); places(routes, "the routes of tree " + number, paths.length, vertices.length, -1);
+      const amount = whole(weight, "the weight of tree " + number, 1), { sources, destinations } = groups[group], below = new Map(vertices.map((node) => [node, []])), reached = [...sources];
+      vertices.forEach((node, at) => {
+        if (routes[at] < 0) return;
+        const path = paths[routes[at]].to === node && !sources.includes(node) ? paths[routes[at]] : wrong("in tree " + number + " the path to " + net.nodes[node] + " ends elsewhere, or at its source");
+        users[routes[at]] += amount; below.get(path.from).push(node);
       });
-      const reaches = parents.map((_, at) => at === root);
-      for (const start of parents.keys()) {
-        const passed = [], idle = parents[start] === start;  // the root, or a switch that is not in the tree
-        for (let at = start; !idle && !reaches[at]; at = parents[at]) passed.push(parents[at] === at || passed.length > vertices.length ? wrong("tree " + number + " does not reach rank " + start + " from its root") : at);
-        for (const at of passed) reaches[at] = true;
-      }
+      // Every vertex has at most one path, so those that the sources reach form trees.
+      for (const node of reached) reached.push(...below.get(node));
+      const known = new Set(reached), lost = [...destinations, ...vertices.filter((_, at) => routes[at] >= 0)].find((node) => !known.has(node));
+      if (lost !== undefined) wrong("tree " + number + " does not reach " + net.nodes[lost] + " from its root");
       switches.forEach((node, place) => {
-        const at = net.ranks + place, below = parents.flatMap((parent, child) => (parent === at && child !== at ? [child] : []));
-        if (net.group.has(node) && below.length >= 2 && below.length + 1 > net.group.get(node)) wrong("tree " + number + " joins more than " + net.group.get(node) + " neighbors of switch " + net.nodes[node]);
+        const route = routes[net.ranks + place], heads = below.get(node);
+        if (net.group.has(node) && heads.length >= 2 && heads.length + 1 > net.group.get(node)) wrong("tree " + number + " joins more than " + net.group.get(node) + " neighbors of switch " + net.nodes[node]);
         // The copy that a switch with loopback sends back to the rank above it.
-        if (net.loopback.has(node) && routes[at] >= 0 && parents[at] < net.ranks && (below.length >= 2 || below.some((child) => child >= net.ranks))) back[routes[at]] += amount;
+        if (net.loopback.has(node) && route >= 0 && paths[route].from < net.ranks && (heads.length >= 2 || heads.some((head) => head >= net.ranks))) back[route] += amount;
       });
-      totals[root] += amount;
+      totals[group] += amount;
     });
-    totals.forEach((total, root) => { if (total !== k * weights[root]) wrong("the trees of root " + root + " weigh " + total + " together; expected " + k * weights[root]); });
-    const loads = net.tails.map(() => 0n);
+    totals.forEach((total, root) => total === k * groups[root].weight || wrong("the trees of root or group " + root + " weigh " + total + " together; expected " + k * groups[root].weight));
+    const loads = net.tails.map(() => 0n), weights = groups.map((group) => group.weight);
     paths.forEach((path, number) => {
       for (const place of path.links) loads[place] += users[number];
       if (back[number]) for (const place of path.links) loads[net.place(net.heads[place], net.tails[place]) ?? wrong("a copy that is looped back has no link from " + net.nodes[net.heads[place]])] += back[number];
     });
-    return { phases: [way], loads: [loads], units: [k], weights, total: frac(sum(weights)), fits: (sizes) => (sizes.length ? sizes : weights.map(() => 1n)).every((size, rank) => size === weights[rank]), text: trees.length + " trees reach all " + net.ranks + " ranks; those of each root weigh " + k + " per unit of its data" };
+    return { phases: [way], loads: [loads], units: [k], weights, total: frac(sum(weights)), fits: (sizes) => weights.every((weight, rank) => weight === (sizes.length ? sizes[rank] : 1n)), text: trees.length + " trees reach all ranks that need their data; those of each root weigh " + k + " per unit of it" };
   }
   // Trees of representatives, of which symmetries of the network make all.
   async function readSymmetric(net, data) {
@@ -412,11 +422,10 @@ const PlanCheck = (() => {
     const shards = Array(net.ranks).fill(0n), routes = rows(read.routes, net.ranks);
     for (const root of places(read.roots, "the roots", net.ranks)) shards[root] = 1n;
     const paths = read.path_lengths.map((length, at) => read.path_nodes.slice(starts[at], starts[at + 1]));
-    const base = forest(net, file.direction, BigInt(count.trees_per_root), shards, paths, read.roots.map((root, at) => [root, read.weights[at], routes[at]]), []);
+    const base = forest(net, file.direction, BigInt(count.trees_per_root), shardsOf(net, shards), paths, read.roots.map((root, at) => [read.weights[at], routes[at], root]), []);
     if (generators.length >= net.ranks.toString(2).length) wrong("there are too many generators");
     const orbitsOf = (size, images) => components(size, images.flatMap((image) => image.slice(0, size).map((to, at) => [at, to])));
-    let products = 1;
-    const images = generators.map((generator, number) => {
+    let products = 1; const images = generators.map((generator, number) => {
       if (new Set(generator).size < size || generator.some((node, at) => at < net.ranks && node >= net.ranks) || generator[0] === 0) wrong("generator " + number + " is no permutation, takes a rank to a switch, or fixes rank 0");
       for (let other = 0; other < number; other += 1) if (generator.some((node, at) => generators[other][node] !== generator[generators[other][at]])) wrong("generators " + other + " and " + number + " do not commute");
       // Its order is the length of each cycle of ranks; those of switches divide it.
@@ -428,8 +437,7 @@ const PlanCheck = (() => {
         return place !== undefined && same(net.bandwidth[place], net.bandwidth[at]) && net.latency[place] === net.latency[at] ? place : wrong("generator " + number + " takes a link to none, or to one of another bandwidth or latency");
       });
     });
-    const members = new Map(), heads = new Map();
-    orbitsOf(net.ranks, generators).forEach((orbit, rank) => { members.set(orbit, (members.get(orbit) || 0) + 1); heads.set(orbit, (heads.get(orbit) || 0n) + shards[rank]); });
+    const members = new Map(), heads = new Map(); orbitsOf(net.ranks, generators).forEach((orbit, rank) => { members.set(orbit, (members.get(orbit) || 0) + 1); heads.set(orbit, (heads.get(orbit) || 0n) + shards[rank]); });
     for (const [orbit, number] of members) if (number !== products || heads.get(orbit) !== 1n) wrong("an orbit of ranks has " + number + " members and " + heads.get(orbit) + " representatives; expected " + products + " and 1");
     const orbits = orbitsOf(net.tails.length, images), sums = new Map(), sizes = new Map();
     orbits.forEach((orbit, at) => { sums.set(orbit, (sums.get(orbit) || 0n) + base.loads[0][at]); sizes.set(orbit, (sizes.get(orbit) || 0n) + 1n); });
@@ -455,8 +463,7 @@ const PlanCheck = (() => {
   }
   // The pieces that the ends of sends cut chunks into: for each, its first chunk and the sends that carry it.
   function pieces(sends, chunks) {
-    const cuts = [...new Set([0n, ...sends.flatMap((send) => [send.lower, send.upper])])].filter((chunk) => chunk < chunks).sort((a, b) => (a < b ? -1 : 1));
-    const number = new Map(cuts.map((chunk, at) => [chunk, at])), carriers = cuts.map(() => []);
+    const cuts = [...new Set([0n, ...sends.flatMap((send) => [send.lower, send.upper])])].filter((chunk) => chunk < chunks).sort((a, b) => (a < b ? -1 : 1)), number = new Map(cuts.map((chunk, at) => [chunk, at])), carriers = cuts.map(() => []);
     for (const send of sends) for (let at = number.get(send.lower); at < cuts.length && cuts[at] < send.upper; at += 1) carriers[at].push(send);
     return cuts.map((chunk, at) => ({ chunk, sends: carriers[at] }));
   }
@@ -467,8 +474,7 @@ const PlanCheck = (() => {
     for (const send of sends) (of[send.source] || wrong("send " + send.at + " has a source that is not a rank")).push(send);
     of.forEach((own, source) => {
       for (const piece of pieces(own, chunks)) {
-        const arrival = Array(net.ranks).fill(Infinity), count = Array(net.ranks).fill(0);
-        [arrival[source], count[source]] = [-1, 1];
+        const arrival = Array.from({ length: net.ranks }, (_, rank) => (rank === source ? -1 : Infinity)), count = arrival.map((_, rank) => (rank === source ? 1 : 0));
         for (const send of piece.sends) { arrival[send.to] = Math.min(arrival[send.to], send.step); count[send.to] += 1; }
         for (const send of piece.sends) if (arrival[send.from] >= send.step) wrong("in step " + send.step + " rank " + send.from + " sends chunk " + piece.chunk + " of the shard of rank " + source + ", but does not have it by then");
         arrival.forEach((step, rank) => {
@@ -480,8 +486,7 @@ const PlanCheck = (() => {
     return { phases: [way], loads, units: loads.map(() => chunks), inSteps: true, ...equalShards(net), text: sends.length + " sends in " + loads.length + " steps bring every rank all that it needs, and no rank sends what it does not have" };
   }
   function readExchange(net, data) {
-    const file = fields(data, ["kind", "num_ranks", "chunks", "paths", "steps", "adds", "lower", "upper", "routes"], [], "the schedule"), chunks = whole(file.chunks, "chunks", 1);
-    places(file.adds, "schedule.adds", 2);
+    const file = fields(data, ["kind", "num_ranks", "chunks", "paths", "steps", "adds", "lower", "upper", "routes"], [], "the schedule"), chunks = places(file.adds, "schedule.adds", 2) && whole(file.chunks, "chunks", 1);
     const [sends, loads] = readSends(net, file, ["adds", "lower", "upper", "routes"], false, chunks), all = 2n ** BigInt(net.ranks) - 1n;
     for (const piece of pieces(sends, chunks)) {
       // Bits of a number are the ranks whose vectors are in the sum that a rank holds.
@@ -496,8 +501,7 @@ const PlanCheck = (() => {
         }
         held = next;
       }
-      const lacking = held.findIndex((bits) => bits !== all);
-      if (lacking >= 0) wrong("rank " + lacking + " never has the sum of all vectors of chunk " + piece.chunk);
+      held.forEach((bits, rank) => bits === all || wrong("rank " + rank + " never has the sum of all vectors of chunk " + piece.chunk));
     }
     return { phases: ["reduce", "broadcast"], loads, units: loads.map(() => chunks), inSteps: true, total: frac(1n), fits: () => true, text: sends.length + " sends in " + loads.length + " steps leave the sum of all vectors on every rank, and none adds one twice" };
   }
@@ -534,7 +538,7 @@ const PlanCheck = (() => {
   }
   async function readSchedule(net, data) {
     const kind = data && data.kind;
-    const readers = { forest: readForest, "symmetric-forest": readSymmetric, steps: readSteps, exchange: readExchange, flow: readFlow, "staged-flow": readFlow };
+    const readers = { forest: readForest, "symmetric-forest": readSymmetric, steps: readSteps, exchange: readExchange, flow: readFlow, "staged-flow": readFlow, "demand-forest": readDemands };
     if (Object.hasOwn(readers, kind)) return readers[kind](net, data);
     if (kind !== "allreduce") wrong("the schedule is of no known kind");
     const { reduce, broadcast } = fields(data, ["kind", "reduce", "broadcast"], [], "the schedule");
@@ -555,35 +559,30 @@ const PlanCheck = (() => {
       if (file.format !== "collopt-plan" || (file.version !== 9 && file.version !== 10)) wrong("the file is no plan of version 9 or 10");
       const collective = typeof file.collective === "string" && Object.hasOwn(COLLECTIVES, file.collective) ? { name: file.collective, ...COLLECTIVES[file.collective] } : wrong("the collective is none that this checker knows");
       await done("A plan for " + collective.name + " of " + bytes.length.toLocaleString("en") + " bytes");
-      name = "Topology";
-      const net = await readNetwork(file.topology, file.topology_digest);
+      name = "Topology"; const net = await readNetwork(file.topology, file.topology_digest);
       await done(net.ranks + " ranks, " + (net.nodes.length - net.ranks) + " switches and " + net.tails.length + " links; their digest is the one that the plan states", { network: file.topology_digest });
       const ends = (links) => links.map((place) => [net.tails[place], net.heads[place]]);
-      const bounds = [];
+      const bounds = [], groups = collective.name === "demands" ? readGroups(net, file.schedule) : null;
       for (const field of (file.scoped_bound ?? null) === null ? ["bound"] : ["bound", "scoped_bound"]) {
         const narrow = field !== "bound";
         name = narrow ? "Bound of some schedules" : "Bound of all schedules";
-        const bound = readBound(net, file[field], collective, field);
+        const bound = readBound(net, file[field], { ...collective, groups }, field);
         if (bound.narrow !== narrow) wrong(narrow ? "the scoped bound is about all schedules" : "the bound is about some schedules only");
         bounds.push(bound);
         await done(bound.text, { sums: bound.sums, nodes: bound.nodes, links: ends(bound.links) });
       }
-      name = "Schedule";
-      const schedule = await readSchedule(net, file.schedule);
+      name = "Schedule"; const schedule = await readSchedule(net, file.schedule);
       await done(schedule.text);
-      name = "Loads";
-      list(schedule.inSteps ? file.link_loads : [file.link_loads], "link_loads", schedule.loads.length).forEach((row, step) => wholes(row, "link_loads", net.tails.length).forEach((load, at) => {
+      name = "Loads"; list(schedule.inSteps ? file.link_loads : [file.link_loads], "link_loads", schedule.loads.length).forEach((row, step) => wholes(row, "link_loads", net.tails.length).forEach((load, at) => {
         if (load !== schedule.loads[step][at]) wrong("the schedule puts " + schedule.loads[step][at] + " on the link from " + net.nodes[net.tails[at]] + " to " + net.nodes[net.heads[at]] + (schedule.inSteps ? " in step " + step : "") + "; the plan states " + load);
       }));
       await done("What the schedule puts on each of the " + net.tails.length + " links, added up again, is what the plan states");
-      name = "Rate";
       // Of every row of loads the busiest link, load / (unit * bandwidth) in ns per byte; the rows of steps add up.
-      const busiest = schedule.loads.map((row) => row.reduce((best, load, place) => (load * net.capacity[best] > row[best] * net.capacity[place] ? place : best), 0)), at = busiest[0], last = busiest.length;
+      name = "Rate"; const busiest = schedule.loads.map((row) => row.reduce((best, load, place) => (load * net.capacity[best] > row[best] * net.capacity[place] ? place : best), 0)), at = busiest[0], last = busiest.length;
       const rate = busiest.reduce((total, place, step) => add(total, frac(schedule.loads[step][place] * net.scale, schedule.units[step] * net.capacity[place])), frac(0n));
       if (!same(rate, fraction(file.inverse_rate, "inverse_rate"))) wrong("the busiest links give " + show(rate) + " ns per byte; the plan claims " + file.inverse_rate);
       await done((last > 1 ? "The busiest links of " + last + " steps need " + near(rate) + " ns per byte" : "The busiest link, from " + net.nodes[net.tails[at]] + " to " + net.nodes[net.heads[at]] + ", carries " + show(frac(schedule.loads[0][at], schedule.units[0])) + " units over " + show(net.bandwidth[at]) + " GB/s: " + near(rate) + " ns per byte"), { links: ends(busiest) });
-      name = "Result";
-      if (schedule.phases.join() !== collective.phases.join()) wrong("the schedule is not of the kind that the collective needs");
+      name = "Result"; if (schedule.phases.join() !== collective.phases.join()) wrong("the schedule is not of the kind that the collective needs");
       if (!bounds.every((bound) => schedule.fits(bound.weights))) wrong("the shards or the traffic of the schedule differ from those of its bound");
       const algbw = over(schedule.total, rate), gap = add(frac(1n), frac(-algbw.n * bounds[0].algbw.d, algbw.d * bounds[0].algbw.n));
       for (const bound of bounds) if (above(algbw, bound.algbw)) wrong("the plan's " + show(algbw) + " GB/s are more than the bound's " + show(bound.algbw));

@@ -147,7 +147,11 @@
     else view.mark([link], [links.tail[link], links.head[link]]);
     markRow(link);
   }
-  byId("timeline-view").addEventListener("scene-row", (event) => markLink(event.detail));
+  byId("timeline-view").addEventListener("scene-row", ({ detail }) => {
+    const { links } = sceneOf();
+    markLink(detail && detail[0]);
+    if (detail) view.mark(detail, detail.flatMap((link) => [links.tail[link], links.head[link]]));
+  });
   byId("timeline-view").addEventListener("click", (event) => { const row = event.target.closest("[data-link]"); if (row) inspect("link", Number(row.dataset.link)); });
   for (const row of all("[data-ends]")) {
     row.addEventListener("pointerenter", () => markLink(row.link));

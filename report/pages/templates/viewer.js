@@ -30,6 +30,7 @@ const SceneText = {
     while (value >= 1024 && unit < 4) { value /= 1024; unit += 1; }
     return SceneText.digits(value) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][unit];
   },
+  nodeKind: (nodes, at) => (!nodes.switch[at] ? "rank" : /^(nic|hca)/i.test(nodes.label[at]) ? "NIC" : "switch"),
   short: (text, most) => (text.length <= most ? text : text.slice(0, Math.ceil(most / 2) - 1) + "…" + text.slice(-Math.floor(most / 2))),
 };
 
@@ -234,9 +235,24 @@ function sceneView(host, scene, options = {}) {
     const below = nodes.row[at] <= 0, away = size + 9;
     const plain = { text: label, x, y: below ? y + away : y - away, anchor: "middle", turn: 0 };
     const turned = (text) => ({ text, x, y: y + size + 4, anchor: "end", turn: -Math.PI / 2 });
-    return below ? [plain, { ...plain, text: number }, turned(label), turned(number)] : [plain, beside, { ...plain, text: number }, { ...beside, text: number }, inner];
+    const aside = [plain, beside, { ...beside, anchor: "end", x: x - size - 3 }, { ...beside, x: x + 0.7 * size + 2, y: y + 0.7 * size + 5 }];
+    return below ? [...aside, { ...plain, text: number }, { ...beside, text: number }, turned(label), turned(number), inner] : [plain, beside, { ...plain, text: number }, { ...beside, text: number }, inner];
+  }
+  // Where wide links are, of a network that is not too large.
+  function crowdOfLinks() {
+    const crowd = Room();
+    if (links.tail.length <= 400) {
+      drawn.forEach(({ shape }, at) => {
+        for (let part = 0; part < 10 && widths[at] >= 2.5; part += 1) {
+          const [x, y] = pointOf(shape, part / 10), [nextX, nextY] = pointOf(shape, (part + 1) / 10), turn = Math.atan2(nextY - y, nextX - x);
+          crowd.take(rectangle(x, y, "start", turn, Math.hypot(nextX - x, nextY - y), widths[at]));
+        }
+      });
+    }
+    return crowd;
   }
   function drawLabels(boxes) {
+    const crowd = crowdOfLinks();
     layers.labels.replaceChildren();
     const room = Room(), box = (label, at) => rectangle(label.x, label.y, label.anchor, label.turn, widthOf(label.text, label.size || FONT) + 3, (label.size || FONT) + 1);
     nodes.name.forEach((_, at) => {
@@ -248,20 +264,25 @@ function sceneView(host, scene, options = {}) {
     const visible = (at) => place.x[at] > -5 && place.x[at] < place.width + 5 && place.y[at] > -5 && place.y[at] < place.height + 5;
     for (const members of groups.values()) {
       const shown = members.filter(visible), candidates = shown.map(ways);
-      let best = [];
-      for (let way = 0; candidates.length && way < candidates[0].length; way += 1) {
+      let best = [], least = Infinity;
+      // Ways, one for all of the row; then, where these lie on links, a way of its own for each full name.
+      const waysOfRow = candidates.length ? candidates[0].map((_, way) => (number) => [candidates[number][way]]) : [];
+      for (const labels of [...waysOfRow, (number) => candidates[number].filter((label) => !label.inside && !label.turn && label.text === candidates[number][0].text)]) {
         const own = Room(), fits = [];
+        let crowded = 0;
         shown.forEach((at, number) => {
-          const label = candidates[number][way];
-          if (!label || !label.text || label.size < 7.5) return;
-          const shape = box(label);
-          if (shape.some(([x, y]) => x < 1 || x > place.width - 1 || y < 1 || y > place.height - 1)) return;
-          if (room.taken(shape, label.inside ? at : undefined) || own.taken(shape)) return;
-          own.take(shape);
-          fits.push([label, shape, at]);
+          const free = labels(number).filter((label) => label && label.text && !(label.size < 7.5)).map((label) => [label, box(label), at])
+            .filter(([label, shape]) => shape.every(([x, y]) => x >= 1 && x <= place.width - 1 && y >= 1 && y <= place.height - 1) && !room.taken(shape, label.inside ? at : undefined) && !own.taken(shape));
+          const clear = free.find(([label, shape]) => label.inside || !crowd.taken(shape)), chosen = clear || free[0];
+          if (!chosen) return;
+          crowded += clear ? 0 : 1;
+          own.take(chosen[1]);
+          fits.push(chosen);
         });
-        if (fits.length > best.length) best = fits;
-        if (best.length === shown.length) break;
+        // With room for as many labels, fewest on links, and rather full names.
+        const better = fits.length > best.length || (fits.length === best.length && (crowded < least || (crowded === least && best.length && best[0][0].inside && !fits[0][0].inside)));
+        if (better) [best, least] = [fits, crowded];
+        if (best.length === shown.length && !least && !best[0]?.[0].inside) break;
       }
       // A few of many names would look like a choice.
       if (shown.length > 8 && nodes.row[shown[0]] !== 0 && best.length < shown.length / 2) best = [];
@@ -398,7 +419,7 @@ function sceneView(host, scene, options = {}) {
 
   function describe(kind, index) {
     if (options.describe) return options.describe(kind, index);
-    if (kind !== "link") return [nodes.name[index], nodes.switch[index] ? "switch" : "rank " + index, ...(nodes.box[index] ? ["in " + nodes.box[index]] : []), ...(nodes.inside[index] ? ["inside the cut"] : [])];
+    if (kind !== "link") return [nodes.name[index], nodes.switch[index] ? SceneText.nodeKind(nodes, index) : "rank " + index, ...(nodes.box[index] ? ["in " + nodes.box[index]] : []), ...(nodes.inside[index] ? ["inside the cut"] : [])];
     const lines = [nodes.name[links.tail[index]] + " → " + nodes.name[links.head[index]], SceneText.digits(links.bandwidth[index]) + " GB/s, " + SceneText.digits(links.latency[index]) + " µs, " + scene.kinds[links.kind[index]]];
     if (links.use.length) lines.push("carries " + SceneText.percent(links.load[index]) + " of all data", "utilization " + SceneText.percent(links.use[index]));
     if (links.share[index]) lines.push(SceneText.percent(links.share[index]) + " of the bound's sum");
@@ -440,7 +461,7 @@ function sceneView(host, scene, options = {}) {
     tip.style.left = Math.max(4, Math.min(x + 14, place.width - wide - 4)) + "px";
     tip.style.top = (y + 18 + high > place.height ? Math.max(4, y - high - 12) : y + 18) + "px";
   }
-  let last = null, dragged = null;
+  let last = null, dragged = null, pointer = null;
   function hover(detail, x, y) {
     const changed = JSON.stringify(detail) !== JSON.stringify(last);
     last = detail;
@@ -455,10 +476,19 @@ function sceneView(host, scene, options = {}) {
       // What lies outside is drawn when the drag ends.
       if (dragged.moved) svg.setAttribute("viewBox", [-by[0], -by[1], place.width, place.height].join(" "));
     } else {
+      pointer = [event.clientX, event.clientY];
       hover(detailOf(event.target), event.clientX - bounds.left, event.clientY - bounds.top);
     }
   });
-  svg.addEventListener("pointerleave", () => { if (!dragged) hover(null); });
+  svg.addEventListener("pointerleave", () => {
+    pointer = null;
+    if (!dragged) hover(null);
+  });
+  // What is below the pointer after the picture has changed.
+  function hoverAgain() {
+    const bounds = svg.getBoundingClientRect(), target = document.elementFromPoint(...pointer);
+    hover(svg.contains(target) ? detailOf(target) : null, pointer[0] - bounds.left, pointer[1] - bounds.top);
+  }
   svg.addEventListener("pointerdown", (event) => {
     if (state.zoom > 1) {
       dragged = { fromX: event.clientX, fromY: event.clientY };
@@ -546,6 +576,7 @@ function sceneView(host, scene, options = {}) {
       + " links. Arrow keys left and right go through nodes, up and down through the links of a node, Enter picks, plus and minus zoom.");
     redraw();
     drawLegend();
+    if (pointer) hoverAgain();
   }
   let width = 0;
   new ResizeObserver(() => {

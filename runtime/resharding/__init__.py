@@ -1,0 +1,1 @@
+"""Resharding: tensors that move from one mesh of ranks to another."""
