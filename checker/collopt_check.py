@@ -63,16 +63,17 @@ def fraction(text: Any, zero: str = "") -> Fraction:
     return Fraction(text)
 
 
-def array(document: Any, count: int, low: float, high: float) -> list[int]:
+def array(document: Any, count: int, low: float, high: float) -> Any:
     """Read an array as text with `count` entries."""
     kind, lag, text = fields(document, "type lag zlib")
     letters = {"uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "uint32": "I", "int32": "i", "int64": "q"}
     form = f"<{count}{letters[kind]}"
     data = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), struct.calcsize(form) + 1)
     numbers = list(struct.unpack(form, data))
-    for place in range(*integers([lag], 0, 513, "lags"), count if lag else 0):
+    integers([lag], 0, 513, "lags")
+    for place in range(lag, count if lag else 0):
         numbers[place] += numbers[place - lag]
-    return integers(numbers, low, high, "numbers of an array")  # type: ignore[no-any-return]
+    return integers(numbers, low, high, "numbers of an array")
 
 
 def joined(members: Iterable[Any], pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -109,7 +110,7 @@ class Network:
             for ability in ("multicast", "aggregation", "loopback", "relay")
         )
         self.branching = {"broadcast": self.multicast, "reduce": self.aggregation}
-        self.group = {self.number[entry["name"]]: entry.get("group") or inf for entry in self.entries}
+        self.group: dict[int, Any] = {self.number[entry["name"]]: entry.get("group") or inf for entry in self.entries}
         if isinstance(links, dict):
             count, tails, heads, kinds, rates = fields(links, "count tails heads kinds rates")
             ends = zip(array(tails, count, 0, self.size), array(heads, count, 0, self.size))
@@ -310,7 +311,7 @@ def hops(lengths: dict[Pair, int], ends: Any, stops: Any) -> dict[Pair, int]:
 
 def show_lengths(rows: Any, problem: Problem) -> Shown:
     """Count traffic times distance."""
-    lengths, width = worth(*read_duals([rows], problem.network)[1], problem.network)
+    lengths, width = worth(read_duals([rows], problem.network)[1][0], problem.network)
     amount, ranks = 0, problem.ranks
     for source, nearest in distances(lengths, range(ranks)):
         for target, traffic in enumerate(problem.weights[source * ranks : (source + 1) * ranks]):
@@ -345,8 +346,8 @@ def show_prices(document: Any, problem: Problem) -> Shown:
         if phase in problem.phases:
             require(rows, f"there are no duals for the phase {phase}")
             # The ways of a broadcast are looked for from their ends.
-            turn = -1 if phase == "broadcast" else 1
-            turned = [{hop[::turn]: duals.get(hop, 0) for hop in limits} for duals in rows]
+            turn = slice(None, None, -1 if phase == "broadcast" else 1)
+            turned: list[Any] = [{hop[turn]: duals.get(hop, 0) for hop in limits} for duals in rows]
             nearest = [row for rank in ranks for _, row in distances(turned[rank], [rank])]
             uses.append([sum(row.get(root, inf) for row in nearest) for root in ranks])
     return show_uses(uses, problem), width, problem.phases != ALLREDUCE
@@ -377,7 +378,7 @@ def show_item_cuts(document: Any, problem: Problem) -> Shown:
 def show_tree_dual(rows: Any, problem: Problem) -> Shown:
     """Count what the cheapest trees use."""
     require(problem.ranks <= 12, "there are more than 12 ranks")
-    lengths, width = worth(*read_duals([rows], problem.network)[1], problem.network)
+    lengths, width = worth(read_duals([rows], problem.network)[1][0], problem.network)
     return show_uses([tree_costs(lengths, problem.network, phase) for phase in problem.phases], problem), width, False
 
 
@@ -408,7 +409,9 @@ def tree_costs(lengths: dict[Pair, int], network: Network, phase: str) -> list[f
     return [cheapest[-1][rank] for rank in ranks]
 
 
-WITNESSES = {  # and the collectives that they bound, by their phases, besides demands
+WITNESSES: dict[
+    str, tuple[Any, set[tuple[str, ...]]]
+] = {  # and the collectives that they bound, by their phases, besides demands
     "cut": (show_cut, {BROADCAST, REDUCE, ALLREDUCE, PAIRS}),
     "rank_cuts": (show_rank_cuts, {ALLREDUCE}),
     "partition": (show_partition, {ALLREDUCE}),
@@ -558,7 +561,8 @@ def check_symmetric_forest(schedule: Any, network: Network) -> Schedule:
     # Links of an orbit carry the same.
     moves = ((ends, (image[ends[0]], image[ends[1]])) for image in images for ends in network.links)
     orbit = joined(network.links, moves)
-    members, sums = Counter(orbit.values()), Counter()
+    members = Counter(orbit.values())
+    sums: Counter[Pair] = Counter()
     for ends in network.links:
         sums[orbit[ends]] += loads[ends]
     row = {ends: sums[label] * products // members[label] for ends, label in orbit.items()}
@@ -756,7 +760,9 @@ def check_plan(path: str) -> Iterator[str]:
 
 def main() -> int:
     """Check the plan file that the command line names; returns 0 if it is right, else 1."""
-    status, lines = 0, check_plan(*sys.argv[1:])
+    if len(sys.argv) != 2:
+        sys.exit("usage: collopt_check.py PLAN.json")
+    status, lines = 0, check_plan(sys.argv[1])
     for step in ("file", "topology", "bound", "schedule", "result"):
         try:
             text = next(lines, "not checked")

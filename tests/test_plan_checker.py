@@ -158,6 +158,8 @@ def test_the_checker_beside_a_plan(cli: Cli, tmp_path: Path, monkeypatch: pytest
     assert [line.split()[0] for line in right.stdout.splitlines()] == STEPS
     missing = subprocess.run([*arguments, "other.json"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (missing.returncode, missing.stderr) == (1, "")
+    bare = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (bare.returncode, bare.stdout, bare.stderr) == (1, "", "usage: collopt_check.py PLAN.json\n")
     (tmp_path / "out").mkdir()
     assert cli("export", "plan.json", "--format", "msccl-xml", "-o", "out/plan.xml", "--checker").status == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"plan.xml", "plan.json", "collopt_check.py"}
