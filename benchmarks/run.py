@@ -17,6 +17,7 @@ import all_to_all
 import bfb
 import broken_networks
 import call_overhead
+import demands
 import fast
 import file_writing
 import finder
@@ -51,6 +52,7 @@ BENCHMARKS = {
     "all-to-all": all_to_all.measure,
     "broken-networks": broken_networks.measure,
     "call-overhead": call_overhead.measure,
+    "demands": demands.measure,
 }
 PLAIN_WIDTH = 140
 COLUMNS = {
@@ -111,6 +113,9 @@ COLUMNS = {
     "dispatch_factor": "dispatch / bound",
     "predicted_factor": "predicted / optimum",
     "optimum_s": "optimum, s",
+    "rate_gbps": "GB/s",
+    "copies_ratio": "rate / copies one by one",
+    "wall_s": "wall s",
 }
 PACKAGES = ("collopt", "numba", "numpy", "networkx", "ortools", "highspy", "pyomo")
 

@@ -129,7 +129,13 @@ def build(topology: Topology, demands: Demands) -> MulticastModel:
 
 
 def count_flows(topology: Topology, demands: Demands) -> int:
-    """Count the variables ``flow`` of `build`, if all hops are possible."""
+    """Count the variables ``flow`` of `build`, if all hops are possible.
+
+    Parameters
+    ----------
+    topology, demands
+        As for `build`.
+    """
     return sum(len(group.destinations) for group in demands.groups) * len(hop_ends(topology)) ** 2
 
 
@@ -213,7 +219,13 @@ def _ways(model: MulticastModel, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PackingModel(BlockModel):
-    """The linear program of trees for demands, without any tree until `add_trees`."""
+    """The linear program of trees for demands, without any tree until `add_trees`.
+
+    Attributes
+    ----------
+    blocks : Blocks
+        Whose variable ``rate`` is in GB/s per unit of weight.
+    """
 
     def add_trees(self, groups: Sequence[int], loads: Sequence[IntArray]) -> None:
         """Add trees, for each the number of its group, and what it puts on each link, shape (links,)."""
@@ -231,9 +243,18 @@ def build_packing(
     name: str = "trees of demands",
     loads: Sequence[float] | None = None,
 ) -> PackingModel:
-    """State the rate of trees for groups of these weights, on links of these bandwidths.
+    """State the rate of trees for groups of items.
 
-    With `loads`, each link also carries so much per unit of weight, such as for what has to come before.
+    Parameters
+    ----------
+    bandwidths : sequence of float
+        Of all links, GB/s.
+    weights : sequence of float
+        Of the groups.
+    name : str
+        For messages.
+    loads : sequence of float, optional
+        What each link also carries per unit of weight, such as for what has to come before.
     """
     if not len(bandwidths) or not len(weights):
         raise UnsupportedError("there are no links, or no groups; expected some of each")

@@ -155,7 +155,7 @@ def _rate_bound(
 
     planned = as_collective(collective, (*COLLECTIVES.values(), DEMANDS), "the bound does not cover")
     if isinstance(planned, Demands):
-        from .demands.trees import bound_demands
+        from .demands.cuts import bound_demands
 
         shard_weights(topology, planned, root, weights)  # there are none
         if traffic is not None:
@@ -235,7 +235,7 @@ def bound_of_schedule(topology: Topology, collective: Collective, schedule: Sche
     from .trees.forestcoll import bound_trees
 
     if isinstance(collective, Demands):
-        from .demands.trees import bound_demands
+        from .demands.cuts import bound_demands
 
         return bound_demands(topology, collective)
     problem = schedule.problem(collective)
@@ -263,7 +263,9 @@ def _check_kind(collective: Collective, schedule: Schedule) -> None:
     if not is_verifiable(schedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a Forest, a StepSchedule or another kind")
     expected = ""
-    if collective.in_pairs:
+    if schedule.demands != (collective if collective.has_items else None):
+        expected = "trees for these items" if collective.has_items else "one without demands"
+    elif collective.in_pairs:
         if schedule.phases:
             expected = "a FlowSchedule"
         elif not collective.parts_differ and not schedule.has_sizes((), schedule.num_ranks):

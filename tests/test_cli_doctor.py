@@ -68,6 +68,21 @@ def test_what_is_missing_is_no_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert "  installed  no\n" in answer.out
 
 
+@pytest.mark.parametrize(
+    ("accelerator", "loads"), [("ROCm 7.12.5-ab", "yes"), ("ROCm 7.13.1", "no: RCCL has no MSCCL"), ("CUDA 13.0", None)]
+)
+def test_what_rccl_loads_is_told(
+    accelerator: str, loads: str | None, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the release of ROCm that torch was built for, and only of such builds."""
+    facts = TorchFacts("2.13.0", accelerator)
+    monkeypatch.setattr("collopt.runtime.execution.rendezvous.torch_facts", lambda: facts)
+    out = cli("doctor").out
+    assert ("MSCCL XML in RCCL" in out) is (loads is not None)
+    if loads:
+        assert f"MSCCL XML in RCCL                      {loads}" in out
+
+
 def test_what_is_broken_or_too_old_does_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Being installed is not enough."""
     version = collopt.support.packages.version

@@ -112,6 +112,7 @@ def test_no_example_is_left_out() -> None:
         "demo.py": "test_demo.py",
         "allreduce_beyond_reduce_scatter.py": "planners/test_strength.py",
         "in_network_optimum.py": "planners/test_steiner_planner.py",
+        "random_demands.py": "planners/test_demand_plans.py",
         **dict.fromkeys(("circulant_conjecture.py", "circulant_census.py"), "test_circulant_conjecture.py"),
         **dict.fromkeys(
             ("adding_switches.py", "allreduce_claims.py", "one_way_allreduce.py"), "test_allreduce_claims.py"

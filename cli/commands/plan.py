@@ -14,7 +14,7 @@ from ...support.formatting import count_text, percentage_text, rate_text, time_t
 from ...topologies.network.link_costs import as_costs
 from ..terminal.networks import find_network, network_file
 from ..terminal.output import Formats, advise, emit_rows, flat, note
-from ..terminal.output_files import RuntimeFiles, check_targets, write_files, write_fitting
+from ..terminal.output_files import RuntimeFiles, check_targets, checker_beside, write_files, write_fitting
 from ..terminal.parameters import NetworkOptions, ShardOptions, UsageError, check_planners, read_operation
 from ..terminal.progress import computing
 from .bound import rates, request_figures
@@ -35,6 +35,7 @@ def plan(
     costs: str | None = None,
     no_in_network: bool = False,
     output: Path | None = None,
+    checker: bool = False,
 ) -> None:
     """Plan a collective, verify the plan, and write it as a plan file or export it for a runtime."""
     # Whatever can be refused is refused before the work.
@@ -47,6 +48,7 @@ def plan(
         as_bytes(size)
     elif costs is not None:
         raise UsageError("--costs matter at a size; give --size too")
+    companions = checker_beside(output) if checker else {}
     check_targets(
         {"--output": output, "--xml": files.xml, "--mscclpp": files.mscclpp, "--register": files.register},
         sources=(network_file(topology), data.traffic),
@@ -77,9 +79,9 @@ def plan(
                 )
         except ColloptError:
             # The plan itself is kept where runtimes' limits refuse the rest: `export` tries other options then.
-            _write(planned, output, {}, paths)
+            _write(planned, output, companions, paths)
             raise
-        _write(planned, output, exports[-1], paths)
+        _write(planned, output, companions | exports[-1], paths)
         figures = partial(_figures, planned, intact, size)
         if not formats.emit(lambda: [flat(figures())], figures):
             _print(planned, intact, size)

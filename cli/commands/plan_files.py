@@ -11,7 +11,7 @@ from ...support.files import name_of
 from ...support.validation import shown
 from ..terminal.networks import network_if_named
 from ..terminal.output import emit_json, emit_rows, note
-from ..terminal.output_files import check_targets, name_errors_after
+from ..terminal.output_files import check_targets, checker_beside, name_errors_after, write_files
 from ..terminal.parameters import NetworkOptions, UsageError
 from ..terminal.progress import working
 from .diagnose import diagnosis_of
@@ -69,7 +69,7 @@ def report(
     note(f"wrote {target}")
 
 
-def export(plan: Path, form: str, output: Path, settings: list[str] | None = None) -> None:
+def export(plan: Path, form: str, output: Path, settings: list[str] | None = None, checker: bool = False) -> None:
     """Export a plan file in a format that a runtime, a simulator or NCCL reads."""
     from ...planners.plans.plan import EXPORTERS
     from ...runtime.mscclpp.export import mscclpp_notes
@@ -77,11 +77,18 @@ def export(plan: Path, form: str, output: Path, settings: list[str] | None = Non
 
     options = _options(settings or [])
     check_targets({"--output": output}, sources=(plan,))
+    if checker and plan.name == output.name:
+        raise UsageError(f"--checker writes {plan.name} beside the output; give that another name")
+    companions = checker_beside(output) | {output.parent / plan.name: plan.read_bytes()} if checker else {}
     with working(f"verifying {plan}"):
         loaded = planners.load_plan(plan)
     with working(f"writing {output}"), name_errors_after(output):
         call_registered(EXPORTERS, "export format", form, (loaded, output), options)
     note(f"wrote {output if output.exists() else f'{output}.*'}")
+    if companions:
+        write_files(companions)
+        for path in companions:
+            note(f"wrote {path}")
     if form == "mscclpp-json":
         for text in mscclpp_notes(loaded, output):
             note(f"collopt: note: {text}")

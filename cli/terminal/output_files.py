@@ -53,6 +53,20 @@ def name_errors_after(path: Path) -> Iterator[None]:
         raise OSError(error.errno, f"cannot be written: {error.strerror}", os.fspath(path)) from error
 
 
+CHECKER = "collopt_check.py"
+
+
+def checker_beside(path: Path | None) -> dict[Path, bytes]:
+    """Return the checker of plan files, by its path in the folder of an output file."""
+    from importlib.resources import files
+
+    from ... import checker
+
+    if path is None:
+        raise UsageError("--checker writes a file beside the plan; give --output too")
+    return {path.parent / CHECKER: (files(checker) / CHECKER).read_bytes()}
+
+
 def write_files(contents: Mapping[Path, str | bytes]) -> None:
     """Write all files or none; errors name the one that cannot be written, as it was given."""
     try:

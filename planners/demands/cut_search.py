@@ -21,11 +21,11 @@ def best_cut(topology: Topology, demands: Demands, lengths: IntArray | None = No
     for group, (sources, targets) in enumerate(ends):
         having[group, list(sources)] = needing[group, list(targets)] = 1
     best: tuple[Fraction, Cut] | None = None
-    seen = set[bytes]()
+    sides_tried = set[bytes]()
     for inside in _candidates(topology, (having, needing), lengths):
-        if inside.tobytes() in seen:
+        if inside.tobytes() in sides_tried:
             continue
-        seen.add(inside.tobytes())
+        sides_tried.add(inside.tobytes())
         amount = int(weights[(having @ ~inside == 0) & (needing @ ~inside > 0)].sum())
         width = int(capacities[inside[tails] & ~inside[heads]].sum())
         if amount and width and (best is None or Fraction(amount, width) > best[0]):

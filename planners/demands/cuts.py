@@ -14,10 +14,17 @@ from ...solvers import Algorithm, HighsOptions, solve
 from ...solvers.trees.steiner_trees import FAR, dual_ascent
 from ...support.arrays import IntArray
 from ...topologies import Topology
+from ...topologies.network.topology import as_topology
 from .cut_search import best_cut
-from .packing import Packing
+from .packing import Packing, packed
 
 MAX_FLOWS = 40_000  # variables of the linear program that is solved where cuts leave a gap
+
+
+def bound_demands(topology: Topology, demands: Demands) -> Bound:
+    """Bound any schedule of demands, as `collopt.bound`."""
+    as_topology(topology)
+    return bound_packing(topology, demands, packed(topology, demands))
 
 
 def bound_packing(topology: Topology, demands: Demands, packing: Packing) -> Bound:
@@ -67,9 +74,9 @@ def _potentials(model: MulticastModel, balance: np.ndarray, arrival: np.ndarray,
     """Worth of data of each destination at each end, at most that at the destination, which it is worth for."""
     potentials = []
     for row, (_, target) in enumerate(model.targets.tolist()):
-        most = abs(arrival[row])
-        own = [min(abs(balance[row, end]), most) for end in range(ends)]
-        own[target] = most
+        limit = abs(arrival[row])
+        own = [min(abs(balance[row, end]), limit) for end in range(ends)]
+        own[target] = limit
         potentials.append(own)
     return potentials
 

@@ -5,9 +5,9 @@ Those that commute, and are checked link by link and item by item, generate a gr
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,8 @@ def folded(topology: Topology, demands: Demands) -> Folding:
     moves.sort(key=lambda move: tuple(int(orbits(side[None]).max()) for side in move[::-1]))
     generators, own = list[IntArray](), np.arange(topology.num_ranks)
     for ranks, moved in moves:
-        known = [orbits(np.array([own, *(mapping[: len(own)] for mapping in generators)])), orbits(group_images)]
-        if all((joined[to] == joined).all() for joined, to in zip(known, (ranks, moved), strict=True)):
+        joined_ranks = [orbits(np.array([own, *(mapping[: len(own)] for mapping in generators)])), orbits(group_images)]
+        if all((joined[to] == joined).all() for joined, to in zip(joined_ranks, (ranks, moved), strict=True)):
             continue
         if any((ranks[other[: len(own)]] != other[ranks]).any() for other in generators):
             continue
@@ -82,12 +82,12 @@ def trivial(topology: Topology, demands: Demands) -> Folding:
     return Folding(nodes[None], groups[None], groups, np.ones_like(groups), links)
 
 
-def _moved_groups(ranks: IntArray, keys: dict[tuple[object, ...], int]) -> IntArray | None:
+def _moved_groups(ranks: IntArray, keys: Mapping[Any, int]) -> IntArray | None:
     """Image of each group under a permutation of the ranks; None if one has no image."""
     moved = np.empty(len(keys), dtype=np.int64)
-    for (sources, destinations, *rest), number in keys.items():
-        image = (tuple(sorted(ranks[list(side)].tolist())) for side in (sources, destinations))  # type: ignore[call-overload]
-        place = keys.get((*image, *rest))
+    for (sources, destinations, *sizes), number in keys.items():
+        image = (tuple(sorted(ranks[list(side)].tolist())) for side in (sources, destinations))
+        place = keys.get((*image, *sizes))
         if place is None:
             return None
         moved[number] = place

@@ -59,12 +59,12 @@ class Pricing:
         self.topology, self.groups = topology, demands.ends(topology)
         self._tails, self._heads, _, _ = topology.arrays
         self._back = topology.link_places(self._heads, self._tails)
-        most = 2 + max(len(targets) for _, targets in self.groups)
-        small = {limit.switch for limit in topology.limits if limit.group is not None and limit.group < most}
+        neighbors = 2 + max(len(targets) for _, targets in self.groups)
+        small = {limit.switch for limit in topology.limits if limit.group is not None and limit.group < neighbors}
         index = topology.node_index
-        able = [index[node] for node in topology.switch_nodes if node in topology.multicast - small]
-        self._looped = np.array([node for node in able if topology.nodes[node] in topology.loopback], dtype=np.int64)
-        plain = [node for node in able if topology.nodes[node] not in topology.loopback]
+        copying = [index[node] for node in topology.switch_nodes if node in topology.multicast - small]
+        self._looped = np.array([node for node in copying if topology.nodes[node] in topology.loopback], dtype=np.int64)
+        plain = [node for node in copying if topology.nodes[node] not in topology.loopback]
         # Looped switches are vertices of their own beside the nodes that data only passes.
         self._ends = np.array([*range(topology.num_ranks), *plain], dtype=np.int64)
         self._is_end = np.zeros(len(topology.nodes), dtype=np.bool_)
@@ -74,9 +74,9 @@ class Pricing:
     def set_lengths(self, lengths: IntArray) -> None:
         """Find all shortest ways at lengths of links, int64 (links,)."""
         size = len(self.topology.nodes)
-        whole, self._before = _shortest(lengths, self._tails, self._heads, size)
+        all_ways, self._before = _shortest(lengths, self._tails, self._heads, size)
         ends, looped = self._ends, self._looped
-        distances = whole[np.ix_(ends, ends)]
+        distances = all_ways[np.ix_(ends, ends)]
         if len(looped):
             both = np.where(self._back >= 0, lengths + lengths[np.maximum(self._back, 0)], FAR)
             ranks = np.arange(self.topology.num_ranks)
@@ -91,7 +91,7 @@ class Pricing:
                 totals = distances[:, ranks] + there[ranks, switch]
                 self._rank_of[:, place] = totals.argmin(axis=1)
                 into[:, place] = np.minimum(totals.min(axis=1), FAR)
-            out = whole[np.ix_(looped, ends)]
+            out = all_ways[np.ix_(looped, ends)]
             between = np.minimum(out[:, :, None] + into[None], FAR).min(axis=1)
             np.fill_diagonal(between, 0)
             distances = np.block([[distances, into], [out, between]])
@@ -226,12 +226,12 @@ def packed(topology: Topology, demands: Demands, loads: FractionArray | None = N
     new = _spread(pricing, folding, weights, random)
     limit = None if loads is not None else 1 / best_cut(topology, demands).inverse_rate / unit
     session = Session(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
-    seen: set[tuple[int, tuple[Path, ...]]] = set()
+    packed_trees: set[tuple[int, tuple[Path, ...]]] = set()
     place = {first: number for number, first in enumerate(folding.firsts.tolist())}
     with progress.status() as say:
         for number in range(MAX_ROUNDS):
-            new = list({tree[:2]: tree for tree in new if tree[:2] not in seen}.values())
-            seen.update(tree[:2] for tree in new)
+            new = list({tree[:2]: tree for tree in new if tree[:2] not in packed_trees}.values())
+            packed_trees.update(tree[:2] for tree in new)
             numbers = [place[tree.group] for tree in new]
             sums = [
                 folding.counts[at] * np.bincount(classes, tree.loads) for at, tree in zip(numbers, new, strict=True)
@@ -245,7 +245,7 @@ def packed(topology: Topology, demands: Demands, loads: FractionArray | None = N
             pricing.set_lengths(lengths)
             at_cut = limit is not None and solution.objective >= float(limit) * (1 - TOLERANCE)
             new = [] if at_cut else _priced(pricing, dict(zip(place, earned.tolist(), strict=True)))
-            if all(tree[:2] in seen for tree in new):
+            if all(tree[:2] in packed_trees for tree in new):
                 if at_cut and (shares := _in_few_parts(model, trees, place, limit)):
                     return Packing(_images(folding, trees, [share * unit for share in shares]), lengths)
                 return _optimum(folding, solution, trees, unit)
@@ -291,17 +291,17 @@ def _nearby(
 
 def _priced(pricing: Pricing, earned: Mapping[int, int]) -> list[PackedTree]:
     """Trees that cost less than their group earns: greedy ones, or exact ones where there are no such."""
-    found = []
+    cheaper = []
     for exact in (False, True):
         for group, limit in earned.items():
             if exact and len(pricing.groups[group][1]) > MAX_TARGETS:
                 continue
             tree = pricing.cheapest(group, exact=exact)
             if tree.cost < limit:
-                found.append(pricing.expanded(group, tree))
-        if found:
+                cheaper.append(pricing.expanded(group, tree))
+        if cheaper:
             break
-    return found
+    return cheaper
 
 
 def _float_duals(solution: Solution) -> tuple[IntArray, IntArray]:
@@ -318,7 +318,7 @@ def _optimum(folding: Folding, solution: Solution, trees: Sequence[PackedTree], 
     try:
         exact = solution.exact
         values, duals = exact.values, exact.duals["link_bandwidth"].tolist()
-        lengths = _whole(duals, lengths)
+        lengths = _integers(duals, lengths)
     except NoAnswerError:
         values = solution.values
     blocks = [name for name in values if name.startswith("trees_")]
@@ -341,8 +341,8 @@ def _in_few_parts(
     for parts in FEW_PARTS:
         blocks = Blocks(f"trees of {parts} parts")
         counts = blocks.variables("counts", len(trees), integral=True)
-        most = [int(parts * Fraction(width) / rate) for width in program.row_bounds[1][rows].tolist()]
-        blocks.constraint("link_bandwidth", len(rows), [(loads.row, counts[loads.col], loads.data)], upper=most)
+        widths = [int(parts * Fraction(width) / rate) for width in program.row_bounds[1][rows].tolist()]
+        blocks.constraint("link_bandwidth", len(rows), [(loads.row, counts[loads.col], loads.data)], upper=widths)
         groups = np.array([place[tree.group] for tree in trees])
         blocks.constraint(
             "group_size", len(sizes), [(groups, counts, 1.0)], lower=parts * weights, upper=parts * weights
@@ -370,7 +370,7 @@ def _images(
     return tuple((PackedTree(*key), rate) for key, rate in used.items())
 
 
-def _whole(duals: Sequence[Fraction], rounded: IntArray) -> IntArray:
+def _integers(duals: Sequence[Fraction], rounded: IntArray) -> IntArray:
     """Scale exact dual values to whole numbers, or take the rounded ones where these would be too large."""
     numbers = whole_numbers([max(dual, Fraction(0)) for dual in duals])
     return np.array(numbers, dtype=np.int64) if max(numbers) <= GRAINS else rounded

@@ -8,7 +8,15 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from ...errors import CertificateError, FileFormatError, TopologyError, UnsupportedError
 from ...schedules import (
@@ -34,6 +42,7 @@ from .plan import PLAN_FORMAT, PLAN_VERSION, Plan
 
 SCOPED_BOUNDS = 9
 """Version from which plans have a bound of some schedules beside that of all; older ones have either."""
+COUNT = {"type": "integer", "minimum": 0}
 FRACTION = r"[1-9]\d{0,99}(/[1-9]\d{0,99})?"
 
 
@@ -53,9 +62,9 @@ def _as_value_row(row: object) -> tuple[str, str, str]:
 
 
 def _as_cut_row(row: object) -> tuple[str, list[str]]:
-    if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) and all(isinstance(n, str) for n in row[1]):
+    if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) and set(map(type, row[1])) <= {str}:
         return str(as_positive(row[0])), row[1]
-    raise ValueError("expected [weight, names of nodes], the weight a fraction as text, such as '3/65'")
+    raise ValueError("expected [weight, names of nodes], the weight a positive fraction as text")
 
 
 def _as_loads(rows: object) -> IntArray:
@@ -66,20 +75,26 @@ def _as_loads(rows: object) -> IntArray:
         raise ValueError(str(error)) from None
 
 
-def _as_cut_row(row: object) -> tuple[str, list[str]]:
-    if isinstance(row, list) and len(row) == 2 and isinstance(row[1], list) and {str}.issuperset(map(type, row[1])):
-        weight, nodes = row
-        return str(as_positive(weight)), nodes
-    raise ValueError("expected [weight, nodes], the weight a fraction as text and the nodes a list of names")
-
-
-ExactText = Annotated[Fraction, PlainValidator(as_positive)]
-CutRow = Annotated[tuple[str, list[str]], PlainValidator(_as_cut_row)]
+TEXT = {"type": "string", "pattern": f"^{FRACTION}$"}
+DUAL_ROW = {
+    "type": "array",
+    "prefixItems": [{"type": "string"}, {"type": "string"}, {"type": "string", "pattern": f"^(0|{FRACTION})$"}],
+    "minItems": 3,
+    "maxItems": 3,
+}
+LOADS = {"type": "array", "items": {"anyOf": [COUNT, {"type": "array", "items": COUNT}]}}
+ExactText = Annotated[Fraction, PlainValidator(as_positive), WithJsonSchema(TEXT)]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,100}$")]
 
 
-CutRow = Annotated[tuple[str, list[str]], PlainValidator(_as_cut_row)]
-ValueRow = Annotated[tuple[str, str, str], PlainValidator(_as_value_row)]
+ValueRow = Annotated[tuple[str, str, str], PlainValidator(_as_value_row), WithJsonSchema(DUAL_ROW)]
+CUT_ROW = {
+    "type": "array",
+    "prefixItems": [TEXT, {"type": "array", "items": {"type": "string"}}],
+    "minItems": 2,
+    "maxItems": 2,
+}
+CutRow = Annotated[tuple[str, list[str]], PlainValidator(_as_cut_row), WithJsonSchema(CUT_ROW)]
 
 
 class _Entry(BaseModel):
@@ -133,7 +148,7 @@ class PlanDocument(_Entry):
     topology_digest: str
     topology: dict[str, Any]
     schedule: dict[str, Any]
-    link_loads: Annotated[Any, PlainValidator(_as_loads)]
+    link_loads: Annotated[Any, PlainValidator(_as_loads), WithJsonSchema(LOADS)]
 
 
 def load_plan(path: str | os.PathLike[str], topology: Topology | None = None) -> Plan:

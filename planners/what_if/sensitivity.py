@@ -21,7 +21,7 @@ from ...topologies import Link, Topology, symmetries
 from ...topologies.builders import NetworkLike, refuse_options
 from ...topologies.builders import topology as as_network
 from ..all_to_all.multicommodity import bound_pairs
-from ..demands.trees import bound_demands
+from ..demands.cuts import bound_demands
 from ..trees.forestcoll import bound_cuts
 from ..trees.problem import shard_weights
 

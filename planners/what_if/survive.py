@@ -132,10 +132,10 @@ def survive(
         check_feasible(topology, entry, root=rooted)
     home = PlanFolder.create(folder, topology, {"planner": planner, "root": rooted})
     cases = failure_cases(topology, failures, derate=derate, pairs=pairs, symmetries=home.symmetries)
-    alike = [(case.kind, len(case.members), case.failure) for case in cases]
+    failures_by_case = [(case.kind, len(case.members), case.failure) for case in cases]
     if planned[0].has_items:  # which symmetries of the network may not keep
-        alike = [(case.kind, 1, failure) for case in cases for failure in case.members]
-    listed = [("intact", 1, Failure()), *alike]
+        failures_by_case = [(case.kind, 1, failure) for case in cases for failure in case.members]
+    listed = [("intact", 1, Failure()), *failures_by_case]
     tasks = [_Task(topology, entry, *case, planner, rooted, names) for entry in planned for case in listed]
     missing = [task for task in tasks if not home.is_complete(home.case_of(str(task.collective), task.failure), names)]
     with _running(executor, jobs, len(missing)) as pool:

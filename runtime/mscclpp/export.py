@@ -17,7 +17,7 @@ from ...support.validation import as_path
 from ...topologies import Topology
 from ..lowering.devices import environment_script, write_with_environment
 from ..lowering.lower import collector_paused, lower_plan, program_name
-from ..lowering.trees import branches_at_switches
+from ..lowering.trees import branches_at_switches, without_switches
 from ..programs.channels import check_channels
 from ..programs.program import Instruction, Program, check_choice, check_counts
 from . import executor
@@ -130,6 +130,8 @@ def export_mscclpp_json(
             )
         execution_plan = star_plan(plan.trees, plan.collective, program_name(plan), options, instances)
     else:
+        if plan.collective.direction == "reduce":  # Ranks alone add here; data sent one by one for a switch is slower
+            plan = without_switches(plan, "an MSCCL++ plan of this collective")
         groups = switch_groups(plan.schedule, boxes) if version in executor.STORING else ()
         execution_plan = _Lowering(plan, channels, options._replace(switch_groups=groups)).lowered(instances)
     write_with_environment(path, to_mscclpp_text(execution_plan), script)

@@ -135,9 +135,9 @@ def reshard(
     group : torch.distributed.ProcessGroup, optional
         None is the default group.
     topology : Topology or path, optional
-        Network that is planned for, the same on all ranks; rank r of the group is its compute node r.  By default that
-        of the environment variable ``COLLOPT_TOPOLOGY``.  Without one, every rank gets its bytes by direct copies, each
-        from the source that sends least.
+        Network that is planned for, the same on all ranks; rank r of the group is its compute node r.  Of the network
+        of all ranks, a smaller group has its part.  By default that of the environment variable ``COLLOPT_TOPOLOGY``.
+        Without one, every rank gets its bytes by direct copies, each from the source that sends least.
     plan : Plan, optional
         For the demands of these tensors, as `Resharding.demands` states them, instead of a new plan.
     max_scratch_bytes : int or str
@@ -212,6 +212,8 @@ def _check(
         network = os.environ.get(TOPOLOGY_VARIABLE) or None
     if network is not None and not isinstance(network, Topology):
         network = read_topology(network)
+    if network is not None and own_plan is None and len(members) < network.num_ranks == dist.get_world_size():
+        network = network.restrict([network.compute_nodes[rank] for rank in members])
     if network is not None and network.num_ranks != len(members):
         raise UnsupportedError(f"{network} has {network.num_ranks} ranks; expected {len(members)}, as the group has")
     scratch = as_bytes(max_scratch_bytes, "max_scratch_bytes")

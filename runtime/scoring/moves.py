@@ -90,6 +90,8 @@ def _tree(moves: Sequence[Move], topology: Topology, *, inwards: bool) -> Tree:
         raise UnsupportedError(f"{chunk} moves {way} {names}{without}; expected a tree of all ranks")
     if inwards:
         _check_sums(moves, topology.num_ranks)
+    elif len({move.parts for move in moves}) > 1:
+        raise UnsupportedError(f"{chunk} is passed on by a rank that does not wait for it")
     return roots.pop(), frozenset(paths)
 
 

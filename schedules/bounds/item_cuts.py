@@ -138,8 +138,8 @@ class ItemCuts(LinkDuals):
 
 def hop_ends(topology: Topology) -> tuple[str, ...]:
     """Nodes at which data is copied: ranks, and switches that multicast, in the order of the topology's nodes."""
-    able = (node for node in topology.switch_nodes if node in topology.multicast)
-    return (*topology.compute_nodes, *able)
+    copying = (node for node in topology.switch_nodes if node in topology.multicast)
+    return (*topology.compute_nodes, *copying)
 
 
 def hop_lengths(topology: Topology, lengths: Mapping[tuple[str, ...], int]) -> np.ndarray[Any, np.dtype[np.float64]]:

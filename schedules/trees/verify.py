@@ -44,7 +44,7 @@ class _Reach(NamedTuple):
     """Ranks that each tree begins at and has to reach, bool (trees, ranks)."""
 
     has: BoolArray
-    needed: BoolArray
+    targets: BoolArray
 
 
 def _verified(forest: TreeArrays, topology: Topology, reach: _Reach | None = None) -> IntArray:
@@ -87,10 +87,10 @@ def verified_items(forest: TreeArrays, groups: IntArray, demands: Demands, topol
             f"the forest's groups are {shown(groups)}; expected int64, one for each of {trees} trees"
         )
     refuse_if((groups < 0) | (groups >= len(ends)), "tree {} carries a group of items that there is not")
-    needed, has = np.zeros((2, len(ends), topology.num_ranks), dtype=np.bool_)
+    goals, has = np.zeros((2, len(ends), topology.num_ranks), dtype=np.bool_)
     for number, (sources, destinations) in enumerate(ends):
-        has[number, list(sources)] = needed[number, list(destinations)] = True
-    loads = _verified(forest, topology, _Reach(has[groups], needed[groups]))
+        has[number, list(sources)] = goals[number, list(destinations)] = True
+    loads = _verified(forest, topology, _Reach(has[groups], goals[groups]))
     refuse_if(~has[groups, forest.roots], "tree {} does not begin at a source of its items")
     totals = [0] * len(ends)
     for group, weight in zip(groups.tolist(), forest.weights.tolist(), strict=True):
@@ -153,7 +153,7 @@ def _checked_blocks(forest: TreeArrays, reach: _Reach | None = None) -> Iterator
             begins[np.arange(len(begins)), forest.roots[trees]] = True
         else:
             begins[:, : forest.num_ranks] = reach.has[trees]
-            spared[:, : forest.num_ranks] = ~reach.needed[trees]
+            spared[:, : forest.num_ranks] = ~reach.targets[trees]
         parents = _checked_parents(forest, trees, begins, spared)
         _check_spanning(trees, parents, begins, spared)
         yield trees, parents

@@ -33,16 +33,16 @@ def exact_tree(lengths: IntArray, sources: IntArray, targets: IntArray) -> Tree:
     if cost[sources[0]] >= FAR:
         return Tree(FAR, np.empty((0, 2), dtype=np.int64))
     # From the first source down: where a set of targets is handed over, it may come from another source.
-    found: list[tuple[int, int]] = []
+    tree_ways: list[tuple[int, int]] = []
     open_sets = [(2 ** len(targets) - 1, int(sources[0]))]
     while open_sets:
         subset, node = open_sets.pop()
         head = int(ways[subset, node])
         if head != node:
-            found.append((int(sources[nearest[head]]) if from_source[head] < lengths[node, head] else node, head))
+            tree_ways.append((int(sources[nearest[head]]) if from_source[head] < lengths[node, head] else node, head))
         if split := int(splits[subset, head]):
             open_sets += [(split, head), (subset ^ split, head)]
-    return Tree(int(cost[sources[0]]), np.array(found, dtype=np.int64).reshape(-1, 2))
+    return Tree(int(cost[sources[0]]), np.array(tree_ways, dtype=np.int64).reshape(-1, 2))
 
 
 def _dreyfus_wagner(lengths: IntArray, targets: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -66,10 +66,10 @@ def _dreyfus_wagner(lengths: IntArray, targets: IntArray) -> tuple[IntArray, Int
             best = totals.argmin(axis=0)
             merged, splits[subset] = np.minimum(totals[best, np.arange(size)], FAR), parts[best]
         # Reach the best of these nodes.
-        useful = np.flatnonzero(merged < FAR)
-        if len(useful):
-            totals = lengths[:, useful] + merged[useful]
-            ways[subset] = useful[totals.argmin(axis=1)]
+        heads = np.flatnonzero(merged < FAR)
+        if len(heads):
+            totals = lengths[:, heads] + merged[heads]
+            ways[subset] = heads[totals.argmin(axis=1)]
             costs[subset] = np.minimum(totals.min(axis=1), FAR)
     return splits, ways, costs[-1]
 

@@ -42,11 +42,12 @@ def _trees(links: Sequence[tuple[int, int]], nodes: int, sources: set[int], targ
         into = [place for place, (_, head) in enumerate(links) if head == node]
         free = [] if node in targets else [-1]
         choices.append([-1] if node in sources else free + into)
-    for chosen in product(*choices):
+    for parents in product(*choices):
         reached = set(sources)
         while (
-            new := {node for node in range(nodes) if chosen[node] >= 0 and links[chosen[node]][0] in reached} - reached
+            new := {node for node in range(nodes) if parents[node] >= 0 and links[parents[node]][0] in reached}
+            - reached
         ):
             reached |= new
-        if all(chosen[node] < 0 or node in reached for node in range(nodes)):
-            yield [place for place in chosen if place >= 0]
+        if all(parents[node] < 0 or node in reached for node in range(nodes)):
+            yield [place for place in parents if place >= 0]

@@ -12,7 +12,7 @@ import pytest
 import collopt
 from collopt.planners import PLANNERS, Plan, Planner
 from collopt.planners.what_if.compare import BOUNDS, compare
-from collopt.schedules import ALLGATHER
+from collopt.schedules import ALLGATHER, TREE_COLLECTIVES
 from collopt.topologies import Topology, complete, dgx_a100, dgx_h100, mi250, ring
 
 COLUMNS = ["kind", "planner", "status", "reason", "algbw", "algbw_exact", "bound", "bound_exact", "gap"]
@@ -20,8 +20,8 @@ COLUMNS += ["tree_bound", "tree_bound_exact", "tree_gap", "num_trees", "max_heig
 COLUMNS += ["compile_seconds", "plan"]
 
 OF_TREES = (
-    [name for name in BOUNDS if name != "multicommodity"],
-    [name for name in PLANNERS if name not in ("auto", "multicommodity", "shortest-paths", "fast")],
+    [name for name in BOUNDS if name not in ("multicommodity", "steiner-trees")],
+    [name for name, planner in PLANNERS.items() if name != "auto" and any(map(planner.plans, TREE_COLLECTIVES))],
 )
 """Bounds and planners of collectives that trees carry out."""
 

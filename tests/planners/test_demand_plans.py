@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import random_demands
 
 import collopt
 from collopt import Demands, Item, Topology
@@ -26,7 +27,7 @@ LINKS = [("s", "a"), ("s", "b"), ("a", "t1"), ("b", "t2"), ("a", "m"), ("b", "m"
 BUTTERFLY = Topology.from_links([(*link, 1) for link in LINKS], compute=["s", "a", "b", "m", "n", "t1", "t2"])
 
 
-def random_network(draw: random.Random, *, able: bool) -> Topology:
+def drawn_network(draw: random.Random, *, able: bool) -> Topology:
     """Draw a small network, with one-way links, of ranks, and switches that all multicast, or none does."""
     ranks = [f"r{number}" for number in range(draw.randint(3, 5))]
     switches = [f"s{number}" for number in range(draw.randint(0, 1))]
@@ -38,7 +39,7 @@ def random_network(draw: random.Random, *, able: bool) -> Topology:
     return Topology.from_links(links, compute=ranks, switches=switches, multicast=switches if able else [])
 
 
-def random_demands(draw: random.Random, topology: Topology) -> Demands:
+def drawn_demands(draw: random.Random, topology: Topology) -> Demands:
     """Draw up to three items with one or two sources."""
     items = []
     for number in range(draw.randint(1, 3)):
@@ -67,8 +68,8 @@ def resharding(boxes: int) -> Demands:
 def test_plans_are_as_fast_as_all_trees_allow_and_never_beat_the_bound(seed: int) -> None:
     """Plan, optimum over all trees, program and bound agree where trees reach the program."""
     draw = random.Random(seed)
-    topology = random_network(draw, able=True)
-    demands = random_demands(draw, topology)
+    topology = drawn_network(draw, able=True)
+    demands = drawn_demands(draw, topology)
     plan = collopt.plan(topology, demands)
     assert float(1 / plan.inverse_rate) == pytest.approx(best_tree_rate(topology, demands))
     program = collopt.solve(multicast.build(topology, demands)).exact.objective
@@ -80,11 +81,18 @@ def test_plans_are_as_fast_as_all_trees_allow_and_never_beat_the_bound(seed: int
 def test_bounds_around_switches_that_pass_data_are_those_of_the_program(seed: int) -> None:
     """A switch that cannot copy takes a hop's bandwidth for every receiver."""
     draw = random.Random(100 + seed)
-    topology = random_network(draw, able=False)
-    demands = random_demands(draw, topology)
+    topology = drawn_network(draw, able=False)
+    demands = drawn_demands(draw, topology)
     plan = collopt.plan(topology, demands)
     assert plan.bound.inverse_rate == 1 / collopt.solve(multicast.build(topology, demands)).exact.objective
     assert plan.gap == 0
+
+
+def test_random_demands_meet_the_bound() -> None:
+    """The example's networks, with one-way links and some switches that multicast, have no gap."""
+    planned = list(random_demands.plans(range(8)))
+    assert len(planned) > 4
+    assert all(plan.gap == 0 for plan in planned)
 
 
 def test_collectives_are_special_cases() -> None:
@@ -190,13 +198,16 @@ def test_times_at_a_size_are_bounded() -> None:
         bound = collopt.bound(topology, demands, size=size)
         bound.verify()
         assert float(bound.time) <= plan.simulate(size)
+        sized = collopt.plan(topology, demands, size=size)
+        assert sized.simulate(size) <= plan.simulate(size)
+        assert sized.provenance["predicted_us"] == pytest.approx(sized.simulate(size))
 
 
 def test_plan_files_hold_the_demands(tmp_path: Path) -> None:
     """A plan is read back with its items, and damage of any part is noticed."""
     draw = random.Random(5)
-    topology = random_network(draw, able=True)
-    plan = collopt.plan(topology, random_demands(draw, topology))
+    topology = drawn_network(draw, able=True)
+    plan = collopt.plan(topology, drawn_demands(draw, topology))
     plan.save(tmp_path / "plan.json")
     again = collopt.load_plan(tmp_path / "plan.json")
     assert again.collective == plan.collective
@@ -225,6 +236,12 @@ def test_a_rank_that_sends_what_it_never_got_is_noticed() -> None:
     plan = collopt.plan(ring(4), demands)
     with pytest.raises(CertificateError, match=r"root|source|deliver"):
         replace(plan, schedule=replace(plan.schedule, roots=plan.schedule.roots + 1)).verify()
+    for collective in ("allgather", "broadcast"):
+        bound = collopt.bound(ring(4), collective, root=0 if collective == "broadcast" else None)
+        with pytest.raises(CertificateError, match="items"):
+            replace(plan, collective=collective, bound=bound).verify()
+        with pytest.raises(UnsupportedError):
+            collopt.planners.plan_of_schedule(ring(4), collective, plan.schedule)
     other = Demands([("x", 1, ["gpu1"], ["gpu2"])])
     with pytest.raises(CertificateError):
         replace(plan, schedule=replace(plan.schedule, demands=other)).verify()

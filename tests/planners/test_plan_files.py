@@ -117,7 +117,7 @@ def test_files_of_version_1_are_read(tmp_path: Path) -> None:
     for made in (small_plan(), plan(mi250(), "reduce_scatter", trees_per_root=1), around):
         old = made.to_json() | {"version": 1}
         path.write_text(json.dumps(old), encoding="utf-8")
-        assert load_plan(path, made.topology).to_json() == old | {"version": 9}
+        assert load_plan(path, made.topology).to_json() == old | {"version": 10}
 
 
 def test_a_bound_of_all_schedules_is_no_scoped_one() -> None:
@@ -260,7 +260,7 @@ BAD: dict[str, tuple[Change, str]] = {
     "no version": (lambda made: made.pop("version"), "field version"),
     "a topology's format": (put("collopt-topology", "format"), "is a topology file"),
     **cases("format", [None, 1, ["collopt-plan"]], "is of format", "format"),
-    "a newer version": (put(10, "version"), "version 10; this release reads versions 1 to 9"),
+    "a newer version": (put(11, "version"), "version 11; this release reads versions 1 to 10"),
     **cases("version", [0, -1, True, "1", None, [1], 1.5], "field version", "version"),
     "an unknown field": (put(1, "extra"), "field extra"),
     "an unknown field of the bound": (put(1, "bound", "extra"), "field bound.extra"),

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import distribute_tensor, placement_types
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
-from collopt import topologies
+from collopt import Demands, Plan, plan, topologies
 from collopt.runtime import Mesh, Replicate, Shard, Sharding, reshard
 from collopt.runtime.resharding import reshard as reshard_module
 
@@ -100,14 +100,15 @@ def case_agrees(rank: int, ranks: int, seed: int, **options: Any) -> bool:
 
 
 def random_cases(rank: int, folder: str, ranks: int, seeds: int) -> dict[str, bool]:
-    """Random cases, waited for or not, with little scratch or much."""
+    """Random cases, waited for or not, with little scratch or much; and DTensors."""
     join(rank, folder, ranks)
-    return {f"seed {seed}": case_agrees(rank, ranks, seed, **options(seed)) for seed in range(seeds)}
+    cases = {f"seed {seed}": case_agrees(rank, ranks, seed, **options(seed)) for seed in range(6, seeds)}
+    return cases | {"redistribute": dtensors(random.Random(4), ranks) == []}
 
 
-def dtensors(chance: random.Random) -> list[str]:
+def dtensors(chance: random.Random, ranks: int = 8) -> list[str]:
     """Reshard DTensors on one mesh to other placements; names of those that differ from `redistribute`."""
-    mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+    mesh = init_device_mesh("cpu", (ranks // 4, 4), mesh_dim_names=("dp", "tp"))
     strays = []
     choices = [placement_types.Replicate(), *(placement_types.Shard(dim) for dim in range(2))]
     for number in range(10):
@@ -147,7 +148,7 @@ def refusals(rank: int, ranks: int) -> dict[str, str]:
     def told(state: Any = own, **options: Any) -> str:
         return message_of(lambda: reshard(state, **(rules | options)))
 
-    whole = {"a": torch.zeros(2, 3), "b": torch.zeros(1)} if rank >= 4 else {}
+    whole = {"a": torch.zeros(2, 3), "b": torch.zeros(1)} if 4 <= rank < 8 else {}
     return {
         "another type": told({name: tensor.double() if odd else tensor for name, tensor in own.items()}),
         "another shape": told(_changed(own, odd, torch.ones(2, 4))),
@@ -169,9 +170,18 @@ def refusals(rank: int, ranks: int) -> dict[str, str]:
         "shared memory": told(output={"a": own["a"], "b": torch.zeros(1)} if odd else whole),
         "wrong timeout": told(timeout=-1 if odd else 5),
         "another network": told(topology=topologies.ring(4, bandwidth=1) if odd else None),
+        "plan of other items": told(plan=plan_of_two_items()),
+        "plan of a collective": told(plan=plan(topologies.ring(8, bandwidth=1), "broadcast", root=0)),
         "fine": told(output=whole),
         "moved": str(all(bool(tensor.all()) for tensor in whole.values())),
     }
+
+
+def plan_of_two_items() -> Plan:
+    """A plan for more items than the refused calls have."""
+    network = topologies.ring(8, bandwidth=1)
+    first, second, *_ = network.compute_nodes
+    return plan(network, Demands([("a", 1, [first], [second]), ("b", 2, [second], [first])]))
 
 
 def _changed(state: Mapping[str, torch.Tensor], changes: bool, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -197,7 +207,8 @@ def in_a_part(rank: int) -> bool:
     if rank < 5:
         return True
     state = {"a": torch.arange(6)} if rank == 6 else {}
-    moved: Any = reshard(state, (Mesh([6]), [Replicate()]), (Mesh([7, 5]), [Shard(0)]), group=group)
+    network = topologies.ring(8, bandwidth=25)
+    moved: Any = reshard(state, (Mesh([6]), [Replicate()]), (Mesh([7, 5]), [Shard(0)]), group=group, topology=network)
     right: dict[str, list[int]] = {5: {"a": [3, 4, 5]}, 6: {}, 7: {"a": [0, 1, 2]}}[rank]
     return bool({name: tensor.tolist() for name, tensor in moved.items()} == right)
 
@@ -222,5 +233,6 @@ def everything(rank: int, folder: str, ranks: int = 8) -> Answers:
 
 
 def options(seed: int) -> dict[str, Any]:
-    """Whether a call is waited for, and its scratch."""
-    return {"async_op": seed % 2 == 0, "max_scratch_bytes": (2**26, 2**14, 3000)[seed % 3]}
+    """Whether a call is waited for, its scratch, and for some the network that it is planned for."""
+    network = {"topology": topologies.ring(8, bandwidth=25)} if seed == 5 else {}
+    return {"async_op": seed % 2 == 0, "max_scratch_bytes": (2**26, 2**14, 3000)[seed % 3], **network}

@@ -69,6 +69,13 @@ def test_switches_that_add_and_copy_stay(tmp_path: Path) -> None:
     assert len(read.schedule.forests[0].switches) == 1
 
 
+def test_sums_that_ranks_make_for_a_switch_are_planned_again(tmp_path: Path) -> None:
+    """An MSCCL++ plan of a reduce is as fast as ranks alone can add, by a chain."""
+    plan = collopt.plan(NETWORKS["h100"], "reduce", root=0)
+    plan.to_mscclpp_json(tmp_path / "reduce.json")
+    assert certify(tmp_path / "reduce.json", NETWORKS["h100"]).algbw == plan.algbw == 450
+
+
 def rows(path: Path, header: str, sends: list[str]) -> Path:
     """Write a list of sends."""
     path.write_text("\n".join([header, *sends]))
@@ -209,6 +216,16 @@ def test_traces_without_chunks_are_refused(tmp_path: Path) -> None:
         )
         write_trace(replace(trace, nodes=nodes), tmp_path / f"t.{rank}.et")
     with pytest.raises(UnsupportedError, match="msg_chunk_idx"):
+        certify(tmp_path / "t", NETWORKS["ring"])
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce_scatter", "allreduce"])
+def test_traces_that_do_not_wait_for_data_are_refused(collective: str, tmp_path: Path) -> None:
+    """Bytes alone would be enough, but a rank would pass on what has not come."""
+    for rank, trace in enumerate(plan_traces(collopt.plan(NETWORKS["ring"], collective, planner="ring"), 2**20)):
+        nodes = tuple(replace(node, waits=() if "send" in node.name else node.waits) for node in trace.nodes)
+        write_trace(replace(trace, nodes=nodes), tmp_path / f"t.{rank}.et")
+    with pytest.raises(UnsupportedError):
         certify(tmp_path / "t", NETWORKS["ring"])
 
 

@@ -32,6 +32,8 @@ MISMATCHES = {
     "shared memory": "",
     "wrong timeout": "",
     "another network": "",
+    "plan of other items": "other items",
+    "plan of a collective": "",
 }
 
 
@@ -82,5 +84,5 @@ def test_meshes_of_a_part_of_the_ranks_name_ranks_of_all(answers: list[reshard_t
 @pytest.mark.slow
 def test_sixteen_ranks_get_all_bytes() -> None:
     """Random meshes and tensors."""
-    results = run_ranks(partial(reshard_tasks.random_cases, ranks=16, seeds=20), 16, timeout_s=280, preload=PRELOAD)
+    results = run_ranks(partial(reshard_tasks.random_cases, ranks=16, seeds=26), 16, timeout_s=280, preload=PRELOAD)
     assert all(all(result.values()) for result in results)

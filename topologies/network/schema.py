@@ -1,6 +1,6 @@
 """Pydantic schema of topology files; imported only when a file is read, as pydantic is slow to import."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from math import prod
 from typing import Annotated, Literal
@@ -14,6 +14,7 @@ from pydantic import (
     PlainValidator,
     ValidationError,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
 )
 
@@ -33,8 +34,19 @@ def _as_link(row: object) -> Link:
     return Link(tail, head, as_bandwidth(row[2], where), as_latency(row[3], where))
 
 
-NodeName = Annotated[str, PlainValidator(as_name)]
-LinkRow = Annotated[Link, PlainValidator(_as_link)]
+NAME = {"type": ["string", "integer"]}
+NUMBER = {"type": ["string", "number"]}
+
+
+def _row(*entries: Mapping[str, object]) -> WithJsonSchema:
+    """State the JSON Schema of a row of these entries."""
+    return WithJsonSchema(
+        {"type": "array", "prefixItems": list(entries), "minItems": len(entries), "maxItems": len(entries)}
+    )
+
+
+NodeName = Annotated[str, PlainValidator(as_name), WithJsonSchema(NAME)]
+LinkRow = Annotated[Link, PlainValidator(_as_link), _row(NAME, NAME, NUMBER, NUMBER)]
 
 
 class Part(BaseModel):
@@ -110,7 +122,9 @@ class LinkArraysEntry(Part):
     tails: object
     heads: object
     kinds: object
-    rates: Annotated[list[Annotated[tuple[Fraction, Fraction], PlainValidator(_as_rate)]], FailFast()]
+    rates: Annotated[
+        list[Annotated[tuple[Fraction, Fraction], PlainValidator(_as_rate), _row(NUMBER, NUMBER)]], FailFast()
+    ]
 
 
 class _Document(Part):

@@ -413,7 +413,7 @@ const PlanCheck = (() => {
     const file = fields(data, ["kind", "direction", ...counts, ...arrays], [], "the schedule"), size = net.nodes.length, count = Object.fromEntries(counts.map((name) => [name, Number(whole(file[name], name, 1))]));
     if (count.num_ranks !== net.ranks || count.num_nodes !== size || count.num_paths > count.num_trees * net.ranks) wrong("the counts of the schedule do not fit the network");
     const lengths = { generators: count.num_generators * size, roots: count.num_trees, weights: count.num_trees, routes: count.num_trees * net.ranks, path_lengths: count.num_paths, path_nodes: count.num_path_nodes };
-    if (Math.max(...Object.values(lengths)) > 2 ** 28) wrong("the counts of the schedule are out of proportion");
+    if (Math.max(...Object.values(lengths)) > 2 ** 25) wrong("the counts of the schedule are out of proportion");
     const read = Object.fromEntries(await Promise.all(arrays.map(async (name) => [name, await decoded(file[name], lengths[name], "schedule." + name)])));
     const rows = (values, wide) => Array.from({ length: values.length / wide }, (_, at) => values.slice(at * wide, (at + 1) * wide));
     const generators = rows(places(read.generators, "a generator", size), size), starts = [0];
