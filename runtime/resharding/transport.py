@@ -129,7 +129,7 @@ def run(route: RankRoute, tables: Tables, device: Any, group: Any, timeout: floa
     # Tensors that were made in inference mode can be written to in that mode alone; others are to notice that they are.
     with torch.inference_mode() if made_so else torch.no_grad():
         memory = torch.empty(route.scratch, dtype=torch.uint8, device=device)
-        tensors = [
+        tensors: list[list[Any]] = [
             [
                 None if corner is None else _bytes_of(table[tensor.name])
                 for corner, table in zip(corners, tables, strict=True)
