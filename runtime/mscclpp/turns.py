@@ -429,8 +429,10 @@ def _read_packets(code: Code, events: Events, turn: int, block: int, operation: 
 
 
 @kernel
-def _write_packets(code: Code, events: Events, process: int, step: int, begin: int, end: int, last_event: int) -> None:
-    """Write the event of the packets among some arguments, which tell of the reads of a `last_event` event too, or -1."""
+def _write_packets(
+    code: Code, events: Events, process: int, step: int, begin: int, end: int, event_before: int
+) -> None:
+    """Write the event of the packets among some arguments; they tell of the reads before `event_before`, or -1."""
     event = -1
     for argument in range(begin, end):
         place = code.places[code.arguments[argument]]
@@ -439,9 +441,9 @@ def _write_packets(code: Code, events: Events, process: int, step: int, begin: i
                 _after(events, events.started[code.ranks[process]])
                 _after(events, events.last_packets[process])
                 event = _event(events, len(code.ranks) + code.num_ranks + process, step)
-                if last_event >= 0:
+                if event_before >= 0:
                     _after(events, event)
-                    _after(events, last_event)
+                    _after(events, event_before)
                     event = _event(events, process, step)
             events.packets[packet] = event
     events.last_packets[process] = event if event >= 0 else events.last_packets[process]
