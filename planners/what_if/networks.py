@@ -241,7 +241,8 @@ def _worst_failure(
     for row in (row for frame in frames for row in frame.to_dict("records")):
         before, name = times.get(row["failure"], Fraction(0)), row["failure"]
         rate = row["algbw_exact"] if row["status"] == "ok" else None
-        times[name] = None if before is None or rate is None else before + shares[as_collective(row["collective"])] / rate
+        share = shares[as_collective(row["collective"])]
+        times[name] = None if before is None or rate is None else before + share / rate
     intact = times.pop("intact")
     losses = {
         name: Fraction(1) if time is None or intact is None else 1 - intact / time for name, time in times.items()

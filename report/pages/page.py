@@ -181,7 +181,7 @@ def report_page(
     }
     entries = [(name, drawn, number) for number, (name, drawn) in enumerate(named.items())]
     entries += [(name, drawn, -1) for name, drawn in known_plans.items()]
-    data = {
+    data: dict[str, Any] = {
         "plans": scenes,
         "others": [
             {"name": name, "number": number, "load": link_table(drawn)["load"].round(6).tolist()}
