@@ -85,6 +85,7 @@ def measure() -> list[dict[str, object]]:
         forest = copies(network, demands).algbw if boxes < 64 else None
         rows.append(
             {
+                "benchmark": "demands",
                 "case": f"{name}, {network.num_ranks} GPUs",
                 "rate_gbps": float(plan.algbw),
                 "gap": float(plan.gap),

@@ -121,6 +121,10 @@ class Network:
         self.links: dict[Pair, tuple[Fraction, Fraction]] = {row[:2]: rates[row[2:]] for row in rows}
         require(len(self.links) == len(rows), "two links have the same ends")
         require(all(tail != head for tail, head in self.links), "a link leads from a node to itself")
+        capable = self.multicast | self.aggregation
+        near = {pair for ends in self.links for pair in (ends, ends[::-1]) if pair[0] in capable}
+        neighbors = Counter(switch for switch, _ in near)
+        require(all(neighbors[switch] > 1 for switch in capable), "a switch has abilities, and but one neighbor")
 
     def digest(self) -> str:
         """Return the SHA-256 of the network."""

@@ -263,7 +263,9 @@ def _check_kind(collective: Collective, schedule: Schedule) -> None:
     if not is_verifiable(schedule):
         raise UnsupportedError(f"the schedule is {shown(schedule)}; expected a Forest, a StepSchedule or another kind")
     expected = ""
-    if collective.in_pairs:
+    if schedule.demands != (collective if collective.has_items else None):
+        expected = "trees for these items" if collective.has_items else "one without demands"
+    elif collective.in_pairs:
         if schedule.phases:
             expected = "a FlowSchedule"
         elif not collective.parts_differ and not schedule.has_sizes((), schedule.num_ranks):

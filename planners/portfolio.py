@@ -42,6 +42,7 @@ from .trees.problem import shard_weights, tree_problem
 AS_FAST = Fraction(1005, 1000)  # times the least time: of plans that take no more, that of the best rate is taken
 MOST_LOST = 2  # numbers of trees in turn that were slower, after which more are hardly ever faster
 NEARLY_OPTIMAL = Fraction(1, 1000)  # the gap up to which a plan counts as one of the best rate
+FAR = Fraction(1, 4)  # the gap above which planners may cost twice the budget
 
 
 def least_rate(plan: Plan) -> Fraction:
@@ -300,7 +301,8 @@ def plan_auto(
 def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
     """Plan with exact planners until one reaches its bound; return all plans, that of the highest rate first.
 
-    Where no plan is near enough to its bound, planners beyond the budget are run after all.
+    Where no plan is near enough to its bound, planners beyond the budget are run after all; those within twice the
+    budget also where the best plan is far from it.
     """
     plans: list[Plan] = []
     refusals: dict[str, Exception] = {}
@@ -317,7 +319,8 @@ def plans_for_rate(case: Case, budget: float, log: Log) -> list[Plan]:
             plans.append(plan)
             spent += candidate.work
     for candidate in sorted(postponed, key=lambda candidate: candidate.cost):
-        if any(plan.scoped_gap <= PROFILES[plan.planner].enough for plan in plans):
+        is_enough = any(plan.scoped_gap <= PROFILES[plan.planner].enough for plan in plans)
+        if is_enough and (candidate.cost > 2 * budget or min(plan.scoped_gap for plan in plans) <= FAR):
             log.add(candidate, BEYOND_EFFORT)
         elif plan := _planned(candidate, case, log, refusals):
             plans.append(plan)

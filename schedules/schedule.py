@@ -59,6 +59,8 @@ class Schedule(ABC):
         Data that programs are lowered from; empty where that is `expanded`, or nothing; class attribute.
     view : {"trees", "steps", "senders"}
         Parts that pages show one at a time; class attribute.
+    demands : Demands or None
+        The items that it is for; None if it is for shards or pairs.
     """
 
     kind: ClassVar[str] = ""
@@ -69,6 +71,7 @@ class Schedule(ABC):
     single_root: ClassVar[bool] = False
     view: ClassVar[Literal["trees", "steps", "senders"]] = "steps"
     form: ClassVar[str] = ""
+    demands: Any = None
 
     def __init_subclass__(cls, kind: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,13 +198,13 @@ def _network_table(frame: pd.DataFrame) -> Table:
     shown = {"bisection": "bisection GB/s", "price": "price", "worst_loss": "worst loss", "worst_failure": "by"}
     columns = {name: header for name, header in shown.items() if name in frame}
     table = number_table("network", *headers, *columns.values(), text=["network", "by"])
+    texts: dict[str, Callable[[Any], str]] = {
+        "bisection": "{:.1f}".format,
+        "price": "{:,.0f}".format,
+        "worst_loss": percentage_text,
+        "worst_failure": str,
+    }
     for row in frame.to_dict("records"):
-        texts = {
-            "bisection": lambda value: f"{value:.1f}",
-            "price": lambda value: f"{value:,.0f}",
-            "worst_loss": percentage_text,
-            "worst_failure": str,
-        }
         table.add_row(
             row["name"],
             str(row["ranks"]),

@@ -5,9 +5,9 @@ Those that commute, and are checked link by link and item by item, generate a gr
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,11 +82,11 @@ def trivial(topology: Topology, demands: Demands) -> Folding:
     return Folding(nodes[None], groups[None], groups, np.ones_like(groups), links)
 
 
-def _moved_groups(ranks: IntArray, keys: dict[tuple[object, ...], int]) -> IntArray | None:
+def _moved_groups(ranks: IntArray, keys: Mapping[Any, int]) -> IntArray | None:
     """Image of each group under a permutation of the ranks; None if one has no image."""
     moved = np.empty(len(keys), dtype=np.int64)
     for (sources, destinations, *sizes), number in keys.items():
-        image = (tuple(sorted(ranks[list(side)].tolist())) for side in (sources, destinations))  # type: ignore[call-overload]
+        image = (tuple(sorted(ranks[list(side)].tolist())) for side in (sources, destinations))
         place = keys.get((*image, *sizes))
         if place is None:
             return None

@@ -75,6 +75,7 @@ def _by_layers(topology: Topology, demands: Demands) -> list[tuple[PackedTree, F
         packing = packed(topology, part, loads * demands.unit / part.unit)
         numbers = [places[group[1:4]] for group in part.groups]
         schedule = weighted_forest(topology, part, packing.trees)
-        loads = loads + schedule.link_loads(topology) * (part.unit / demands.unit / schedule.trees_per_root)
+        copies: Any = schedule.link_loads(topology)
+        loads = loads + copies * (part.unit / demands.unit / schedule.trees_per_root)
         trees += [(tree._replace(group=numbers[tree.group]), rate) for tree, rate in packing.trees]
     return trees

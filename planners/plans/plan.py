@@ -410,7 +410,7 @@ def check_schedule_fits_bound(collective: Collective, schedule: Schedule, bound:
     if schedule.phases != collective.phases:
         subject = "schedule is" if collective.in_pairs else schedule.subject
         raise CertificateError(f"the plan's {subject} not of the kind that {collective.name!r} needs")
-    if collective.has_items and getattr(schedule, "demands", None) != collective:
+    if schedule.demands != (collective if collective.has_items else None):
         raise CertificateError("the plan's trees are for other items than its bound")
     if not schedule.has_sizes(bound.weights, bound.topology.num_ranks):
         raise CertificateError(f"the plan's {'traffic' if collective.in_pairs else 'shards'} differ from its bound's")

@@ -232,16 +232,16 @@ def _worst_failure(
     jobs: int | None,
 ) -> dict[str, object]:
     """Find the failure after which the mix takes longest, for endless data."""
-    shares: dict[str, Fraction] = {}
+    shares: dict[Collective, Fraction] = {}
     for collective, size, count in mix:
-        shares[str(collective)] = shares.get(str(collective), Fraction(0)) + count * as_bytes(size)
+        shares[collective] = shares.get(collective, Fraction(0)) + count * as_bytes(size)
     options: dict[str, Any] = {"failures": kinds, "planner": planner, "baselines": (), "jobs": jobs}
-    frames = [survive(network, name, **_root(as_collective(name)), **options) for name in shares]
+    frames = [survive(network, collective, **_root(collective), **options) for collective in shares]
     times: dict[str, Fraction | None] = {}
     for row in (row for frame in frames for row in frame.to_dict("records")):
         before, name = times.get(row["failure"], Fraction(0)), row["failure"]
         rate = row["algbw_exact"] if row["status"] == "ok" else None
-        times[name] = None if before is None or rate is None else before + shares[row["collective"]] / rate
+        times[name] = None if before is None or rate is None else before + shares[as_collective(row["collective"])] / rate
     intact = times.pop("intact")
     losses = {
         name: Fraction(1) if time is None or intact is None else 1 - intact / time for name, time in times.items()

@@ -127,11 +127,6 @@ def nics_of(topology: Topology) -> tuple[str, ...]:
     return tuple(node for node in topology.switch_nodes if node_kind(node) == "nic")
 
 
-def boxes_of(topology: Topology) -> tuple[str, ...]:
-    """Boxes of a network, by the names of its ranks."""
-    return tuple(dict.fromkeys(map(_box, topology.compute_nodes)))
-
-
 class Routes:
     """Routes of the hops of channels: over the NICs that a log names, and otherwise the shortest."""
 

@@ -21,8 +21,9 @@ from ...topologies import Topology, dgx_spark
 from ...topologies.builders import NetworkLike
 from ...topologies.builders import topology as as_network
 from ...topologies.switched.scale_out import FABRIC_LATENCY, Box, Nic, repeat_box
+from ..lowering.devices import names_of_boxes
 from ..measuring.measured_times import MAX_BYTES, MeasuredRow, MeasuredRun, collective_by_name, read_runs
-from .channels import ChannelScore, boxes_of, score_rings, score_trees
+from .channels import ChannelScore, score_rings, score_trees
 from .expect import Expectation, SizeExpectation, expect
 from .explanations import Explanation, Healthy, explain, run_to_tell_apart
 from .measurements import EFA, known_box
@@ -251,7 +252,7 @@ def diagnose(
         diagnoses.append(_diagnosed(run, network, twins.get(run.collective, {}), graph, notes))
     low = [run for run in diagnoses if run.verdict == "low"]
     explanations = explain(network, [_healthy(run) for run in low], facts) if low else ()
-    next_run = run_to_tell_apart(explanations, len(boxes_of(network)), facts) if low else ""
+    next_run = run_to_tell_apart(explanations, len(names_of_boxes(network)), facts) if low else ""
     return Diagnosis(source, network, tuple(diagnoses), explanations, next_run, tuple(dict.fromkeys(notes)))
 
 
@@ -424,7 +425,7 @@ def _healthy_range(
         return _Range(about.low, about.high, about.threshold, is_measured=True)
     if about.size < LARGE:
         return _Range()
-    inside = len(boxes_of(network)) == 1
+    inside = len(names_of_boxes(network)) == 1
     shares = BOX if inside else NETWORK_TREES if "tree" in about.algorithm else NETWORK
     low, high = (share * (about.nccl or about.bound) for share in shares)
     return _Range(low, high, SLACK * low)
@@ -499,7 +500,7 @@ def _channels(
     run: _Run, limit: Bound, graph: str | os.PathLike[str] | None, notes: list[str]
 ) -> tuple[ChannelScore, ...]:
     """Score the rings and trees of a log, or of a dump of NCCL's search; note those that the network does not have."""
-    log, boxes, scores = run.log, len(boxes_of(limit.topology)), list[ChannelScore]()
+    log, boxes, scores = run.log, len(names_of_boxes(limit.topology)), list[ChannelScore]()
     rings, hops = log.rings, log.hops
     if graph is not None:
         text = read_text(graph, MAX_BYTES)

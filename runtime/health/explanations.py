@@ -25,7 +25,8 @@ from ...support.formatting import abbreviated_names, count_text
 from ...topologies import Failure, Topology
 from ...topologies.network.failures import Fault
 from ...topologies.symmetry.failure_orbits import failure_cases
-from .channels import boxes_of, nics_of
+from ..lowering.devices import names_of_boxes
+from .channels import nics_of
 from .nccl_log import NcclLog, unused_nics
 
 TOLERANCE = 0.04
@@ -146,7 +147,7 @@ class _Network:
         self.topology = topology
         self.runs = runs
         self.nics = nics_of(topology)
-        self.boxes = boxes_of(topology)
+        self.boxes = names_of_boxes(topology)
         self.has_fabric = bool(self.nics) and len(self.boxes) > 1
         self.inside, self.outside = self._stages(topology)
 
@@ -233,7 +234,7 @@ def _hardware(network: _Network, log: NcclLog) -> Iterator[Explanation]:
 
 def _first_boxes(topology: Topology) -> Topology:
     """Leave out boxes beyond the second of large networks, whose faults are alike."""
-    boxes = boxes_of(topology)[:2]
+    boxes = names_of_boxes(topology)[:2]
     if topology.num_ranks <= MAX_RANKS or len(boxes) < 2:
         return topology
     nodes = {node for node in topology.nodes if "/" not in node or node.rpartition("/")[0] in boxes}

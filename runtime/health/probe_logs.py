@@ -15,8 +15,9 @@ from ...support.arrays import FloatArray
 from ...support.files import name_of, read_text
 from ...support.formatting import count_text
 from ...topologies import Topology
+from ..lowering.devices import boxes_of_nodes
 from ..measuring.measured_times import MAX_BYTES, read_nccl_tests
-from .probe_rounds import Run, boxes_of, rails_of
+from .probe_rounds import Run, rails_of
 
 CYCLES = 5
 """Times that each run prints, by ``-N`` of nccl-tests (src/common.cu of a0b82b2, option run_cycles)."""
@@ -38,7 +39,7 @@ LAUNCHERS = {
 
 def scripts(topology: Topology, runs: Iterable[Run], key: str, size: int) -> dict[str, str]:
     """Return the files that make runs, by name; rows of ``runs.txt`` are round, boxes, NIC and GPU by number, names."""
-    boxes, rails = boxes_of(topology), rails_of(topology)
+    boxes, rails = boxes_of_nodes(topology), rails_of(topology)
     members: dict[str, list[str]] = {}
     for gpu in topology.compute_nodes:
         members.setdefault(boxes[gpu], []).append(gpu)

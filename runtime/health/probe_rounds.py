@@ -12,6 +12,7 @@ from ...errors import TopologyError, UnsupportedError
 from ...support.formatting import count_text
 from ...support.validation import shown
 from ...topologies import Topology
+from ..lowering.devices import boxes_of_nodes
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -31,20 +32,9 @@ class Run(NamedTuple):
         return f"{'--'.join(self.ends)} of round {self.round}"
 
 
-def boxes_of(topology: Topology) -> dict[str, str]:
-    """Map each node to its box, which the part of its name before the last slash names; switches between boxes to none.
-
-    A compute node without such a part is a box of its own.
-    """
-    folders = {node.rpartition("/")[0] for node in topology.compute_nodes} - {""}
-    owners = {node: node.rpartition("/")[0] for node in topology.nodes}
-    loners = [node for node in topology.compute_nodes if not owners[node]]
-    return {node: box for node, box in owners.items() if box in folders} | {node: node for node in loners}
-
-
 def rails_of(topology: Topology) -> list[list[str]]:
     """List the first NICs of all boxes, the second ones, and so on: nodes of a box with links to the outside."""
-    boxes = boxes_of(topology)
+    boxes = boxes_of_nodes(topology)
     linked = {link.tail for link in topology.links if boxes.get(link.tail) != boxes.get(link.head)}
     nics: dict[str, list[str]] = {}
     for node in topology.nodes:
@@ -95,7 +85,7 @@ class Routes:
         """NICs and the switches between boxes; of two directions the slower one counts."""
         import networkx as nx
 
-        boxes, graph = boxes_of(self.topology), nx.Graph()
+        boxes, graph = boxes_of_nodes(self.topology), nx.Graph()
         for link in self.topology.links:
             if boxes.get(link.tail) != boxes.get(link.head) or link.tail not in boxes:
                 slower = min(link.bandwidth, graph.get_edge_data(*link[:2], {"bandwidth": link.bandwidth})["bandwidth"])

@@ -16,6 +16,36 @@ from ...support.validation import as_path
 from ...topologies import Topology
 
 
+def boxes_of(topology: Topology) -> list[int]:
+    """Box number of each rank; names that agree up to the last slash are in one box.
+
+    Examples
+    --------
+    >>> from collopt.topologies import dgx_h100
+    >>> set(boxes_of(dgx_h100())), boxes_of(dgx_h100(boxes=2))[7:9]
+    ({0}, [0, 1])
+    """
+    names = [name.rpartition("/")[0] for name in topology.compute_nodes]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return [numbers[name] for name in names]
+
+
+def names_of_boxes(topology: Topology) -> tuple[str, ...]:
+    """Boxes of a network, by the names of its ranks."""
+    return tuple(dict.fromkeys(name.rpartition("/")[0] for name in topology.compute_nodes))
+
+
+def boxes_of_nodes(topology: Topology) -> dict[str, str]:
+    """Map each node to its box, which the part of its name before the last slash names; switches between boxes to none.
+
+    A compute node without such a part is a box of its own.
+    """
+    folders = {node.rpartition("/")[0] for node in topology.compute_nodes} - {""}
+    owners = {node: node.rpartition("/")[0] for node in topology.nodes}
+    loners = [node for node in topology.compute_nodes if not owners[node]]
+    return {node: box for node, box in owners.items() if box in folders} | {node: node for node in loners}
+
+
 class Crossing(NamedTuple):
     """A way of data from a rank of one box to one of another; NICs by node number, -1 where a rank has its own port."""
 

@@ -171,6 +171,8 @@ def _check_fitting(schedule: Schedule, collective: Collective) -> None:
     if not isinstance(schedule, Schedule):
         return
     phases = schedule.phases
+    if schedule.demands is not None:
+        raise UnsupportedError(f"{collective} was requested, but the schedule is for demands, which are not lowered")
     if bool(phases) == collective.in_pairs:
         raise UnsupportedError(
             f"{collective} was requested, but the schedule is a {type(schedule).__name__}; a FlowSchedule or an "

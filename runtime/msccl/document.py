@@ -346,7 +346,8 @@ class _Builder:
         elif text.isdigit() and int(text) != value:
             problem = f"which is read as {value}, because numbers that begin with 0 are octal"
         if problem:
-            self.findings.add("wrong data", f"{name} is {shown(text)}, {problem}", at(element.line))
+            # What comes of the number that is read, the rest of the file shows.
+            self.findings.add("note", f"{name} is {shown(text)}, {problem}", at(element.line))
         elif str(value) != text:
             self.findings.add("note", f"{name} {shown(text)} is read as {value}", at(element.line))
         return kept

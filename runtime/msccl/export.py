@@ -14,9 +14,9 @@ from ...planners import Plan
 from ...schedules import as_bytes
 from ...support.files import name_of, read_bytes, write_whole
 from ...support.validation import is_int
+from ..lowering.devices import boxes_of
 from ..lowering.lower import lower_plan
 from ..lowering.trees import without_switches
-from ..mscclpp.export import boxes_of
 from ..programs.channels import check_channels
 from ..programs.check import check_program
 from ..programs.findings import Finding, Findings, Severity

@@ -341,10 +341,11 @@ class _Waits(NamedTuple):
     def answer(self, position: int, step: Step) -> Dependency | None:
         """Return the step that a step waits for; an invalid wait becomes a finding."""
         where, wait = at(step.line), (step.wait_block, step.wait_step)
-        waits = min(wait) >= 0
+        waits = wait[0] >= 0
         if wait[0] >= 0 > wait[1]:
-            message = f"deps is {wait[1]}, so the step waits until thread block {wait[0]} has signaled anything at all"
-            self.findings.add("hangs", message, where)
+            # The flag to wait for is below that of step 0, and of this call (``msccl_kernel_impl.h``, line 276).
+            message = f"deps is {wait[1]}, so the step waits for the first signal of thread block {wait[0]}"
+            self.findings.add("note", message, where)
         elif not waits and max(wait) >= 0:
             self.findings.add("note", f"depid is {wait[0]} but deps {wait[1]}, so the step waits for nothing", where)
         elif min(wait) < -1:
@@ -354,7 +355,7 @@ class _Waits(NamedTuple):
             self.findings.add("wrong data", message, where)
         if step.kind == "nop" and position == len(self.block.steps) - 1:
             self.findings.add("note", "the thread block ends with a nop, which delays nothing", where)
-        return self._answer(position, *wait, where) if waits else None
+        return self._answer(position, wait[0], max(wait[1], 0), where) if waits else None
 
     def _answer(self, position: int, number: int, awaited: int, where: str) -> Dependency | None:
         name = f"thread block {number} step {awaited}"

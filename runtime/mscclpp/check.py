@@ -10,7 +10,7 @@ from itertools import product
 from typing import NoReturn
 
 from ...errors import FileFormatError, UnsupportedError
-from ...schedules import ALL_TO_ALL, REDUCE_SCATTER
+from ...schedules import ALL_TO_ALL, REDUCE_SCATTER, Collective
 from ..programs.findings import Severity
 from . import executor
 from .execution_plan import CHANNEL_TYPES, ChannelType, ExecutionPlan, Gpu, Operation, Place, SwitchGroup, flat
@@ -36,9 +36,9 @@ def same_memory(plan: ExecutionPlan, one: Place, other: Place) -> bool:
 def _located(plan: ExecutionPlan, place: Place) -> tuple[str, int]:
     """Memory and first chunk, input and output being one memory in place."""
     if not plan.in_place or place.buffer == "scratch":
-        return place.buffer, place.start
+        return place.buffer, place.start * (1 + place.packed)
     begin = 0
-    if plan.collective.is_sharded and place.buffer == _smaller(plan):
+    if plan.collective is not None and plan.collective.is_sharded and place.buffer == _smaller(plan):
         begin = place.rank * plan.gpus[place.rank].chunks[place.buffer]
     return "shared", begin + place.start
 
@@ -77,6 +77,7 @@ class _Checker:
         self._check_pipelines()
         self._check_signals()
         self._check_semaphores()
+        self._check_barriers()
 
     def _check_switch_groups(self) -> None:
         """Refuse groups on buffers that cannot be one memory at one offset."""
@@ -84,7 +85,8 @@ class _Checker:
         for rank, gpu in enumerate(plan.gpus):
             bound: dict[str, SwitchGroup] = {}
             for group in gpu.switches:
-                if plan.in_place and plan.collective.is_sharded and group.buffer == _smaller(plan):
+                sharded = plan.collective is not None and plan.collective.is_sharded
+                if plan.in_place and sharded and group.buffer == _smaller(plan):
                     problem = f"a switch channel on its {group.buffer}, which in place begins elsewhere on each"
                     self._fail(f"gpu {rank} has {problem}")
                 memory = "shared" if plan.in_place and group.buffer != "scratch" else group.buffer
@@ -127,24 +129,8 @@ class _Checker:
 
     def _check_sizes(self) -> None:
         plan = self.plan
-        ranks = plan.num_ranks
-        for rank, gpu in enumerate(plan.gpus):
-            inputs, kept = gpu.input_chunks, gpu.output_chunks
-            expected = inputs
-            if plan.collective.is_sharded:
-                expected = inputs // ranks if plan.collective.reduces else inputs * ranks
-            divides = plan.collective not in (REDUCE_SCATTER, ALL_TO_ALL) or inputs % ranks == 0
-            if kept != expected or not divides:
-                self._fail(
-                    f"gpu {rank} has {inputs} input chunks and {kept} output chunks, which is no {plan.collective} of "
-                    f"{ranks} ranks",
-                    # Chunks of the input and the output have other sizes then.
-                    "not checked" if kept == expected else "rejected",
-                )
-            if inputs != plan.gpus[0].input_chunks:
-                self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0", "not checked")
-        if plan.collective.in_pairs and plan.in_place:
-            self._fail("inplace is true, but the output of an all-to-all is never its input")
+        if plan.collective is not None:
+            self._check_chunks(plan.collective)
         low, high = plan.smallest_message, plan.largest_message
         if max(low, plan.min_bytes) > min(plan.max_bytes, high):
             self._fail(
@@ -154,17 +140,34 @@ class _Checker:
                 "rejected",
             )
 
+    def _check_chunks(self, collective: Collective) -> None:
+        """Refuse buffers of other sizes than the collective's."""
+        ranks = self.plan.num_ranks
+        for rank, gpu in enumerate(self.plan.gpus):
+            inputs, kept = gpu.input_chunks, gpu.output_chunks
+            expected = inputs
+            if collective.is_sharded:
+                expected = inputs // ranks if collective.reduces else inputs * ranks
+            divides = collective not in (REDUCE_SCATTER, ALL_TO_ALL) or inputs % ranks == 0
+            if kept != expected or not divides:
+                self._fail(
+                    f"gpu {rank} has {inputs} input chunks and {kept} output chunks, which is no {collective} of "
+                    f"{ranks} ranks",
+                    # Chunks of the input and the output have other sizes then.
+                    "not checked" if kept == expected else "rejected",
+                )
+            if inputs != self.plan.gpus[0].input_chunks:
+                self._fail(f"gpu {rank} has other numbers of input and output chunks than gpu 0", "not checked")
+
     def _check_channels(self, rank: int, gpu: Gpu) -> None:
         for kind in CHANNEL_TYPES:
             if rank in gpu.peers[kind]:
                 self._fail(f"gpu {rank} has a {kind} channel to itself", "hangs")
-            used = Counter(
-                channel
-                for block in gpu.thread_blocks
-                for channel in {
+            used = sorted(
+                {
                     channel
-                    for operation in flat(block)
-                    if operation.channel_type == kind and operation.name != "put"
+                    for operation in gpu.operations()
+                    if operation.channel_type == kind and (operation.signals or operation.name in executor.WAITING)
                     for channel in operation.channels
                 }
             )
@@ -175,9 +178,6 @@ class _Checker:
                     "uses them; every channel has two ends",
                     "hangs",
                 )
-            if shared := [channel for channel, blocks in used.items() if blocks > 1]:
-                message = f"gpu {rank} uses {kind} channel {shared[0]} in several threadblocks; each has its own"
-                self._fail(message, "hangs")
 
     def _check_operation(
         self, where: str, rank: int, _: int, operation: Operation, pipeline: tuple[int, int] | None
@@ -202,6 +202,10 @@ class _Checker:
         if operation.name not in executor.DATA_OPERATIONS:
             return
         self._check_shape(where, operation)
+        packed = any(place.packed for place in (*operation.sources, *operation.targets))
+        if pipeline is not None and (packed or operation.part[1] > 1):
+            what = "packets" if packed else "a part of an operation (tbg_info)"
+            raise UnsupportedError(f"{self.where}: {where} moves {what} in a pipeline, which collopt does not run")
         sources, targets = operation.copies(gpu)
         for place in (*sources, *targets):
             self._check_place(where, place, pipeline, writes=place in targets)
@@ -211,24 +215,22 @@ class _Checker:
             self._check_put(where, gpu, operation)
 
     def _check_shape(self, where: str, operation: Operation) -> None:
-        sources, targets = len(operation.sources), len(operation.targets)
-        fits = sources == targets
-        if operation.name == "re":
-            fits = targets == 1 and sources > 1
-        elif operation.name not in ("put", "pws"):
-            fits = sources == targets == 1
-        if not fits or max(sources, targets) > executor.MAX_CHANNELS_PER_OPERATION:
-            self._fail(f"{where} is a {operation.name} from {sources} places to {targets}, which it cannot be")
-        if len({place.count for place in (*operation.sources, *operation.targets)}) > 1:
+        sources, targets = operation.sources, operation.targets
+        width = max(len(sources), len(targets))
+        fits = operation.name in executor.SWITCH_OPERATIONS or operation.shape[0] != ""
+        if not fits or width > executor.MAX_PLACES or (operation.name == "re" and len(sources) == 1):
+            name = f"{operation.name} from {len(sources)} places to {len(targets)}"
+            self._fail(f"{where} is a {name}, which it cannot be; the limit is {executor.MAX_PLACES}")
+        pairs = [*zip(sources, targets, strict=True)] if operation.name in executor.PAIRED else [(sources + targets)]
+        if any(len({place.count for place in places}) > 1 for places in pairs):
             self._fail(f"{where} has places of different sizes")
-        if operation.name == "pws" and operation.channel_type != "port":
-            self._fail(f"{where} is a pws on a memory channel, which never signals; use put, nop and signal")
-        if operation.name == "copy" and _overlap(operation.sources[0], operation.targets[0]):
+        if operation.name in ("pws", "pwsf") and operation.channel_type != "port":
+            what = f"{operation.name} on a memory channel, which never signals"
+            self._fail(f"{where} is a {what}; use put, nop and signal")
+        if operation.name == "copy" and _overlap(sources[0], targets[0]):
             self._fail(f"{where} copies chunks onto themselves")
-        target = operation.targets[0]
-        if operation.name == "re" and any(
-            _overlap(source, target) and source != target for source in operation.sources
-        ):
+        adds = operation.name in executor.SHAPES and operation.name not in (*executor.PAIRED, "copy")
+        if adds and any(_overlap(source, target) and source != target for source, target in product(sources, targets)):
             self._fail(f"{where} adds chunks at an offset onto themselves")
 
     def _check_place(self, where: str, place: Place, pipeline: tuple[int, int] | None, *, writes: bool) -> None:
@@ -238,7 +240,7 @@ class _Checker:
             self._fail(
                 f"{where} has {place.buffer} chunks {place.start} to {last} of gpu {place.rank}, which has {chunks}"
             )
-        if writes and place.buffer == "input" and not self.plan.in_place:
+        if writes and place.buffer == "input" and not self.plan.in_place and self.plan.collective is not None:
             self._fail(f"{where} writes to the input, which a plan out of place leaves alone")
         if pipeline is not None and place.count != pipeline[1]:
             # The executor subtracts the offset of the slice from the size without looking.
@@ -253,11 +255,11 @@ class _Checker:
 
     def _check_put(self, where: str, gpu: Gpu, operation: Operation) -> None:
         assert operation.channel_type is not None
-        if len(operation.channels) != len(operation.targets):
+        if operation.channel_type == "port" and len(operation.channels) != len(operation.targets):
             self._fail(f"{where} has {len(operation.channels)} channels for {len(operation.targets)} targets")
-        if len({place.buffer for place in operation.sources}) > 1:
+        if operation.name in executor.PORT_OPERATIONS and len({place.buffer for place in operation.sources}) > 1:
             self._fail(f"{where} has sources in several buffers; the executor takes the first one for all")
-        for channel, target in zip(operation.channels, operation.targets, strict=True):
+        for channel, target in zip(operation.channels, operation.targets, strict=False):
             peer = gpu.peers[operation.channel_type][channel]
             if peer != target.rank and operation.channel_type == "port":
                 self._fail(f"{where} puts to gpu {target.rank} by a channel to gpu {peer}")
@@ -312,13 +314,29 @@ class _Checker:
                 times = f"acquired {len(acquired)} times and released {len(released)} times"
                 self._fail(f"{name} is {times}; the next call would find it changed", "hangs")
 
+    def _check_barriers(self) -> None:
+        """All thread blocks that a barrier is for, and no others, pass it equally often."""
+        passes: dict[tuple[int, int], Counter[tuple[int, int, bool]]] = defaultdict(Counter)
+        for _, rank, block, operation, pipeline in self.steps:
+            if operation.name == "barrier":
+                number, blocks = operation.barrier
+                passes[rank, number][block, blocks, pipeline is not None] += 1
+        for (rank, number), times in sorted(passes.items()):
+            name, expected = f"gpu {rank} barrier {number}", {blocks for _, blocks, _ in times}
+            members = {inside: {block for block, _, piped in times if piped == inside} for inside in (True, False)}
+            if len(expected) > 1 or any(own and len(own) != min(expected) for own in members.values()):
+                of = f"{len(members[True] | members[False])} threadblocks, and is for {sorted(expected)}"
+                self._fail(f"{name} is passed by {of}", "hangs")
+            if any(len({times[key] for key in times if key[2] == inside}) > 1 for inside in members):
+                self._fail(f"{name} is not passed equally often by its threadblocks", "hangs")
+
     def _fail(self, what: str, severity: Severity = "wrong data") -> NoReturn:
         raise PlanError(f"{self.where}: {what}", severity)
 
 
 def _overlap(one: Place, other: Place) -> bool:
     return (
-        (one.rank, one.buffer) == (other.rank, other.buffer)
+        (one.rank, one.buffer, one.packed) == (other.rank, other.buffer, other.packed)
         and one.start < other.start + other.count
         and other.start < one.start + one.count
     )

@@ -12,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
 from ...schedules import ALLGATHER, Collective
@@ -29,12 +30,13 @@ Signal = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Consecutive chunks of one buffer of one GPU."""
+    """Consecutive chunks of one buffer of one GPU; as packets of LL they take twice the room, from twice the offset."""
 
     rank: int
     buffer: Buffer
     start: int
     count: int
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Operation:
     unit_bytes: int = 0  # of a pipeline: bytes of the slices for which `body` is repeated
     num_chunks: int = 0  # of a pipeline: chunks of its operations
     body: tuple[Operation, ...] = ()
+    part: tuple[int, int] = (0, 1)  # Its number, and of how many parts: each moves one of all its places
+    barrier: tuple[int, int] = (0, 0)  # Number, and thread blocks that meet
 
     def awaited(self, rank: int) -> list[Signal]:
         """Signals that it waits for on a rank."""
@@ -61,12 +65,21 @@ class Operation:
     @property
     def signals(self) -> bool:
         """Whether it signals on its channels."""
-        return self.name in (*executor.SIGNALLING, "pws")
+        return self.name in (*executor.SIGNALLING, "pws", "pwsf")
+
+    @property
+    def shape(self) -> tuple[str, str]:
+        """Letters of its sources and targets; see `executor.SHAPES`."""
+        shape = None
+        if self.name in executor.SHAPES:
+            shape = executor.shape_of(self.name, self.channel_type, len(self.sources), len(self.targets))
+        return shape or ("", "")
 
     @property
     def remote_places(self) -> tuple[Place, ...]:
-        """Ranges in remote buffers: the targets of puts."""
-        return self.targets if self.name in ("put", "pws") else ()
+        """Ranges in remote buffers."""
+        pairs = zip((*self.sources, *self.targets), "".join(self.shape), strict=False)
+        return tuple(place for place, letter in pairs if letter in "rq")
 
     @property
     def offset_buffers(self) -> set[Buffer]:
@@ -82,6 +95,14 @@ class Operation:
 
     def copies(self, gpu: Gpu) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
         """All places that it reads and writes on behalf of a GPU: those of switch channels on all of the group."""
+        if self.name == "get":
+            # Of each end the executor takes the offset for the other one (``execution_kernel.hpp``, line 139).
+            pairs = zip(self.sources, self.targets, strict=True)
+            sources, targets = zip(
+                *((replace(one, start=other.start), replace(other, start=one.start)) for one, other in pairs),
+                strict=True,
+            )
+            return sources, targets
         if self.name not in executor.SWITCH_OPERATIONS:
             return self.sources, self.targets
         read, targets = (
@@ -128,8 +149,8 @@ class ExecutionPlan:
     ----------
     name : str
         The executor keeps what it has set up by name, so it must be unique among the plans of a process.
-    collective : Collective
-        Its name will do.
+    collective : Collective or None
+        Its name will do; None of those that collopt does not know, such as ``"sendrecv"``.
     in_place : bool
         Whether it is for calls in which input and output are the same memory.
     min_bytes, max_bytes : int
@@ -137,22 +158,32 @@ class ExecutionPlan:
     threads_per_block : int
     gpus : tuple of Gpu
         In rank order.
+    packets : bool
+        Whether its protocol is LL, so that scratch has room for packets.
+    halves : int
+        2 if calls use the halves of scratch in turn, else 1.
+    reuses : bool
+        Whether its scratch is of one size, whatever that of the message.
     text : str
         Its JSON, where it has been made; else empty.
     """
 
     name: str
-    collective: Collective
+    collective: Collective | None
     in_place: bool
     min_bytes: int
     max_bytes: int
     threads_per_block: int
     gpus: tuple[Gpu, ...]
+    packets: bool = False
+    halves: int = 1
+    reuses: bool = False
     text: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Look up the collective by its name."""
-        object.__setattr__(self, "collective", collective_or_given(self.collective))
+        if self.collective is not None:
+            object.__setattr__(self, "collective", collective_or_given(self.collective))
 
     @property
     def num_ranks(self) -> int:
@@ -175,8 +206,12 @@ class ExecutionPlan:
 
     @property
     def largest_message(self) -> int:
-        """Largest size of that buffer with which all offsets fit 32 bits."""
-        chunk = executor.MAX_BUFFER_BYTES // max(max(gpu.chunks.values()) for gpu in self.gpus)
+        """Largest size of that buffer with which all offsets fit 32 bits, and chunks the scratch that is reused."""
+        scratch = max(gpu.scratch_chunks for gpu in self.gpus)
+        room = scratch * (1 + self.packets) * self.halves
+        chunk = executor.MAX_BUFFER_BYTES // max(room, *(max(gpu.chunks.values()) for gpu in self.gpus))
+        if self.reuses and scratch:
+            chunk = min(chunk, executor.SCRATCH_BYTES // self.halves // scratch)
         return chunk // executor.ALIGNMENT * self.smallest_message
 
     def channel_pairs(self) -> dict[tuple[int, ChannelType, int], tuple[int, ChannelType, int]]:
@@ -196,7 +231,7 @@ class ExecutionPlan:
         """Name and size."""
         blocks, operations = sum(len(gpu.thread_blocks) for gpu in self.gpus), sum(1 for _ in self.operations())
         return (
-            f"{self.name}: {self.collective} on {self.num_ranks} ranks, {blocks} thread blocks, "
+            f"{self.name}: {self.collective or 'some collective'} on {self.num_ranks} ranks, {blocks} thread blocks, "
             f"{operations} operations, up to {max(gpu.scratch_chunks for gpu in self.gpus)} scratch chunks"
         )
 
@@ -231,11 +266,11 @@ def document_of(plan: ExecutionPlan) -> dict[str, Any]:
     """Return the JSON document of a plan."""
     return {
         "name": plan.name,
-        "collective": plan.collective.nccl_name,
-        "protocol": "Simple",
+        "collective": plan.collective.nccl_name if plan.collective else "other",
+        "protocol": "LL" if plan.packets else "Simple",
         "inplace": plan.in_place,
-        "reuse_resources": False,
-        "use_double_scratch_buffer": False,
+        "reuse_resources": plan.reuses,
+        "use_double_scratch_buffer": plan.halves == 2,
         "buffer_alignment": executor.ALIGNMENT,
         "num_threads_per_block": plan.threads_per_block,
         "min_message_size": plan.min_bytes,
@@ -346,26 +381,37 @@ def _operation_document(operation: Operation, numbers: _Numbers) -> dict[str, An
     if operation.body:
         fields["iter_context"] = {"unit_size": operation.unit_bytes, "num_chunks": operation.num_chunks}
         fields["ops"] = [_operation_document(inner, numbers) for inner in operation.body]
-    if kind and kind != "switch":
+    if kind and kind != "switch" and operation.channels:
         fields["channel_ids"] = [numbers.channels[kind, channel] for channel in operation.channels]
     if kind:
         fields["channel_type"] = kind
+    fields |= _ends_document(operation, numbers)
+    if operation.part != (0, 1):
+        fields["tbg_info"] = dict(zip(("tb_id", "tbg_size"), operation.part, strict=True))
+    if operation.name == "barrier":
+        fields |= dict(zip(("barrier_id", "num_threadblocks"), operation.barrier, strict=True))
+    if operation.name == "glres":
+        fields["reduce_op"] = "sum"
+    if operation.semaphores:
+        fields["semaphore_ids"] = list(operation.semaphores)
+    return fields
+
+
+def _ends_document(operation: Operation, numbers: _Numbers) -> dict[str, list[dict[str, Any]]]:
+    """Sources and targets of an operation."""
+    kind, fields = operation.channel_type, dict[str, list[dict[str, Any]]]()
     on_switches = operation.switch_ends if kind == "switch" else (None, None)
-    for key, places, remote, switch in (
-        ("src_buff", operation.sources, False, on_switches[0]),
-        ("dst_buff", operation.targets, operation.name in ("put", "pws"), on_switches[1]),
+    for key, places, letters, switch in zip(
+        ("src_buff", "dst_buff"), (operation.sources, operation.targets), operation.shape, on_switches, strict=True
     ):
-        for place in places:
+        for place, letter in zip_longest(places, letters, fillvalue=""):
+            assert isinstance(place, Place)
             end: dict[str, Any] = {"type": place.buffer[0]}
             if key == "src_buff" and place.buffer in operation.offset_buffers:
                 end["buffer_id"] = executor.OFFSET_IDS[place.buffer]
             if switch is not None:
                 end = {"switch_channel_id": numbers.channels["switch", switch]}
-            elif remote:
+            elif letter in ("r", "q"):
                 end = {"buffer_id": numbers.refs[str(kind), numbers.buffers[place.rank, place.buffer]]}
             fields.setdefault(key, []).append(end | {"index": place.start, "size": place.count})
-    if operation.name == "glres":
-        fields["reduce_op"] = "sum"
-    if operation.semaphores:
-        fields["semaphore_ids"] = list(operation.semaphores)
     return fields

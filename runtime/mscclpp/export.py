@@ -14,8 +14,7 @@ from ...planners import Plan
 from ...schedules import Allreduce, TreeSchedule, as_bytes, rate_of_loads
 from ...support.files import write_whole
 from ...support.validation import as_path
-from ...topologies import Topology
-from ..lowering.devices import environment_script, write_with_environment
+from ..lowering.devices import boxes_of, environment_script, write_with_environment
 from ..lowering.lower import collector_paused, lower_plan, program_name
 from ..lowering.trees import branches_at_switches, without_switches
 from ..programs.channels import check_channels
@@ -44,7 +43,6 @@ from .transfers import switch_groups
 
 __all__ = [
     "as_executed",
-    "boxes_of",
     "export_mscclpp_json",
     "mscclpp_environment",
     "mscclpp_notes",
@@ -196,20 +194,6 @@ def as_executed(plan: Plan, *, boxes: Sequence[int] | None = None, version: str 
     loads = schedule.link_loads(plan.topology)
     rate = rate_of_loads(loads, schedule, plan.topology)
     return replace(plan, schedule=schedule, link_loads=loads, inverse_rate=rate)
-
-
-def boxes_of(topology: Topology) -> list[int]:
-    """Box number of each rank; names that agree up to the last slash are in one box.
-
-    Examples
-    --------
-    >>> from collopt.topologies import dgx_h100
-    >>> set(boxes_of(dgx_h100())), boxes_of(dgx_h100(boxes=2))[7:9]
-    ({0}, [0, 1])
-    """
-    names = [name.rpartition("/")[0] for name in topology.compute_nodes]
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return [numbers[name] for name in names]
 
 
 class _Lowering(NamedTuple):

@@ -14,10 +14,25 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import numpy as np
 
 from ...errors import ProgramError, TooLargeError
+from ...support.arrays import IntArray
 from ..programs.layout import Layout
 from ..programs.program import check_counts
-from .code import END, LAST, RELAXED, START, Encoder, Memory, check_data, layout_of
-from .execution_plan import ExecutionPlan
+from .code import (
+    BEGIN,
+    END,
+    FIRST_PACKET,
+    LAST,
+    LAST_PACKET,
+    RELAXED,
+    SPLIT,
+    START,
+    STRIDE,
+    Encoder,
+    Memory,
+    check_data,
+    layout_of,
+)
+from .execution_plan import CHANNEL_TYPES, ExecutionPlan
 from .reader import read_mscclpp
 
 if TYPE_CHECKING:
@@ -56,15 +71,21 @@ def run_execution_plan(
     processes = sum(1 + len(gpu.thread_blocks) + len(gpu.peers["port"]) for gpu in plan.gpus)
     if processes > MAX_PROCESSES:
         raise TooLargeError(f"{processes} GPUs, blocks and port channels are over {MAX_PROCESSES}; run a smaller plan")
-    machine = _Machine(plan, layout_of(plan), slices, seed * 1_000_003, pads)
-    machine.run()
+    layout = layout_of(plan)
+    machine = _Machine(plan, layout, slices, seed * 1_000_003, pads)
+    if machine.run():
+        # What others do to scratch before a call or after it must not meet the calls beside it.
+        _Machine(plan, layout, slices, seed * 1_000_003, pads, calls=1 + plan.halves).run_calls()
     for number in range(1, interleavings):
         machine.reset(seed * 1_000_003 + number)
         machine.run()
-    executions = machine.code.executions
+    code = machine.code
+    executions = code.executions
+    moves = code.operations[:, END] > code.operations[:, SPLIT]
     puts = [
         (int(times), place.count)
-        for times, operation in zip(executions, machine.encoder.operations, strict=True)
+        for times, operation, does_move in zip(executions, machine.encoder.operations, moves, strict=True)
+        if does_move
         for place in operation.remote_places
     ]
     chunks_put = sum(times * count for times, count in puts)
@@ -96,15 +117,21 @@ class _Machine:
     """A plan encoded for runs, and the memory of all GPUs for the next one."""
 
     def __init__(
-        self, plan: ExecutionPlan, layout: Layout, slices: int, seed: int, pads: tuple[int, int] = PADS
+        self,
+        plan: ExecutionPlan,
+        layout: Layout | None,
+        slices: int,
+        seed: int,
+        pads: tuple[int, int] = PADS,
+        calls: int = 1,
     ) -> None:
         self.plan, self.layout = plan, layout
         self.memory: list[Memory] = []
         self.bounds = [0]
-        for rank, gpu in enumerate(plan.gpus):
-            self.memory.append(Memory(gpu, layout, rank, plan.in_place, slices, self.bounds[-1], pads))
+        for rank in range(plan.num_ranks):
+            self.memory.append(Memory(plan, layout, rank, slices, self.bounds[-1], pads))
             self.bounds.append(self.memory[-1].end)
-        self.encoder = Encoder(plan, self.memory, slices)
+        self.encoder = Encoder(plan, self.memory, slices, calls)
         self.code = self.encoder.code()
         self.reset(seed)
 
@@ -117,8 +144,22 @@ class _Machine:
             memory.bind(self.elements)
         self.inputs = [memory.arrays["input"].copy() for memory in self.memory]
 
-    def run(self) -> None:
-        """Run all processes in random order, check that their accesses are ordered, and that nothing is left."""
+    def run_calls(self) -> None:
+        """Run several calls in a row, and check that none disturbs another one in scratch."""
+        from .races import RunOrder
+        from .turns import TURNS, Run, run_turns
+
+        run = Run.of(self.code, self.encoder.initial)
+        run_turns(self.code, run, self.seed)
+        self._check_finished(run)
+        if race := RunOrder(self.code, run.turns[: run.counts[TURNS]], self.encoder.initial).first_race(starts=False):
+            self._refuse_race(race, lambda cause: f"they may be of two calls in a row, and {cause}")
+
+    def run(self) -> bool:
+        """Run all processes in random order, check that their accesses are ordered, and that nothing is left.
+
+        Return whether scratch of a GPU is accessed while its call is not running.
+        """
         from .races import RunOrder
         from .turns import NO_END, TURNS, Run, move_data, run_turns
 
@@ -153,7 +194,9 @@ class _Machine:
                 f"race: rank {unfinished.rank} may end before {self._name(unfinished.process)} has finished with "
                 f"{buffer} chunk {chunk}; {cure}"
             )
-        check_data(self.plan, self.layout, self.memory, self.inputs)
+        if self.layout is not None:
+            check_data(self.plan, self.layout, self.memory, self.inputs)
+        return order.outlives_calls(bounds)
 
     def _name(self, process: int) -> str:
         if process < len(self.encoder.blocks):
@@ -171,7 +214,8 @@ class _Machine:
                 f"{place.start} of rank {place.rank}, which may not have started yet; "
                 f"{cause('let it wait for a signal')}"
             )
-        chunk = place.start + (race.element - int(self.code.places[race.place, START])) // self.code.slices
+        first, stride = (int(value) for value in self.code.places[race.place, (START, STRIDE)])
+        chunk = place.start + (race.element - first) // (self.code.slices * stride)
         before, after = ("writes" if writes else "reads" for writes in (race.earlier_writes, race.writes))
         raise ProgramError(
             f"race: {self._name(race.earlier)} {before} {place.buffer} chunk {chunk} of rank {place.rank} and "
@@ -190,15 +234,10 @@ class _Machine:
         for block, at in enumerate(run.at.tolist()):
             if at < self.code.firsts[block + 1]:
                 row, operation = self.code.operations[at], self.encoder.operations[at]
-                awaited = self.code.arguments[row[END] : row[LAST]].tolist()
-                kind, _, number = next(
-                    self.encoder.resources[resource] for resource in awaited if not run.signals[resource]
-                )
-                what = f"semaphore {number}" if kind == "semaphore" else f"{kind} channel {number}"
+                what = self._awaited(run, at, row)
                 count = np.count_nonzero(run.turns[: run.counts[1], 0] == block)
                 raise ProgramError(
                     f"the plan deadlocks: {self._name(block)} waits at operation {count} ({operation.name}) for {what}"
-                    ", which gets no further signal"
                 )
         for resource in np.flatnonzero(run.signals != self.encoder.initial).tolist():
             kind, rank, number = self.encoder.resources[resource]
@@ -206,3 +245,15 @@ class _Machine:
             if kind == "semaphore":
                 what = f"semaphore {number} at {run.signals[resource]}"
             raise ProgramError(f"rank {rank} ends with {what}, so the next call would fail")
+
+    def _awaited(self, run: Run, at: int, row: IntArray) -> str:
+        """Say what a block waits for at an operation."""
+        arguments = self.code.arguments
+        for number in arguments[row[BEGIN] : row[SPLIT]].tolist():
+            first, last = self.code.places[number, (FIRST_PACKET, LAST_PACKET)]
+            if (run.flags[first:last] != self.code.calls[at]).any():
+                return f"packets in scratch chunk {self.encoder.places[number].start}, which nobody writes"
+        awaited = arguments[row[END] : row[LAST]].tolist()
+        kind, _, number = next(self.encoder.resources[resource] for resource in awaited if not run.signals[resource])
+        what = f"{kind} channel {number}" if kind in CHANNEL_TYPES else f"{kind} {number}"
+        return f"{what}, which gets no further signal"

@@ -4,9 +4,7 @@ The executor's loader ignores unknown keys and does not check indices.  Here an 
 meant something by it.
 """
 
-import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -18,31 +16,13 @@ from ..programs.program import Buffer
 from . import executor
 from .check import PlanError, check_execution_plan
 from .execution_plan import CHANNEL_TYPES, ChannelType, ExecutionPlan, Gpu, Operation, Place, SwitchGroup
+from .loader import FIELDS, decoded, load
 
 UINT32_MAX = 2**32 - 1
 BUFFERS: dict[str, Buffer] = {"i": "input", "o": "output", "s": "scratch"}
 MAX_BLOCKS = 2**10  # Of a GPU; all must run at once, and no GPU has as many multiprocessors
 MAX_ENTRIES = MAX_BLOCKS * executor.MAX_CHANNELS  # Of a list of what thread blocks use, such as the channels of a GPU
 MAX_CHUNKS = 2**28  # A buffer of more would have chunks of less than 16 bytes
-
-OTHER_OPERATIONS = (
-    "barrier", "pwsf", "get", "flush", "res", "rre", "rres", "ppkt", "rppkt", "respkt", "cpkt", "upkt", "repkt",
-    "recpkt", "recspkt", "gstorepkt",
-)  # fmt: skip
-"""Known to the executor, but neither written nor run by collopt."""
-
-_CHANNELS, _ENDS = ("channel_type", "channel_ids"), ("src_buff", "dst_buff")
-FIELDS: dict[str, tuple[str, ...]] = {
-    "nop": (),
-    **dict.fromkeys(("copy", "re"), _ENDS),
-    **dict.fromkeys(("put", "pws"), (*_CHANNELS, *_ENDS)),
-    **dict.fromkeys(executor.SWITCH_OPERATIONS, ("channel_type", *_ENDS)),
-    "pipeline": ("iter_context", "ops"),
-    **dict.fromkeys((*executor.SIGNALLING, *executor.WAITING), _CHANNELS),
-    **dict.fromkeys(executor.SEMAPHORE_OPERATIONS, ("semaphore_ids",)),
-}
-"""Fields that each operation must have; ``glres`` may also have ``reduce_op``."""
-
 
 ALL_CHANNEL_TYPES: tuple[ChannelType, ...] = (*CHANNEL_TYPES, "switch")
 CHUNKS = ("input_chunks", "output_chunks", "scratch_chunks")
@@ -58,29 +38,19 @@ MAX_TOKENS = 2**16  # In all semaphores of a GPU together
 
 
 def read_mscclpp(path: str | os.PathLike[str]) -> ExecutionPlan:
-    """Read an MSCCL++ execution plan; what `Plan.export` writes round-trips.
+    """Read an MSCCL++ execution plan as the newest loader does; what `Plan.export` writes round-trips.
 
     The plan is consistent; `interpret_mscclpp` finds out whether it moves the right data.  Raises `FileFormatError` if
-    the file cannot be read, is not such a plan, or has missing, unknown or invalid values, with the file and the place;
-    `UnsupportedError` for operations that collopt does not run, such as packets.
+    the file cannot be read, or the executor would refuse or misread it, with the file and the place;
+    `UnsupportedError` for what collopt does not run.
     """
     where, content = name_of(path), read_bytes(path, MAX_BYTES_OF_FILE)
     try:
-        document = json.loads(content.decode("utf-8"), object_pairs_hook=_unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{where}: the file is not JSON ({' '.join(str(error).split())[:200]})") from None
-    try:
-        return parse_document(document, where)
+        return parse_document(load(decoded(content, repeats=False), executor.MAIN, set()), where)
     except PlanError as error:  # whose verdict is for `lint`
         raise FileFormatError(str(error)) from None
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"key {shown(twice)} is repeated in one object")
-    return entries
+    except (FileFormatError, UnsupportedError) as error:
+        raise type(error)(f"{where}: {str(error).removeprefix(f'{where}: ')}") from None
 
 
 def parse_document(document: object, where: str) -> ExecutionPlan:
@@ -176,8 +146,8 @@ class _Parser(_Fields):
         """Read the document."""
         top = self.mapping(document, "the plan", ("name", "collective", "protocol", "inplace", "gpus"), TOP_OPTIONS)
         collective, name, threads = top["collective"], top["name"], executor.MAX_THREADS
-        if not isinstance(collective, str) or collective not in SPELLINGS:
-            self.fail(f"collective is {shown(collective)}; expected one of {', '.join(SPELLINGS)}", "not checked")
+        if not isinstance(collective, str):
+            self.fail(f"collective is {shown(collective)}; expected a text, such as {next(iter(SPELLINGS))}")
         if not isinstance(name, str) or not name:
             self.fail(f"name is {shown(name)}; expected a text that no other plan has", "not checked")
         self._check_modes(top)
@@ -185,12 +155,15 @@ class _Parser(_Fields):
         lists = [self._lists(gpu, f"gpu {rank}", rank, len(gpus)) for rank, gpu in enumerate(gpus)]
         return ExecutionPlan(
             name,
-            SPELLINGS[collective],
+            SPELLINGS.get(collective),
             top["inplace"],
             self.integer(top.get("min_message_size", 0), "min_message_size", 0, UINT64_MAX),
             self.integer(top.get("max_message_size", UINT64_MAX), "max_message_size", 0, UINT64_MAX),
             self.integer(top.get("num_threads_per_block", threads), "num_threads_per_block", 1, threads),
             tuple(self._gpu(gpu, own, rank) for rank, (gpu, own) in enumerate(zip(gpus, lists, strict=True))),
+            top["protocol"] == "LL",
+            1 + top.get("use_double_scratch_buffer", False),
+            top.get("reuse_resources", False),
         )
 
     def _check_modes(self, top: Mapping[str, Any]) -> None:
@@ -199,16 +172,10 @@ class _Parser(_Fields):
                 self.fail(f"{key} is {shown(top[key])}; expected true or false")
         if top["protocol"] not in ("Simple", "LL"):
             self.fail(f"protocol is {shown(top['protocol'])}; expected Simple or LL")
-        for key, plain in (
-            ("protocol", "Simple"),
-            ("reuse_resources", False),
-            ("use_double_scratch_buffer", False),
-            ("buffer_alignment", executor.ALIGNMENT),
-        ):
-            value = top.get(key, plain)
-            if value != plain or type(value) is not type(plain):
-                problem = f"{key} is {shown(value)}; collopt runs plans with {shown(plain)} only"
-                raise UnsupportedError(f"{self.where}: {problem}")
+        alignment = top.get("buffer_alignment", executor.ALIGNMENT)
+        if alignment != executor.ALIGNMENT or isinstance(alignment, bool):
+            problem = f"buffer_alignment is {shown(alignment)}; collopt runs plans with {executor.ALIGNMENT} only"
+            raise UnsupportedError(f"{self.where}: {problem}")
 
     def _lists(self, gpu: object, where: str, rank: int, ranks: int) -> _Lists:
         """Channels and remote buffers of a GPU."""
@@ -256,7 +223,7 @@ class _Parser(_Fields):
             semaphores.append(self.integer(semaphore["init_value"], f"init_value of {where}", 0, MAX_TOKENS))
         if sum(semaphores) > MAX_TOKENS:
             self.fail(f"semaphores of {where} begin with {sum(semaphores)} in all; the limit is {MAX_TOKENS}")
-        blocks = self.entries(gpu["threadblocks"], f"threadblocks of {where}", 1, MAX_BLOCKS)
+        blocks = self.entries(gpu["threadblocks"], f"threadblocks of {where}", 0, MAX_BLOCKS)
         inputs, outputs, scratch = (
             self.integer(gpu[key], f"{key} of {where}", int(key != "scratch_chunks"), MAX_CHUNKS) for key in CHUNKS
         )
@@ -302,37 +269,73 @@ class _Parser(_Fields):
     def _operation(self, value: object, block: _Block, where: str, *, inside: bool = False) -> Operation:
         """Read one operation; `inside` a pipeline there are no pipelines."""
         name = value.get("name") if isinstance(value, dict) else None
-        if name in OTHER_OPERATIONS:
-            raise UnsupportedError(f"{self.where}: {where} is {name}, which collopt does not run")
         if not isinstance(name, str) or name not in FIELDS:
             self.fail(f"{where} has name {shown(name)}; expected one of {', '.join(FIELDS)}")
-        entry = self.mapping(value, where, ("name", *FIELDS[name]), ("reduce_op",) if name == "glres" else ())
+        moves, fields = name in executor.SHAPES, FIELDS[name]
+        optional = ("channel_type", "channel_ids", "tbg_info") if moves else ("reduce_op",) * (name == "glres")
+        entry = self.mapping(value, where, ("name", *(key for key in fields if key not in optional)), optional)
         if name in executor.SWITCH_OPERATIONS:
             return self._switch_operation(name, entry, block, where)
         if name == "pipeline":
             if inside:
                 self.fail(f"{where} is a pipeline in a pipeline")
             return self._pipeline(entry, block, where)
+        if name == "barrier":
+            number = self.integer(entry["barrier_id"], f"barrier_id of {where}", 0, executor.MAX_BARRIERS - 1)
+            blocks = self.integer(entry["num_threadblocks"], f"num_threadblocks of {where}", 0, MAX_BLOCKS)
+            return Operation(name, barrier=(number, blocks))
         if name in executor.SEMAPHORE_OPERATIONS:
             numbers = self.integers(entry["semaphore_ids"], f"semaphore_ids of {where}", UINT32_MAX, 1)
             return Operation(name, semaphores=numbers)
-        kind: ChannelType | None = None
+        kind = self.channel_type(entry["channel_type"], where) if "channel_type" in entry else None
         channels: tuple[int, ...] = ()
-        if "channel_type" in entry:
-            kind = self.channel_type(entry["channel_type"], where)
+        if kind == "port" or (kind is not None and not moves):
             listed = block.channels[kind]
-            ids = self.integers(entry["channel_ids"], f"channel_ids of {where}", len(listed) - 1, 1)
+            ids = self.integers(entry.get("channel_ids"), f"channel_ids of {where}", len(listed) - 1, 1)
             channels = tuple(listed[end] for end in ids)
-        if name not in executor.DATA_OPERATIONS:
-            return Operation(name, kind, channels)
-        ends = self.entries(entry["src_buff"], f"src_buff of {where}", 1)
-        with_ids = kind == "port" and any(isinstance(end, dict) and "buffer_id" in end for end in ends)
-        local = self._offset_place if with_ids else self._place
-        sources = tuple(local(end, block, f"src_buff of {where}", None) for end in ends)
-        remote_ends = self.entries(entry["dst_buff"], f"dst_buff of {where}", 1)
-        targets = tuple(self._place(end, block, f"dst_buff of {where}", kind) for end in remote_ends)
-        from_base = kind == "port" and not with_ids and any(place.buffer != "scratch" for place in sources)
-        return Operation(name, kind, channels, sources, targets, from_base=from_base)
+        elif kind is not None:
+            channels = self._memory_channels(entry, block)
+        return self._moving(name, entry, block, kind, channels, where) if moves else Operation(name, kind, channels)
+
+    def _memory_channels(self, entry: Mapping[str, Any], block: _Block) -> tuple[int, ...]:
+        """Channels named by an operation on memory, which is written by its address whatever they are."""
+        ids, listed = entry.get("channel_ids", ()), block.channels["memory"]
+        named = isinstance(ids, list) and all(is_whole(number) and 0 <= number < len(listed) for number in ids)
+        return tuple(listed[number] for number in ids) if named and len(ids) == len(entry["dst_buff"]) else ()
+
+    def _moving(
+        self, name: str, entry: Mapping[str, Any], block: _Block, kind: ChannelType | None, channels: tuple[int, ...],
+        where: str,
+    ) -> Operation:  # fmt: skip
+        """Read an operation that moves data."""
+        ends = [self.entries(entry[key], f"{key} of {where}", 1) for key in ("src_buff", "dst_buff")]
+        sources, targets = map(len, ends)
+        shape = executor.shape_of(name, kind, sources, targets)
+        if shape is None or max(sources, targets) > executor.MAX_PLACES:
+            what = f"{name} from {sources} places to {targets}"
+            self.fail(f"{where} is a {what}, which it cannot be; the limit is {executor.MAX_PLACES}")
+        if kind is None and set("".join(shape)) & {"r", "q"}:
+            self.fail(f"{where} has no channel_type, by which its remote buffers are found", "rejected")
+        if kind == "port" and name not in executor.PORT_OPERATIONS:
+            self.fail(f"{where} is a {name} on a port channel, which has no addresses of memory")
+        with_ids = kind == "port" and any(isinstance(end, dict) and "buffer_id" in end for end in ends[0])
+        places: list[tuple[Place, ...]] = []
+        for key, own, letters in zip(("src_buff", "dst_buff"), ends, shape, strict=True):
+            read = self._offset_place if with_ids and key == "src_buff" else self._place
+            what = f"{key} of {where}"
+            places.append(
+                tuple(
+                    read(end, block, what, kind if letter in "rq" else None, letter in "pq")
+                    for end, letter in zip(own, letters, strict=True)
+                )
+            )
+        from_base = kind == "port" and not with_ids and any(place.buffer != "scratch" for place in places[0])
+        part = (0, 1)
+        if "tbg_info" in entry:
+            info = self.mapping(entry["tbg_info"], f"tbg_info of {where}", ("tb_id", "tbg_size"))
+            size = self.integer(info["tbg_size"], f"tbg_size of {where}", 1, MAX_BLOCKS)
+            part = self.integer(info["tb_id"], f"tb_id of {where}", 0, size - 1), size
+        return Operation(name, kind, channels, places[0], places[1], from_base=from_base, part=part)
 
     def _pipeline(self, entry: Mapping[str, Any], block: _Block, where: str) -> Operation:
         context = self.mapping(entry["iter_context"], f"iter_context of {where}", ("unit_size", "num_chunks"))
@@ -347,7 +350,7 @@ class _Parser(_Fields):
         )
 
     def _switch_operation(self, name: str, entry: Mapping[str, Any], block: _Block, where: str) -> Operation:
-        """Read a ``glres`` or ``gstore``; the executor looks at the first source and target only."""
+        """Read an operation of switch channels; the executor looks at the first source and target only."""
         kind = self.channel_type(entry["channel_type"], where, ("switch",))
         if (operator := entry.get("reduce_op", "sum")) != "sum":
             self.fail(f"{where} has reduce_op {shown(operator)}, but the executor's glres always sums")
@@ -357,22 +360,23 @@ class _Parser(_Fields):
             what = f"{key} of {where}"
             value = self.entries(entry[key], what, 1, 1)[0]
             if not on_switch:
-                places.append(self._place(value, block, what, None))
+                places.append(self._place(value, block, what, None, name == "gstorepkt"))
                 continue
             end, listed = self.mapping(value, what, ("switch_channel_id", "index", "size")), block.channels["switch"]
             channels.append(listed[self.integer(end["switch_channel_id"], what, 0, len(listed) - 1)])
-            places.append(self._range(end, block.rank, block.switches[channels[-1]].buffer, what))
+            buffer = block.switches[channels[-1]].buffer
+            places.append(self._range(end, block.rank, buffer, what, name == "gstorepkt"))
         return Operation(name, kind, tuple(channels), (places[0],), (places[1],))
 
-    def _place(self, value: object, block: _Block, where: str, remote: ChannelType | None) -> Place:
+    def _place(self, value: object, block: _Block, where: str, remote: ChannelType | None, packed: bool) -> Place:
         entry = self.mapping(value, where, ("type" if remote is None else "buffer_id", "index", "size"))
         if remote is None:
-            return self._range(entry, block.rank, self.buffer(entry["type"], where), where)
+            return self._range(entry, block.rank, self.buffer(entry["type"], where), where, packed)
         buffers = block.remote[remote]
         number = self.integer(entry["buffer_id"], f"buffer_id of {where}", 0, len(buffers) - 1)
-        return self._range(entry, *buffers[number][:2], where)
+        return self._range(entry, *buffers[number][:2], where, packed)
 
-    def _offset_place(self, value: object, block: _Block, where: str, _: None) -> Place:
+    def _offset_place(self, value: object, block: _Block, where: str, _: ChannelType | None, packed: bool) -> Place:
         """Read a source of a port channel that gets the offset of its buffer; see `Operation.from_base`."""
         entry = self.mapping(value, where, ("type", "index", "size"), ("buffer_id",))
         buffer, buffers = self.buffer(entry["type"], where), block.remote["port"]
@@ -383,8 +387,11 @@ class _Parser(_Fields):
                     f"{where} has type {buffer[0]} and buffer_id {number}, of type {buffers[number][1][0]}; the "
                     "executor takes the number for the type, 0 for i and 1 for o, and that buffer's offset"
                 )
-        return self._range(entry, block.rank, buffer, where)
+        return self._range(entry, block.rank, buffer, where, packed)
 
-    def _range(self, entry: Mapping[str, Any], owner: int, buffer: Buffer, where: str) -> Place:
+    def _range(self, entry: Mapping[str, Any], owner: int, buffer: Buffer, where: str, packed: bool) -> Place:
         start = self.integer(entry["index"], f"index of {where}", 0, MAX_CHUNKS)
-        return Place(owner, buffer, start, self.integer(entry["size"], f"size of {where}", 1, MAX_CHUNKS))
+        count = self.integer(entry["size"], f"size of {where}", 1, MAX_CHUNKS)
+        if packed and buffer != "scratch":
+            raise UnsupportedError(f"{self.where}: {where} has packets in the {buffer}; collopt runs those in scratch")
+        return Place(owner, buffer, start, count, packed)

@@ -23,9 +23,8 @@ from ...schedules import Forest
 from ...support.validation import as_integers, as_kind, is_int, shown
 from ...topologies import Topology
 from ...topologies.network.links import node_kind
-from ..lowering.devices import Crossing, crossings, environment_script, visible_gpus, write_with_environment
+from ..lowering.devices import Crossing, boxes_of, crossings, environment_script, visible_gpus, write_with_environment
 from ..lowering.trees import refuse_relays
-from ..mscclpp.export import boxes_of
 from ..programs.program import check_choice
 
 __all__ = ["PATH_TYPES", "export_nccl_graph"]

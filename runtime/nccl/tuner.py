@@ -22,7 +22,7 @@ from ...planners import Plan
 from ...schedules import ALLGATHER, ALLREDUCE, REDUCE_SCATTER, TREE_COLLECTIVES, Collective, as_bytes
 from ...support.files import write_whole
 from ...support.validation import as_kind, is_int, shown
-from ..mscclpp.export import boxes_of
+from ..lowering.devices import boxes_of
 from ..programs.program import check_choice
 from .families import fastest_windows
 from .graph import MAX_CHANNELS, ring_channels

@@ -177,6 +177,7 @@ def compare_shardings(
     --------
     A matrix in shards on two ranks, for two others that need all of it:
 
+    >>> from collopt.runtime import Mesh, Replicate, Shard
     >>> moves = compare_shardings({"weight": ((6, 4), 2)}, (Mesh(range(2)), [Shard(0)]), (Mesh([2, 3]), [Replicate()]))
     >>> [(item.sources, item.destinations, item.size) for item in moves.items]
     [((0,), (2, 3), 24), ((1,), (2, 3), 24)]

@@ -53,17 +53,12 @@ Placement = Shard | Replicate
 class Mesh:
     """Ranks in a grid.
 
-    Parameters
-    ----------
-    ranks : array_like of int
-        The rank at each place of the grid, each once; ``range(8)``, or ``np.arange(8).reshape(2, 4)``.
-    names : sequence of str, optional
-        Of the axes, such as ``("dp", "tp")``; meshes that differ in names only are equal.
-
     Attributes
     ----------
     ranks : tuple of int
-        Row by row.
+        The rank at each place, row by row; given as a grid, such as ``range(8)`` or ``np.arange(8).reshape(2, 4)``.
+    names : tuple of str
+        Of the axes, such as ``("dp", "tp")``, if they have any; meshes that differ in names only are equal.
     shape : tuple of int
 
     Examples
@@ -103,12 +98,13 @@ class Mesh:
 class Sharding:
     """A mesh, and how tensors lie on it.
 
-    Parameters
+    Attributes
     ----------
-    mesh : Mesh or torch DeviceMesh
-    placements : sequence, or mapping from names of axes
-        A `Shard` or `Replicate`, of this module or of torch, for each axis; axes that a mapping leaves out replicate.
-        Partial sums are refused.
+    mesh : Mesh
+        Given as one, or as a DeviceMesh of torch.
+    placements : tuple
+        A `Shard` or `Replicate`, of this module or of torch, for each axis; given in order, or as a mapping from names
+        of axes, in which those left out replicate.  Partial sums are refused.
 
     Examples
     --------

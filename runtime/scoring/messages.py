@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
+from math import lcm
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from ...support.formatting import count_text
 from ...topologies import Topology
 from ..mscclpp import executor
 from ..mscclpp.code import SymbolicMemory, layout_of
-from ..mscclpp.execution_plan import ChannelType, ExecutionPlan, Operation, flat
+from ..mscclpp.execution_plan import ExecutionPlan, Operation, Place, Signal, flat
 from ..programs.interpret import Contents, Data, symbolic_machine
 from ..programs.layout import Layout
 from ..programs.ordering import Order
@@ -166,26 +167,34 @@ def program_messages(program: Program, order: Order, *, traced: bool = False) ->
 
 
 def plan_messages(plan: ExecutionPlan, topology: Topology, *, traced: bool = False) -> Messages:
-    """List the messages of an MSCCL++ plan: its puts, and sums and copies of switches; `traced`: with contents."""
-    return _Signals(plan, topology, Messages.of(layout_of(plan)), traced).run()
-
-
-Channel = tuple[int, int, ChannelType, int]  # Rank, thread block, type and position
+    """List the messages of an MSCCL++ plan: its writes, reads and sums of switches; `traced`: with contents."""
+    layout, parts = layout_of(plan), lcm(*(operation.part[1] for operation in plan.operations()))
+    first = plan.gpus[0]
+    chunks = max(first.input_chunks, first.output_chunks)
+    unit = Fraction(1, chunks) if layout is None else Messages.of(layout).unit
+    return _Signals(plan, topology, Messages(unit / parts), parts, traced).run()
 
 
 class _Signals:
-    """Runs thread blocks in turn, each as far as signals allow; the k-th wait takes the k-th signal of a channel."""
+    """Runs thread blocks in turn, each as far as signals allow; the k-th wait takes the k-th signal of a channel.
 
-    def __init__(self, plan: ExecutionPlan, topology: Topology, messages: Messages, traced: bool) -> None:
+    Packets are waited for as their first writes arrive; a chunk has so many `parts`.
+    """
+
+    def __init__(self, plan: ExecutionPlan, topology: Topology, messages: Messages, parts: int, traced: bool) -> None:
         self._plan = plan
         self._topology = topology
         self._messages = messages
+        self._parts = parts
         self._others = plan.channel_pairs()
         self._last: dict[tuple[int, int], int] = {}  # The last event of each thread block
-        # What a signal on a channel comes after: the puts and signals before it.
-        self._pending: defaultdict[Channel, list[int]] = defaultdict(list)
+        # What a signal to a rank comes after: the writes and signals to it before, by block and type of channel.
+        self._pending: defaultdict[tuple[int, int, str, int], list[int]] = defaultdict(list)
         self._stores: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # Copies from switches, by block
-        self._tokens: defaultdict[tuple[str, int, int], deque[int | None]] = defaultdict(deque)
+        self._tokens: defaultdict[Signal, deque[int | None]] = defaultdict(deque)
+        self._packets: dict[tuple[int, int], int] = {}  # The message with each part of scratch, by rank
+        self._arrived: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # At each barrier, so far
+        self._at: dict[tuple[int, int], int] = {}  # Arrivals for which a block waits there
         for rank, gpu in enumerate(plan.gpus):
             for number, value in enumerate(gpu.semaphores):
                 self._tokens["semaphore", rank, number].extend([None] * value)
@@ -201,7 +210,7 @@ class _Signals:
         while left:
             moved = False
             for block, operations in list(left.items()):
-                while operations and all(self._tokens[operation] for operation in operations[0].awaited(block[0])):
+                while operations and self._goes_on(block, operations[0]):
                     self._run_operation(block, operations.popleft())
                     moved = True
                 if not operations:
@@ -211,41 +220,107 @@ class _Signals:
                 raise ProgramError(f"the plan deadlocks: rank {rank} thread block {number} waits for a signal")
         return self._messages
 
+    def _goes_on(self, block: tuple[int, int], operation: Operation) -> bool:
+        """Whether all that an operation waits for is there."""
+        if operation.name == "barrier":
+            arrived = self._arrived[block[0], operation.barrier[0]]
+            if block not in self._at:
+                arrived.append(self._last.get(block, -1))
+                self._at[block] = -(-len(arrived) // operation.barrier[1]) * operation.barrier[1]
+            return len(arrived) >= self._at[block]
+        is_there = all(self._tokens[token] for token in operation.awaited(block[0]))
+        return is_there and all(cell in self._packets for cell in self._cells(operation, operation.sources))
+
+    def _cells(self, operation: Operation, places: Iterable[Place]) -> list[tuple[int, int]]:
+        """Parts of scratch that an operation has as packets."""
+        number, parts = operation.part
+        cells = []
+        for place in places:
+            if place.packed:
+                share = place.count * self._parts // parts
+                begin = place.start * self._parts + number * share
+                cells += [(place.rank, cell) for cell in range(begin, begin + share)]
+        return cells
+
     def _run_operation(self, block: tuple[int, int], operation: Operation) -> None:
         rank, messages = block[0], self._messages
         signals = [self._tokens[token].popleft() for token in operation.awaited(rank)]
-        before = [token for token in (self._last.get(block), *signals) if token is not None]
-        here = self._last[block] = messages.event(rank, before)
-        kind = operation.channel_type or "memory"
+        if operation.name == "barrier":
+            meeting = self._at.pop(block)
+            signals += self._arrived[rank, operation.barrier[0]][meeting - operation.barrier[1] : meeting]
+        before = [token for token in (self._last.get(block), *signals) if token is not None and token >= 0]
+        before += [self._packets[cell] for cell in self._cells(operation, operation.sources)]
+        sources, targets = operation.copies(self._plan.gpus[rank])
         data = None if self._memory is None else self._memory.run(rank, operation)
+        contents: list[Data | None] = [None] * len(targets)
+        if data:
+            is_copy = operation.name in executor.PAIRED
+            contents = [data[at] if is_copy else sum(data[1:], data[0]) for at in range(len(targets))]
+        if operation.name in ("get", "rre", "rres"):
+            before = self._reads(rank, operation, sources, data, messages.event(rank, before))
+        here = self._last[block] = messages.event(rank, before)
+        kind, peers = operation.channel_type or "memory", self._plan.gpus[rank].peers
         if operation.name in executor.SWITCH_OPERATIONS:
             self._stores[block] += self._switch(rank, operation, here, data)
-        channels: list[Channel] = [(*block, kind, channel) for channel in operation.channels]
-        if operation.name in ("put", "pws"):
-            pairs = zip(operation.sources, operation.targets, strict=True)
-            for number, (channel, (source, target)) in enumerate(zip(channels, pairs, strict=True)):
-                if target.rank != rank:
-                    own = None if data is None else data[number]
-                    self._pending[channel].append(messages.send(rank, target.rank, source.count, [here], data=own))
+            for cell in self._cells(operation, targets):
+                self._packets.setdefault(cell, self._stores[block][-1])
+        else:
+            self._write(block, operation, targets, contents, here)
         if operation.signals:
-            for channel in channels:
-                self._signal(channel, here)
+            for channel in operation.channels:
+                self._signal(block, (str(kind), rank, channel), peers[kind][channel], here)
         if operation.name == "sem_release":
             for number in operation.semaphores:
                 self._tokens["semaphore", rank, number].append(here)
 
-    def _signal(self, channel: Channel, here: int) -> None:
-        rank, _, kind, position = channel
-        other = self._others.get((rank, kind, position))
+    def _reads(
+        self, rank: int, operation: Operation, sources: Iterable[Place], data: list[Data] | None, begun: int
+    ) -> list[int]:
+        """Add what an operation reads from other ranks before it writes; return all that comes before that."""
+        before = [begun]
+        for at, place in enumerate(sources):
+            if place.rank != rank:
+                amount, own = self._amount(operation, place), None if data is None else data[at]
+                adds = operation.name != "get"
+                before.append(self._messages.send(place.rank, rank, amount, [begun], adds=adds, data=own))
+        return before
+
+    def _write(
+        self,
+        block: tuple[int, int],
+        operation: Operation,
+        targets: Iterable[Place],
+        contents: Iterable[Data | None],
+        here: int,
+    ) -> None:
+        """Add what an operation writes to other ranks."""
+        for target, own in zip(targets, contents, strict=True):
+            message = here
+            if target.rank != block[0]:
+                amount = self._amount(operation, target)
+                message = self._messages.send(block[0], target.rank, amount, [here], data=own)
+                self._pending[(*block, operation.channel_type or "memory", target.rank)].append(message)
+            for cell in self._cells(operation, [target]):
+                self._packets.setdefault(cell, message)
+
+    def _amount(self, operation: Operation, place: Place) -> int:
+        """Units that an operation moves to or from a place."""
+        return place.count * self._parts // operation.part[1]
+
+    def _signal(self, block: tuple[int, int], channel: Signal, peer: int, here: int) -> None:
+        kind, rank, position = channel
+        other = self._others.get((rank, "port" if kind == "port" else "memory", position))
         if other is None:
             raise ProgramError(f"rank {rank} signals on {kind} channel {position}, which has no other end")
-        arrival = self._messages.event(rank, [here, *self._pending[channel], *self._stores[channel[:2]]])
-        self._pending[channel] = [arrival]
+        pending = (*block, kind, peer)
+        arrival = self._messages.event(rank, [here, *self._pending[pending], *self._stores[block]])
+        self._pending[pending] = [arrival]
         self._tokens[other[1], other[0], other[2]].append(arrival)
 
     def _switch(self, rank: int, operation: Operation, here: int, data: list[Data] | None) -> list[int]:
         """Add the sums of a switch for a rank, and copies from it; return the copies."""
-        gpu, count, messages = self._plan.gpus[rank], operation.sources[0].count, self._messages
+        gpu, messages = self._plan.gpus[rank], self._messages
+        count = self._amount(operation, operation.sources[0])
         group = gpu.switches[operation.channels[-1]].ranks
         switch = self._switch_of(group, adds=operation.name == "glres")
         # Where switches send copies back, a rank's own data goes to the switch too.

@@ -166,6 +166,7 @@ class DemandForest(Forest, kind="demand-forest"):
         routes = integers_of([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
         if (routes != routes.astype(np.int32)).any():
             raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
+        paths = path_arrays(fields["paths"], where)
         switches = whole_numbers(fields["switches"], f"{where}: field schedule.switches")
         return cls(
             num_ranks=routes.shape[1] - len(switches),
@@ -173,7 +174,8 @@ class DemandForest(Forest, kind="demand-forest"):
             roots=integers_of([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
             weights=integers_of([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
             routes=routes.astype(np.int32),
-            **path_arrays(fields["paths"], where),
+            path_starts=paths["path_starts"],
+            path_nodes=paths["path_nodes"],
             switches=switches,
             groups=integers_of([tree[3] for tree in trees], 1, f"{where}: the groups of schedule.trees"),
             demands=Demands.from_rows(fields["items"], f"{where}, field schedule"),

@@ -236,6 +236,12 @@ def test_a_rank_that_sends_what_it_never_got_is_noticed() -> None:
     plan = collopt.plan(ring(4), demands)
     with pytest.raises(CertificateError, match=r"root|source|deliver"):
         replace(plan, schedule=replace(plan.schedule, roots=plan.schedule.roots + 1)).verify()
+    for collective in ("allgather", "broadcast"):
+        bound = collopt.bound(ring(4), collective, root=0 if collective == "broadcast" else None)
+        with pytest.raises(CertificateError, match="items"):
+            replace(plan, collective=collective, bound=bound).verify()
+        with pytest.raises(UnsupportedError):
+            collopt.planners.plan_of_schedule(ring(4), collective, plan.schedule)
     other = Demands([("x", 1, ["gpu1"], ["gpu2"])])
     with pytest.raises(CertificateError):
         replace(plan, schedule=replace(plan.schedule, demands=other)).verify()

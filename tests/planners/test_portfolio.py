@@ -1,5 +1,6 @@
 """The portfolio of `auto`: the fastest plan for a size, and what an effort leaves out."""
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 import collopt
 from collopt.errors import BoundError, UnsupportedError
 from collopt.planners import PLANNERS, Planner
+from collopt.planners.candidates import PROFILES, Case
 from collopt.planners.portfolio import least_rate
 from collopt.runtime import simulate
 from collopt.schedules import as_bytes
+from collopt.schedules.collective import as_collective
 from collopt.schedules.timed_run import Predictor
 from collopt.topologies import RuntimeCosts, dgx1_v100, dgx_a100, dgx_h100, fat_tree, mi250, mi300x, ring, torus
 from strategies import eulerian_topologies
@@ -223,6 +226,20 @@ def test_efforts_are_names_or_seconds_above_0(effort: Any) -> None:
     """Anything else is refused by its name."""
     with pytest.raises(UnsupportedError, match=r"^effort is "):
         collopt.plan(ring(3), "allgather", effort=effort)
+
+
+@pytest.mark.parametrize(("seconds", "planner"), [(6, "strength"), (11, "forestcoll")])
+def test_twice_the_effort_goes_to_exact_planners_where_none_is_near_its_bound(
+    monkeypatch: pytest.MonkeyPatch, seconds: int, planner: str
+) -> None:
+    """An allreduce inside a switch at half the bound is planned again within twice the effort, but not beyond."""
+    network = dgx_h100()
+    work = PROFILES["strength"].work(Case(network, as_collective("allreduce"), {})) / PROFILES["strength"].seconds
+    monkeypatch.setitem(PROFILES, "strength", replace(PROFILES["strength"], seconds=seconds / work))
+    monkeypatch.setitem(PROFILES, "steiner", replace(PROFILES["steiner"], seconds=10**9))
+    plan = collopt.plan(network, "allreduce")
+    assert plan.planner == planner
+    assert (plan.gap == 0) == (planner == "strength")
 
 
 def test_symmetric_trees_stand_in_for_exact_ones_beyond_the_effort() -> None:

@@ -45,7 +45,7 @@ def test_does_without_what_only_some_runtimes_want(tmp_path: Path, name: str) ->
     [
         ('coll="allgather" inplace="0" outofplace="1"', 'coll="allgather" inplace="0" outofplace="0"', "no call picks"),
         ('nchannels="1"', 'nchannels="²"', "nchannels"),
-        ('nchunksperloop="3"', 'nchunksperloop="99999999999999999999999"', "nchunksperloop is '999"),
+        ('nchunksperloop="3"', 'nchunksperloop="99999999999999999999999"', "nchunksperloop is -1, by which"),
         ('<gpu id="0"', '<gpu id="3"', "there is no gpu element with id 0, but ngpus is 3"),
         ('depid="0" deps="0" hasdep="0"', 'depid="3" deps="0" hasdep="0"', "3 step 0 of rank 0, which does not exist"),
         ('depid="0" deps="0" hasdep="0"', 'depid="0" deps="2" hasdep="0"', "0 step 2 of rank 0, which does not exist"),

@@ -18,9 +18,10 @@ from runtime_forests import COLLECTIVES, forests, random_schedule, ring_forest, 
 import collopt
 from collopt.errors import ProgramError, TooLargeError, UnsupportedError
 from collopt.runtime import lower
+from collopt.runtime.lowering.devices import boxes_of
 from collopt.runtime.mscclpp import interpret as machine
 from collopt.runtime.mscclpp.execution_plan import ExecutionPlan, Gpu, Operation, Place, to_mscclpp_text
-from collopt.runtime.mscclpp.export import boxes_of, export_mscclpp_json
+from collopt.runtime.mscclpp.export import export_mscclpp_json
 from collopt.runtime.mscclpp.interpret import run_execution_plan
 from collopt.runtime.mscclpp.reader import read_mscclpp
 from collopt.schedules import REDUCE

@@ -60,7 +60,7 @@ def test_a_good_plan_is_accepted(tmp_path: Path, good: Document) -> None:
     ("change", "verdict", "message"),
     [
         (lambda d: d.pop("gpus"), "rejected", "the plan has no gpus"),
-        (lambda d: d.update(protocol="LL"), "not checked", "collopt runs plans with 'Simple' only"),
+        (lambda d: d.update(buffer_alignment=32), "not checked", "collopt runs plans with 16 only"),
         (without("wait"), "hangs", "wait"),
         (lambda d: d["gpus"][0]["threadblocks"][0]["ops"].extend([{"name": "nop"}] * 64), "rejected", "limit is 64"),
         (
@@ -100,7 +100,7 @@ def test_sources_without_offset_are_wrong_for_tensors(tmp_path: Path) -> None:
     ("change", "verdict", "message"),
     [
         ({"tbg_info": {"tb_id": 0, "tbg_size": 1}}, "accepted", EQUAL_OFFSETS),
-        ({"tbg_info": {"tb_id": 0, "tbg_size": 2}}, "not checked", "a part of an operation (tbg_info)"),
+        ({"tbg_info": {"tb_id": 0, "tbg_size": 2}}, "not checked", "a part of an operation (tbg_info) in a pipeline"),
         ({"tbg_info": {"tb_id": 0}}, "rejected", "has no tbg_size"),
         ({"comment": "first"}, "accepted", "the loader does not read ['comment']"),
         ({"name": "gstore"}, "rejected", "an invalid operation for MSCCL++ 0.9.0"),
@@ -130,10 +130,19 @@ def test_more_thread_blocks_than_the_gpu_runs_hang(tmp_path: Path, good: Documen
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d["gpus"][0].update(threadblocks=[{}] * 1025), "threadblocks of gpu 0 has 1025 entries"),
-        (lambda d: d["gpus"][0].update(semaphores=[{}] * 20_000), "semaphores of gpu 0 has 20000 entries"),
+        (
+            lambda d: d["gpus"][0].update(threadblocks=d["gpus"][0]["threadblocks"][:1] * 1025),
+            "threadblocks of gpu 0 has 1025 entries",
+        ),
+        (
+            lambda d: d["gpus"][0].update(semaphores=[{"init_value": 0}] * 20_000),
+            "semaphores of gpu 0 has 20000 entries",
+        ),
         (lambda d: d["gpus"][0].update(semaphores=[{"init_value": 2**15}] * 3), "begin with 98304 in all"),
-        (lambda d: d["gpus"][0]["threadblocks"][0].update(ops=[{}] * 65), "has 65 operations; the limit is 64"),
+        (
+            lambda d: d["gpus"][0]["threadblocks"][0].update(ops=[{"name": "nop"}] * 65),
+            "has 65 operations; the limit is 64",
+        ),
         (lambda d: d["gpus"][0]["channels"][0].update(connected_to=[1] * 20_000), "has 20000 entries"),
     ],
 )

@@ -12,7 +12,8 @@ from mscclpp_plans import TWO_BOXES, Document, operations, small_document
 
 from collopt.errors import FileFormatError
 from collopt.runtime.mscclpp.executor import VERSION
-from collopt.runtime.mscclpp.lint import lint_plan, load
+from collopt.runtime.mscclpp.lint import lint_plan
+from collopt.runtime.mscclpp.loader import load
 from collopt.runtime.mscclpp.reader import parse_document
 
 

@@ -38,7 +38,7 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: d.pop("protocol"), "the plan has no protocol"),
     (lambda d: d.update(name=""), "name is ''"),
     (lambda d: d.update(colective="allreduce"), "has 'colective', which the executor does not read"),
-    (lambda d: d.update(collective="all_reduce"), "collective is 'all_reduce'; expected one of allgather"),
+    (lambda d: d.update(collective=1), "collective is 1; expected a text"),
     (lambda d: d.update(collective="allgather"), "which is no allgather of 4 ranks"),
     (lambda d: d.update(inplace=1), "inplace is 1; expected true or false"),
     (lambda d: d.update(protocol="ll"), "protocol is 'll'"),
@@ -75,14 +75,14 @@ CHANGES: list[tuple[Change, str]] = [
     (lambda d: d["gpus"][0]["threadblocks"][0]["ops"].extend([{"name": "nop"}] * 64), "the limit is 64"),
     (
         lambda d: d["gpus"][2]["threadblocks"][4].update(channels=d["gpus"][2]["threadblocks"][0]["channels"]),
-        "gpu 2 uses port channel 0 in several threadblocks",
+        "gpu 0 waits 2 times on port channel 0, but its other end signals 4",
     ),
     (lambda d: first(d, "put").update(name="putt"), "has name 'putt'; expected one of"),
     (lambda d: first(d, "put").update(name="pws"), "a pws on a memory channel, which never signals"),
-    (lambda d: first(d, "put").pop("channel_ids"), "has no channel_ids"),
+    (lambda d: first(d, "pws").pop("channel_ids"), "channel_ids of .* is None; expected a list"),
     (lambda d: first(d, "wait").update(channel_ids=[0] * 9), "has 9 channels; the limit is 8"),
-    (lambda d: first(d, "put").update(channel_ids=[0, 0]), "2 channels for 1 targets"),
-    (lambda d: first(d, "put").update(channel_ids=[9]), "expected a whole number from 0 to"),
+    (lambda d: first(d, "pws").update(channel_ids=[0, 0]), "2 channels for 1 targets"),
+    (lambda d: first(d, "wait").update(channel_ids=[9]), "expected a whole number from 0 to"),
     (lambda d: first(d, "put")["src_buff"][0].update(size=2), "places of different sizes"),
     (lambda d: first(d, "put")["dst_buff"][0].update(index=10**6), "chunks 1000000 to 1000000"),
     (lambda d: first(d, "put")["dst_buff"][0].update(buffer_id=77), "buffer_id of"),
@@ -141,12 +141,15 @@ def test_a_channel_without_another_end_is_only_refused_where_it_is_used(good: Do
 
 
 UNSUPPORTED: list[tuple[Change, str]] = [
-    (lambda d: d.update(protocol="LL"), "protocol is 'LL'"),
-    (lambda d: d.update(reuse_resources=True), "reuse_resources is True"),
     (lambda d: d.update(buffer_alignment=32), "buffer_alignment is 32"),
-    (lambda d: first(d, "nop").update(name="gstorepkt"), "is gstorepkt, which collopt does not run"),
-    (lambda d: first(d, "pws").update(name="pwsf"), "is pwsf, which collopt does not run"),
-    (lambda d: first(d, "nop").update(name="barrier"), "is barrier, which collopt does not run"),
+    (
+        lambda d: first(d, "put").update(tbg_info={"tb_id": 1, "tbg_size": 2}),
+        r"moves a part of an operation \(tbg_info\) in a pipeline",
+    ),
+    (
+        lambda d: first(d, "pws").update(name="rppkt", src_buff=[{"type": "i", "index": 0, "size": 1}]),
+        "has packets in the input; collopt runs those in scratch",
+    ),
 ]
 
 

@@ -172,7 +172,8 @@ def test_plans_verify_and_come_back_from_files(name: str, tmp_path: Any) -> None
     made.save(tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json").to_json() == made.to_json()
     assert made.simulate(1000) >= float(schedule.latency(network) if schedule.pipelined else 3)
-    assert lower(schedule, collective).num_ranks == 2
+    if schedule.demands is None:
+        assert lower(schedule, collective).num_ranks == 2
     assert {*schedule.rows(network, {}), *schedule.checks(), *schedule.figures(network)}
     for other in {"allgather", "allreduce", "all_to_all"} - {collective}:
         with pytest.raises(UnsupportedError):
