@@ -340,9 +340,7 @@ def registration_code(plans: Iterable[tuple[Path, ExecutionPlan]], target: Path)
             raise UnsupportedError(f"{file} has the name {plan.name} of another plan; names must be unique")
         collective, layout = plan.collective, layout_of(plan)
         if collective is None or layout is None:
-            raise UnsupportedError(
-                f"{file} is of a collective that NCCL does not have; no call of NCCL's would select it"
-            )
+            raise UnsupportedError(f"{file} is of a collective that NCCL does not have, so no call selects it")
         relative = Path(os.path.relpath(os.path.realpath(file), Path(os.path.realpath(target)).parent)).as_posix()
         entries[plan.name] = {"file": relative} | _conditions(plan, collective, layout.root)
     if not entries:
