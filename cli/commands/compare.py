@@ -188,6 +188,8 @@ def _prices(path: Path) -> dict[str, str]:
         raise FileFormatError(f"{path} begins with columns {', '.join(table.columns)}; expected part,price")
     if empty := [part for part, price in zip(table["part"], table["price"], strict=True) if not price.strip()]:
         raise FileFormatError(f"{path} has no price of {', '.join(empty)}")
+    if twice := list(table["part"][table["part"].duplicated()]):
+        raise FileFormatError(f"{path} lists {twice[0]} twice; expected one price of each part")
     return dict(zip(table["part"], table["price"], strict=True))
 
 
