@@ -113,8 +113,8 @@ def write_nccl_tuner(
     *,
     protocol: str = "simple",
     boxes: int = ANY,
-    max_bytes: int | str = MAX_BYTES,
     form: str = "nccl",
+    max_bytes: int | str = MAX_BYTES,
 ) -> None:
     """Write lines that make NCCL use the algorithm of the plan with the least predicted time, by size.
 
