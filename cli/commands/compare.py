@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,6 +188,8 @@ def _prices(path: Path) -> dict[str, str]:
         raise FileFormatError(f"{path} begins with columns {', '.join(table.columns)}; expected part,price")
     if empty := [part for part, price in zip(table["part"], table["price"], strict=True) if not price.strip()]:
         raise FileFormatError(f"{path} has no price of {', '.join(empty)}")
+    if twice := list(table["part"][table["part"].duplicated()]):
+        raise FileFormatError(f"{path} lists {twice[0]} twice; expected one price of each part")
     return dict(zip(table["part"], table["price"], strict=True))
 
 
@@ -197,13 +200,13 @@ def _network_table(frame: pd.DataFrame) -> Table:
     shown = {"bisection": "bisection GB/s", "price": "price", "worst_loss": "worst loss", "worst_failure": "by"}
     columns = {name: header for name, header in shown.items() if name in frame}
     table = number_table("network", *headers, *columns.values(), text=["network", "by"])
+    texts: dict[str, Callable[[Any], str]] = {
+        "bisection": "{:.1f}".format,
+        "price": "{:,.0f}".format,
+        "worst_loss": percentage_text,
+        "worst_failure": str,
+    }
     for row in frame.to_dict("records"):
-        texts = {
-            "bisection": lambda value: f"{value:.1f}",
-            "price": lambda value: f"{value:,.0f}",
-            "worst_loss": percentage_text,
-            "worst_failure": str,
-        }
         table.add_row(
             row["name"],
             str(row["ranks"]),

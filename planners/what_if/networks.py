@@ -14,12 +14,12 @@ from ...schedules import ALL_TO_ALL, Collective, as_bytes
 from ...schedules.collective import AnyCollective, as_collective
 from ...support import progress
 from ...support.quantities import Exact, as_amount, as_factor
-from ...support.validation import as_options, shown
+from ...support.validation import as_list, as_options, shown
 from ...topologies import Topology, link_classes
 from ...topologies.network.links import node_kind
 from ...topologies.network.topology import as_topology
 from ..bounds import bound
-from ..plans.registry import as_planner
+from ..plans.registry import as_planner, plan
 from .compare import plan_and_times
 from .survive import survive
 
@@ -46,22 +46,22 @@ def network_parts(topology: Topology) -> pd.DataFrame:
         One row per kind of nodes and class of links.
 
         - ``part``: such as ``gpu``, ``nvswitch`` or ``gpu-nic:25``; ``count``: of cables, a pair of links is one.
-        - ``kind``: ``"rank"``, ``"switch"`` or ``"cable"``; ``ports``: ends of cables at each node, or both ends.
-        - ``gbps``: GB/s of a cable in each direction.
-        - ``between_boxes``: whether these cables leave a box; nodes are in one if names agree up to the last slash.
+        - ``kind``: ``"rank"``, ``"switch"`` or ``"cable"``; ``ports``: ends of cables, of all together.
+        - ``gbps``: GB/s of a cable in the faster direction.
+        - ``between_boxes``: how many leave a box; nodes are in one if their names agree up to the last slash.
 
     Examples
     --------
     >>> from collopt.topologies import dgx_a100
     >>> print(network_parts(dgx_a100(boxes=2)).to_string(index=False))
                 part  count   kind  ports  gbps  between_boxes
-                 gpu     16   rank      2   NaN          False
-            nvswitch      2 switch      8   NaN          False
-                 nic     16 switch      2   NaN          False
-                  ib      1 switch     16   NaN          False
-    gpu-nvswitch:300     16  cable      2 300.0          False
-          gpu-nic:25     16  cable      2  25.0          False
-           nic-ib:25     16  cable      2  25.0           True
+                 gpu     16   rank     32   NaN              0
+            nvswitch      2 switch     16   NaN              0
+                 nic     16 switch     32   NaN              0
+                  ib      1 switch     16   NaN              0
+    gpu-nvswitch:300     16  cable     32 300.0              0
+          gpu-nic:25     16  cable     32  25.0              0
+           nic-ib:25     16  cable     32  25.0             16
     """
     import pandas as pd
 
@@ -71,17 +71,21 @@ def network_parts(topology: Topology) -> pd.DataFrame:
     ports = np.bincount(pairs.ravel(), minlength=len(nodes)).tolist()
     kinds = [(node_kind(node, "rank"), "rank") for node in nodes[:ranks]]
     kinds += [(node_kind(node, "switch"), "switch") for node in nodes[ranks:]]
-    counts, most_ports = Counter(kinds), Counter[tuple[str, str]]()
+    counts, ends = Counter(kinds), Counter[tuple[str, str]]()
     for kind, number in zip(kinds, ports, strict=True):
-        most_ports[kind] = max(most_ports[kind], number)
-    rows: list[tuple[Any, ...]] = [
-        (name, counts[name, kind], kind, most_ports[name, kind], None, False) for name, kind in counts
-    ]
+        ends[kind] += number
+    rows: list[tuple[Any, ...]] = [(name, counts[name, kind], kind, ends[name, kind], None, 0) for name, kind in counts]
     boxes = [node.rpartition("/")[0] or node for node in nodes]
+    widths: dict[frozenset[str], Fraction] = {}  # of the faster direction
+    for link in topology.links:
+        cable = frozenset(link[:2])
+        widths[cable] = max(link.bandwidth, widths.get(cable, link.bandwidth))
     for links in link_classes(topology):
-        cables = {frozenset((link.tail, link.head)) for link in links.links}
-        crossing = any(len({boxes[index[node]] for node in cable}) > 1 for cable in cables)
-        rows.append((f"{links.kinds}:{links.bandwidth}", len(cables), "cable", 2, float(links.bandwidth), crossing))
+        cables = {frozenset(link[:2]) for link in links.links if widths[frozenset(link[:2])] == links.bandwidth}
+        crossing = sum(len({boxes[index[node]] for node in cable}) > 1 for cable in cables)
+        if cables:
+            part = f"{links.kinds}:{links.bandwidth}"
+            rows.append((part, len(cables), "cable", 2 * len(cables), float(links.bandwidth), crossing))
     return pd.DataFrame(rows, columns=["part", "count", "kind", "ports", "gbps", "between_boxes"])
 
 
@@ -97,7 +101,8 @@ def compare_networks(
 ) -> pd.DataFrame:
     """Compare networks by a mix of calls, by their parts and prices, and by what the worst failure costs.
 
-    Raises `UnsupportedError` for calls, prices or failures that are not understood, and what planners raise.
+    Raises `UnsupportedError` or `TopologyError` for requests that are not understood, and what planners raise, also
+    after a failure that leaves all ranks connected.
 
     Parameters
     ----------
@@ -114,7 +119,7 @@ def compare_networks(
     failures : iterable of str
         Kinds of single failures, as for `survive`: ``"link"``, ``"nic"``, ``"switch"``, ``"gpu"``.
     bisection : bool
-        Whether to compute the bound of an all-to-all, which may take longer than all plans.
+        Whether to plan an all-to-all, which may take longer than all other plans.
     jobs : int, optional
         Processes that plan after failures.
 
@@ -145,7 +150,9 @@ def compare_networks(
     """
     import pandas as pd
 
-    listed = [as_topology(network) for network in networks]
+    listed = [as_topology(network) for network in as_list(networks, "the networks")]
+    if not listed:
+        raise UnsupportedError("there is no network; expected one at least")
     mix = _checked_calls(calls)
     kinds = as_options(failures, "the failures")
     costs = [None if prices is None else _price(network, prices) for network in listed]
@@ -159,13 +166,17 @@ def compare_networks(
         row |= {
             "switches": int(switches["count"].sum()),
             "nics": counts.get(NIC, 0),
-            "ports": int((switches["count"] * switches["ports"]).sum()),
+            "ports": int(switches["ports"].sum()),
             "cables": int(cables["count"].sum()),
-            "cables_between_boxes": int(cables["count"][cables["between_boxes"]].sum()),
+            "cables_between_boxes": int(cables["between_boxes"].sum()),
         }
         if bisection:
             # Each rank sends a part of algbw to each, and each of one half to all of the other.
-            exact = bound(network, ALL_TO_ALL).algbw * (network.num_ranks // 2) * (-(-network.num_ranks // 2))
+            exact = (
+                plan(network, ALL_TO_ALL, planner="multicommodity").algbw
+                * (network.num_ranks // 2)
+                * (-(-network.num_ranks // 2))
+            )
             exact /= network.num_ranks
             row |= {"bisection": float(exact), "bisection_exact": exact}
         if price is not None:
@@ -187,8 +198,10 @@ def _checked_calls(calls: Calls) -> list[tuple[Collective, int | str, Fraction]]
         for name, sizes in calls.items()
         for size, count in sizes.items()
     ]
-    for _, size, _ in mix:
+    for collective, size, _ in mix:
         as_bytes(size)
+        if collective.has_items or collective.takes_traffic:
+            raise UnsupportedError(f"calls of {collective} are more than a size; expected other collectives")
     if not mix:
         raise UnsupportedError("there is no call; expected one at least, such as {'allreduce': {'1G': 1}}")
     return mix
@@ -196,6 +209,10 @@ def _checked_calls(calls: Calls) -> list[tuple[Collective, int | str, Fraction]]
 
 def _price(network: Topology, prices: Mapping[str, Exact]) -> Fraction:
     """Add up the prices of the parts of a network."""
+    if not isinstance(prices, Mapping) or not all(isinstance(part, str) for part in prices):
+        raise UnsupportedError(
+            f"the prices are {shown(prices)}; expected numbers by part: {{'gpu': 1, 'gpu-nic': 0.5}}"
+        )
     amounts = {name: as_amount(price) for name, price in prices.items()}
     parts = network_parts(network)
     total = Fraction(0)
@@ -232,16 +249,19 @@ def _worst_failure(
     jobs: int | None,
 ) -> dict[str, object]:
     """Find the failure after which the mix takes longest, for endless data."""
-    shares: dict[str, Fraction] = {}
+    shares: dict[Collective, Fraction] = {}
     for collective, size, count in mix:
-        shares[str(collective)] = shares.get(str(collective), Fraction(0)) + count * as_bytes(size)
+        shares[collective] = shares.get(collective, Fraction(0)) + count * as_bytes(size)
     options: dict[str, Any] = {"failures": kinds, "planner": planner, "baselines": (), "jobs": jobs}
-    frames = [survive(network, name, **_root(as_collective(name)), **options) for name in shares]
+    frames = [survive(network, collective, **_root(collective), **options) for collective in shares]
     times: dict[str, Fraction | None] = {}
     for row in (row for frame in frames for row in frame.to_dict("records")):
+        if row["status"] == "failed":
+            raise UnsupportedError(f"after {row['failure']} on {network.name}, {row['reason']}")
         before, name = times.get(row["failure"], Fraction(0)), row["failure"]
         rate = row["algbw_exact"] if row["status"] == "ok" else None
-        times[name] = None if before is None or rate is None else before + shares[row["collective"]] / rate
+        share = shares[as_collective(row["collective"])]
+        times[name] = None if before is None or rate is None else before + share / rate
     intact = times.pop("intact")
     losses = {
         name: Fraction(1) if time is None or intact is None else 1 - intact / time for name, time in times.items()

@@ -181,7 +181,7 @@ def report_page(
     }
     entries = [(name, drawn, number) for number, (name, drawn) in enumerate(named.items())]
     entries += [(name, drawn, -1) for name, drawn in known_plans.items()]
-    data = {
+    data: dict[str, Any] = {
         "plans": scenes,
         "others": [
             {"name": name, "number": number, "load": link_table(drawn)["load"].round(6).tolist()}
@@ -190,7 +190,7 @@ def report_page(
         "curves": sizes_data({**named, **known_plans}),
     }
     texts = [document_text(drawn.to_json()).encode("utf-8", "replace") for drawn in named.values()]
-    data |= {"network": plan.topology.digest, "files": list(map(len, texts))}
+    data |= {"network": plan.topology.digest, "files": [len(text) for text in texts]}
     # Names can hold lone surrogates, which UTF-8 has no bytes for.
     page = _rendered(context, data).encode("utf-8", "replace")
     for number, text in enumerate(texts):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...errors import TooLargeError, UnsupportedError
 from ...planners import Plan
-from ...schedules import Allreduce, TreeSchedule, as_bytes, rate_of_loads
+from ...schedules import Allreduce, Collective, TreeSchedule, as_bytes, rate_of_loads
 from ...support.files import write_whole
 from ...support.validation import as_path
 from ..lowering.devices import boxes_of, environment_script, write_with_environment
@@ -338,8 +338,11 @@ def registration_code(plans: Iterable[tuple[Path, ExecutionPlan]], target: Path)
     for file, plan in plans:
         if plan.name in entries:
             raise UnsupportedError(f"{file} has the name {plan.name} of another plan; names must be unique")
+        collective, layout = plan.collective, layout_of(plan)
+        if collective is None or layout is None:
+            raise UnsupportedError(f"{file} is of a collective that NCCL does not have, so no call selects it")
         relative = Path(os.path.relpath(os.path.realpath(file), Path(os.path.realpath(target)).parent)).as_posix()
-        entries[plan.name] = {"file": relative} | _conditions(plan)
+        entries[plan.name] = {"file": relative} | _conditions(plan, collective, layout.root)
     if not entries:
         raise UnsupportedError("there are no plans; expected the names of plan files")
     table = pformat(entries, width=100, sort_dicts=False)
@@ -347,16 +350,16 @@ def registration_code(plans: Iterable[tuple[Path, ExecutionPlan]], target: Path)
     return code.replace("{}  # Written here", table)
 
 
-def _conditions(plan: ExecutionPlan) -> dict[str, Any]:
+def _conditions(plan: ExecutionPlan, collective: Collective, root: int | None) -> dict[str, Any]:
     return {
-        "collective": plan.collective.nccl_name,
+        "collective": collective.nccl_name,
         "in_place": plan.in_place,
         "ranks": plan.num_ranks,
         "ranks_per_box": _ranks_per_box(plan),
         "first": plan.min_bytes,
         "last": plan.max_bytes,
         "multiple": plan.smallest_message,
-        "root": layout_of(plan).root,
+        "root": root,
     }
 
 

@@ -113,8 +113,8 @@ def write_nccl_tuner(
     *,
     protocol: str = "simple",
     boxes: int = ANY,
-    max_bytes: int | str = MAX_BYTES,
     form: str = "nccl",
+    max_bytes: int | str = MAX_BYTES,
 ) -> None:
     """Write lines that make NCCL use the algorithm of the plan with the least predicted time, by size.
 
@@ -125,10 +125,12 @@ def write_nccl_tuner(
     ----------
     plans : sequence of Plan
         Of one collective on one topology; compared by `Plan.estimate`, as in `write_family`.
-    path, protocol, boxes, form : path, str, int, str
+    path, protocol, boxes : path, str, int
         As for `export_nccl_tuner`.
     max_bytes : int or str
         The largest size.
+    form : str
+        As for `export_nccl_tuner`.
     """
     largest = as_bytes(max_bytes, "max_bytes")
     if not isinstance(plans, Iterable) or not (candidates := list(plans)):

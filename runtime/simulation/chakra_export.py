@@ -113,11 +113,11 @@ def plan_traces(
         raise UnsupportedError(
             f"{count} are more than {MAX_MESSAGES} messages; use fewer slices, or fewer trees or chunks"
         )
-    if others := _count_other_paths(transfers, plan.topology):
+    if rerouted := _count_other_paths(transfers, plan.topology):
         logger.warning(
             "%d of %d transfers do not take the path that replays and other simulators choose, as traces name none: of "
             "the shortest paths the first; their times differ from those of the plan",
-            others,
+            rerouted,
             len(transfers.senders),
         )
     return _Writer(plan, transfers, num_bytes, slices, reduce_us, order).traces()

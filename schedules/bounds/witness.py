@@ -205,7 +205,7 @@ class RootedDuals(LinkDuals):
     def crossing(self, topology: Topology, collective: AnyCollective, weights: tuple[int, ...] = ()) -> Crossing:
         """Add up the use of shards, and the worth of all links; see `Witness.crossing`."""
         collective = as_collective(collective)
-        if collective.in_pairs:
+        if collective.in_pairs or collective.has_items:
             raise CertificateError(f"dual values of trees do not bound {collective.name!r}")
         sizes = weights or (1,) * topology.num_ranks
         by_phase = [self.uses(topology, direction) for direction in collective.phases]

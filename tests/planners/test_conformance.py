@@ -19,7 +19,8 @@ from collopt.errors import BoundError, UnsupportedError
 from collopt.planners import PLANNERS, Plan
 from collopt.planners.plans.files import plan_from_json
 from collopt.runtime import lower, run_program, simulate
-from collopt.schedules import COLLECTIVES, StepAllreduce, StepSchedule
+from collopt.schedules import Demands, StepAllreduce, StepSchedule
+from collopt.schedules.collective import DEMANDS
 from collopt.topologies import Topology, build, complete, dgx1_v100, dgx_a100, dgx_h100, hypercube, mi250, ring, torus
 from oracles.slow_check import plan_holds
 from oracles.slow_steps import step_loads_of, steps_hold
@@ -55,9 +56,22 @@ RUN_HOPS = 5000
 def problem_of(topology: Topology, collective: str) -> dict[str, Any]:
     """The root or the traffic of a collective that has one."""
     ranks = topology.num_ranks
-    if COLLECTIVES[collective].has_one_root:
+    if collective in ("broadcast", "reduce"):
         return {"root": ranks - 1}
     return {"traffic": np.arange(ranks * ranks).reshape(ranks, ranks) % 5} if collective == "all_to_allv" else {}
+
+
+def operation_of(topology: Topology, collective: str) -> str | Demands:
+    """The collective, or items for all ranks, for one from either of two, and for those of its second half."""
+    if collective != DEMANDS.name:
+        return collective
+    names = topology.compute_nodes
+    items = [
+        ("all", 2, names[-1:], names),
+        ("either", 3, names[:2], names[-1:]),
+        ("half", 1, names[:1], names[len(names) // 2 :]),
+    ]
+    return Demands(item for item in items if set(item[3]) - set(item[2]))
 
 
 @cache
@@ -66,7 +80,8 @@ def attempt(topology: Topology, collective: str, planner: str) -> Plan | None:
     if planner == "milp" and topology.num_ranks > SEARCHED_RANKS:
         return None
     try:
-        return collopt.plan(topology, collective, planner=planner, **problem_of(topology, collective))
+        operation = operation_of(topology, collective)
+        return collopt.plan(topology, operation, planner=planner, **problem_of(topology, collective))
     except UnsupportedError:
         return None
 
@@ -74,7 +89,19 @@ def attempt(topology: Topology, collective: str, planner: str) -> Plan | None:
 @cache
 def least_time(topology: Topology, collective: str) -> Fraction:
     """The least time for 64K that any schedule takes."""
-    return collopt.bound(topology, collective, size="64K", **problem_of(topology, collective)).time
+    operation = operation_of(topology, collective)
+    return collopt.bound(topology, operation, size="64K", **problem_of(topology, collective)).time
+
+
+def items_arrive(trees: Any, demands: Demands, topology: Topology) -> Iterator[bool]:
+    """Whether the hops of every tree, one after the other, bring what their sender has to all destinations."""
+    ends = demands.ends(topology)
+    for tree, group in enumerate(trees.groups.tolist()):
+        having = set(ends[group].sources)
+        for hop in trees.edges(tree):
+            yield hop.tail in having
+            having.add(hop.head)
+        yield having.issuperset(ends[group].destinations)
 
 
 def plans_of(topology: Topology, planner: str) -> Iterator[Plan]:
@@ -107,7 +134,10 @@ def test_plans_are_right(topology: Topology, planner: str) -> None:
             loads = [row for part in schedule.schedules for row in step_loads_of(part, topology)]
             assert loads == schedule.link_loads(topology).tolist()
     short = [plan for plan in plans if plan.schedule.num_trees * topology.num_ranks < RUN_HOPS]
-    if short:
+    for plan in plans:
+        if isinstance(plan.collective, Demands):
+            assert all(items_arrive(plan.schedule, plan.collective, topology))
+    if short and not plans[0].collective.has_items:
         plan = short[(NETWORKS.index(topology) + len(planner)) % len(short)]
         run_program(lower(plan.schedule, plan.collective), interleavings=1)
 

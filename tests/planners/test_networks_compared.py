@@ -63,6 +63,7 @@ def test_parts_and_prices_are_counted() -> None:
         "gpu": 16, "nvswitch": 2, "nic": 16, "ib": 1, "gpu-nvswitch:300": 16, "gpu-nic:25": 16, "nic-ib:25": 16,
     }  # fmt: skip
     assert parts["ports"].to_dict()["ib"] == 16
+    assert parts["between_boxes"].sum() == parts["between_boxes"]["nic-ib:25"] == 16
     prices = dict.fromkeys(["gpu", "nic", "gpu-nvswitch", "gpu-nic:25"], 1) | {
         "nvswitch": 100,
         "ib": 1000,
@@ -72,6 +73,38 @@ def test_parts_and_prices_are_counted() -> None:
     assert row["price"] == 4 * 16 + 2 * 100 + 1000 + 16 * 2.5
     figures = ("switches", "nics", "ports", "cables", "cables_between_boxes")
     assert [row[name] for name in figures] == [3, 16, 8 * 2 + 16, 48, 16]
+
+
+def test_unequal_switches_boxes_and_directions_are_counted_as_they_are() -> None:
+    """A switch of three ports and one of two, cables of one class in a box and out of it, and a slow way back."""
+    names = ["box0/gpu0", "box0/gpu1", "box1/gpu0"]
+    network = Topology.from_links(
+        [(name, "sw0", 10) for name in names] + [(names[0], "sw1", 10), (names[2], "sw1", 10)],
+        compute=names,
+        switches=["sw0", "sw1"],
+        bidirectional=True,
+    )
+    (row,) = compare_networks([network], {"allgather": {"1M": 1}}).to_dict("records")
+    assert (row["switches"], row["ports"], row["cables"]) == (2, 5, 5)
+    mixed = Topology.from_links(
+        [(names[0], names[1], 10), (names[1], names[0], 5), (names[1], names[2], 10), (names[2], names[1], 10)],
+        compute=names,
+    )
+    cables = network_parts(mixed).set_index("part").loc["gpu-gpu:10"]
+    assert (cables["count"], cables["between_boxes"]) == (2, 1)
+    assert list(network_parts(mixed)["kind"]).count("cable") == 1
+
+
+def test_a_planner_that_refuses_what_a_failure_leaves_is_no_loss() -> None:
+    """The rates of seven GPUs are unknown to a planner for powers of two."""
+    with pytest.raises(ColloptError, match="after box0.gpu0"):
+        compare_networks(
+            [dgx_a100()],
+            {"allgather": {"1M": 1}},
+            planner="recursive-halving-doubling",
+            failures=["gpu"],
+            jobs=1,
+        )
 
 
 def test_the_worst_failure_is_that_of_the_whole_mix() -> None:
@@ -106,13 +139,19 @@ def test_a_failure_that_cuts_ranks_off_loses_everything() -> None:
         {"prices": {"gpu": 1}},
         {"prices": {"gpu": 1, "gpu-gpu": -1}},
         {"failures": ["cable"]},
+        {"networks": []},
+        {"networks": ring(3)},
+        {"prices": 3},
+        {"prices": {1: 2}},
+        {"calls": {"all_to_allv": {"1M": 1}}},
+        {"calls": {collopt.Demands([("item", 1, ["gpu0"], ["gpu1"])]): {"1M": 1}}},
     ],
     ids=str,
 )
 def test_requests_that_are_not_understood_are_refused(options: dict[str, object]) -> None:
     """Before anything is planned."""
     with pytest.raises(ColloptError):
-        compare_networks([ring(3)], **{"calls": {"allreduce": {"1M": 1}}, **options})
+        compare_networks(**{"networks": [ring(3)], "calls": {"allreduce": {"1M": 1}}, **options})
 
 
 def test_the_command_writes_parts_and_reads_their_prices(cli: Cli, tmp_path: Path) -> None:
@@ -120,6 +159,8 @@ def test_the_command_writes_parts_and_reads_their_prices(cli: Cli, tmp_path: Pat
     parts, drawn = tmp_path / "parts.csv", tmp_path / "networks.svg"
     words = ["compare-networks", "ring --nodes 4", "torus --shape 2x2 --set bandwidth=2", "--call", "allgather:1M:2"]
     assert cli(*words, "--parts", parts).status == 0
+    assert cli(*words, "--prices", parts).status == 2
+    parts.write_text("part,price\ngpu,1\ngpu,2\ngpu-gpu,0.5\n")
     assert cli(*words, "--prices", parts).status == 2
     parts.write_text("part,price\ngpu,1\ngpu-gpu,0.5\n")
     result = cli(*words, "--prices", parts, "--json", "-o", drawn)

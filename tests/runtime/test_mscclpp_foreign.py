@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from collopt.errors import ProgramError
+from collopt.errors import ProgramError, UnsupportedError
 from collopt.runtime.mscclpp.execution_plan import document_of, text_of
+from collopt.runtime.mscclpp.export import write_registration
 from collopt.runtime.mscclpp.interpret import interpret_mscclpp, run_execution_plan
 from collopt.runtime.mscclpp.lint import lint_plan
 from collopt.runtime.mscclpp.reader import parse_document, read_mscclpp
@@ -244,6 +245,8 @@ def test_plans_of_unknown_collectives_run_without_a_verdict_on_data(collective: 
     result = score(path, star(2), sizes=["1M"])
     assert (result.data.outcome, result.bound, result.collective) == ("not checked", None, None)
     assert result.shares
+    with pytest.raises(UnsupportedError):
+        write_registration([path], path.with_name("register.py"))
 
 
 def star(ranks: int) -> Topology:

@@ -19,6 +19,9 @@ from collopt.schedules import (
     Bound,
     Crossing,
     Cut,
+    Demands,
+    ItemCut,
+    ItemCuts,
     LengthDual,
     LoopbackPartition,
     Partition,
@@ -234,6 +237,7 @@ WITNESSES: dict[str, Witness] = {
     ),
     "lengths": LengthDual((LinkValue("a", "s", Fraction(1, 3)), LinkValue("s", "b", Fraction(0)))),
     "tree_dual": TreeDual((LinkValue("a", "s", Fraction(1, 3)), LinkValue("s", "b", Fraction(0)))),
+    "item_cuts": ItemCuts((LinkValue("a", "s", Fraction(1, 3)),), ((ItemCut(Fraction(1, 3), frozenset("bc")),), ())),
 }
 
 
@@ -245,6 +249,18 @@ def test_witnesses_come_back_as_they_were(field: str) -> None:
     assert list(written) == [field]
     assert witness_from_json(field, written[field]) == witness
     assert witness_to_json(partition_of("sa", "b")) == {"partition": [["a", "s"], ["b"]]}
+
+
+def test_only_cuts_and_cuts_of_items_bound_demands() -> None:
+    """One item takes less than data of all ranks for all, which other witnesses count."""
+    links = tuple(LinkValue(link.tail, link.head, Fraction(1)) for link in STAR.links)
+    parts = tuple(frozenset(node) for node in STAR.nodes)
+    hops, alone = ((LinkValue("a", "b", Fraction(1)),), (), ()), tuple(map(Cut, parts[:3]))
+    witnesses = [LengthDual(links), TreeDual(links), CutDual(links, hops, (), frozenset()), RankCuts(alone)]
+    witnesses += [kind(parts) for kind in (Partition, TreePartition, LoopbackPartition)]
+    for witness in witnesses:
+        with pytest.raises(CertificateError, match="not bound 'demands'"):
+            Bound.from_witness(STAR, Demands([("item", 1, ["a"], ["c"])]), witness)
 
 
 @pytest.mark.parametrize("kind", ["cut", "rank_cuts", "partition"])
