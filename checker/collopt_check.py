@@ -122,7 +122,8 @@ class Network:
         self.links: dict[Pair, tuple[Fraction, Fraction]] = {row[:2]: rates[row[2:]] for row in rows}
         require(len(self.links) == len(rows), "two links have the same ends")
         require(all(tail != head for tail, head in self.links), "a link leads from a node to itself")
-        neighbors = Counter(node for node, _ in {pair for ends in self.links for pair in (ends, ends[::-1])})
+        self.neighbors = {*self.links, *(ends[::-1] for ends in self.links)}
+        neighbors = Counter(node for node, _ in self.neighbors)
         single = any(neighbors[switch] < 2 for switch in self.multicast | self.aggregation)
         require(not single, "a switch has abilities, and but one neighbor")
 
@@ -244,8 +245,7 @@ def show_tree_partition(parts: Any, problem: Problem) -> Shown:
     """Count what trees carry across the borders of parts with ranks, less what idle switches save."""
     network = problem.network
     count, part, component = read_parts(parts, network)
-    both_ways = [*network.links, *(ends[::-1] for ends in network.links)]
-    near = {(component[here], part[there]) for here, there in both_ways if part[here] < 0 <= part[there]}
+    near = {(component[here], part[there]) for here, there in network.neighbors if part[here] < 0 <= part[there]}
     crossings = 4 * (count - 1)
     for branching in (network.multicast, network.aggregation):
         for label in {component[switch] for switch in branching & component.keys()}:
@@ -266,9 +266,8 @@ def show_loopback_partition(parts: Any, problem: Problem) -> Shown:
     labels = {component[switch] for switch in idle}
     require(len(labels) == len(idle), "two idle switches of one component branch")
     foreign = network.relays | {node for node in range(problem.ranks, network.size) if part[node] >= 0}
-    for ends in network.links:
-        adjacent = any(component.get(here) in labels and there in foreign for here, there in (ends, ends[::-1]))
-        require(not adjacent, "a relay, or a switch of a part with ranks, is next to a component that branches")
+    adjacent = any(component.get(here) in labels and there in foreign for here, there in network.neighbors)
+    require(not adjacent, "a relay, or a switch of a part with ranks, is next to a component that branches")
     return (*show_tree_partition(parts, problem)[:2], True)
 
 
@@ -286,13 +285,13 @@ def read_duals(lists: Any, network: Network, *weights: Fraction) -> tuple[int, d
     return scale, lengths, network.width(lambda *ends: lengths[ends]), duals[1:]
 
 
-def distances(lengths: dict[Pair, int], starts: Iterable[int], stops: Any = ()) -> Iterator[tuple[int, dict[int, int]]]:
+def distances(lengths: dict[Pair, Any], starts: Iterable[int], stops: Any = ()) -> Iterator[tuple[int, dict[int, Any]]]:
     """Yield each start with the least length of a way to each node in reach, where no way goes on past `stops`."""
     edges: dict[int, list[Pair]] = {}
     for (tail, head), length in lengths.items():
         edges.setdefault(tail, []).append((head, length))
     for start in starts:
-        nearest: dict[int, int] = {}
+        nearest: dict[int, Any] = {}
         waiting = [(0, start)]
         while waiting:
             total, node = heapq.heappop(waiting)
@@ -303,7 +302,7 @@ def distances(lengths: dict[Pair, int], starts: Iterable[int], stops: Any = ()) 
         yield start, nearest
 
 
-def hops(lengths: dict[Pair, int], ends: Any, stops: Any) -> dict[Pair, int]:
+def hops(lengths: dict[Pair, Any], ends: Any, stops: Any) -> dict[Pair, Any]:
     """Return the least length of ways between ends, past nodes that are no stops."""
     rows = distances(lengths, ends, stops)
     return {(start, end): nearest[end] for start, nearest in rows for end in ends if end in nearest and end != start}
@@ -562,9 +561,7 @@ def order_of(image: list[int], network: Network) -> int:
 
 def read_sends(schedule: Any, network: Network, names: str, limit: int, direction: str) -> tuple[int, int, Any, Any]:
     """Check each send by itself; return chunks, pieces between points where intervals end, sends by step, and rows."""
-    *_, ranks, chunks, paths, steps, seconds, lower, upper, routes = fields(
-        schedule, f"kind {names} lower upper routes"
-    )
+    *_, ranks, chunks, paths, steps, seconds, lower, upper, routes = fields(schedule, f"{names} lower upper routes")
     require(ranks == network.ranks, "the schedule is for another number of ranks")
     links = path_links(paths, network, direction, range(ranks), ranks)
     columns, limits = (steps, seconds, lower, upper, routes), (inf, limit, inf, inf, len(paths))
@@ -584,7 +581,7 @@ def read_sends(schedule: Any, network: Network, names: str, limit: int, directio
 def check_steps(schedule: Any, network: Network) -> Schedule:
     """Check sends of chunks of shards; a set of pieces of a shard is a number with a bit for each."""
     direction, ranks = schedule["direction"], range(network.ranks)
-    names = "direction num_ranks chunks_per_shard paths steps sources"
+    names = "kind direction num_ranks chunks_per_shard paths steps sources"
     chunks, pieces, by_step, rows = read_sends(schedule, network, names, network.ranks, direction)
     complete = (1 << pieces) - 1
     holdings = [[complete if rank == source else 0 for source in ranks] for rank in ranks]
@@ -602,7 +599,7 @@ def check_steps(schedule: Any, network: Network) -> Schedule:
 
 def check_exchange(schedule: Any, network: Network) -> Schedule:
     """Check sums of vectors of ranks; the set of vectors in a sum is a number with a bit for each."""
-    names = "num_ranks chunks paths steps adds"
+    names = "kind num_ranks chunks paths steps adds"
     chunks, pieces, by_step, rows = read_sends(schedule, network, names, 2, "broadcast")
     sums = {(rank, piece): 1 << rank for rank in range(network.ranks) for piece in range(pieces)}
     for step, sends in enumerate(by_step):
@@ -633,9 +630,8 @@ def check_flow(schedule: Any, network: Network) -> Schedule:
     counts = len(weights), len(integers(steps, 0, inf, "steps"))
     require(counts == (len(paths), sum(map(len, links))), "paths have not one weight, and links one step each")
     rows: list[Any] = [Counter() for _ in {*steps}]
-    remaining = iter(steps)
+    remaining, legs = iter(steps), set()
     delivered: Counter[Pair] = Counter()
-    legs = set()
     for path, way, weight in zip(paths, links, weights):
         delivered[path[0], path[-1]] += weight
         sender, last = path[0], -inf
