@@ -96,6 +96,36 @@ def test_random_demands_meet_the_bound() -> None:
     assert all(plan.gap == 0 for plan in planned)
 
 
+@pytest.mark.parametrize(
+    ("seed", "sizes"),
+    [
+        (5, [832876160, 635733915, 872361936, 877032307]),
+        (20, [860076809, 584460277]),
+        (14, [1, 2**48 - 59, 1021]),
+        (8, [3, 2**52 - 7, 5, 2]),
+    ],
+)
+def test_sizes_of_any_number_of_bytes_have_no_gap(seed: int, sizes: list[int]) -> None:
+    """Large sizes without a common factor, and tiny items beside huge ones, are planned as exactly as small sizes."""
+    draw = random.Random(seed)
+    topology = random_demands.random_network(draw)
+    items = random_demands.random_items(draw, topology).items
+    plan = collopt.plan(topology, Demands(replace(item, size=size) for item, size in zip(items, sizes, strict=False)))
+    # Units are whole, up to 2^50 of all trees.
+    assert plan.gap <= (0 if sum(sizes) < 2**49 else Fraction(2, sum(sizes)))
+    assert plan.schedule.trees_per_root < 100
+
+
+def test_layers_of_any_number_of_bytes_come_as_early_as_possible() -> None:
+    """A tiny layer after a huge one changes nothing for that, nor is it lost."""
+    network, ranks = ring(4, bandwidth=10), ["gpu1", "gpu2", "gpu3"]
+    items = [Item("huge", 2**45 - 27, ["gpu0"], ranks), Item("tiny", 5, ["gpu0"], ranks[1:2], 1)]
+    plan = collopt.plan(network, Demands(items), order="layers")
+    first, last = plan.schedule.prefixes(network)
+    assert first.time == first.share / 20
+    assert last.time == Fraction(1, 20)
+
+
 def test_collectives_are_special_cases() -> None:
     """Allgather, broadcast and all-to-all have the bound of the demands that they are."""
     topology = dgx_a100(boxes=2).without_node("box0/gpu7")
