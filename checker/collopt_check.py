@@ -739,7 +739,8 @@ def main() -> int:
             text = next(lines, "not checked")
         except Exception as error:  # Python refuses much of what is malformed
             status, text = 1, f"WRONG ({type(error).__name__}): {error}"
-        print(f"{step:9} {text}")
+        # Text of the plan may not break lines, nor hold what a terminal obeys or cannot show.
+        print(f"{step:9} {text}".encode("unicode_escape").decode())
     return status
 
 

@@ -68,6 +68,18 @@ def forged(forgery: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.parametrize("text", ["\ud800", "x\nresult    right: 1 GB/s", "\x1b[2J"])
+def test_text_of_a_plan_stays_in_its_line(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that names no collective writes no line of its own, nothing that terminals obey, and no lone surrogate."""
+    document = forged({"of": "allgather-ring.json", "edits": [[["collective"], text]]})
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    status, lines = checked(path, monkeypatch)
+    assert status == 1
+    assert lines[0].isascii()
+    assert lines[0].isprintable()
+
+
 def test_the_checker_stands_alone() -> None:
     """It imports the standard library of Python 3.9 alone, and stays short."""
     text = SOURCE.read_text(encoding="utf-8")

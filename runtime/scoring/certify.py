@@ -65,7 +65,7 @@ def certify(
     >>> ring = collopt.topologies.ring(4, bandwidth=25)
     >>> collopt.plan(ring, "allgather", planner="blink").to_msccl_xml("blink.xml")
     >>> print(certify("blink.xml", ring))
-    allgather on ring-4 by msccl: 40.00 GB/s, 40.00 % below the bound; 4 trees, 1 per root by weight
+    allgather on ring-4 by msccl: 40.00 GB/s, 40.00 % below the bound; ... by weight
     """
     as_topology(topology)
     hints, file = Hints.of(collective, root, num_bytes), as_path(path)
