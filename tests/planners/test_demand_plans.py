@@ -20,6 +20,7 @@ from collopt.planners import compare, survive
 from collopt.planners.demands.folding import folded
 from collopt.schedules import Cut, ItemCut, ItemCuts
 from collopt.schedules.bounds.bound import Bound
+from collopt.schedules.collective import DEMANDS
 from collopt.topologies import SwitchLimits, dgx_a100, dgx_h100, ring
 from oracles.multicast_trees import best_tree_rate
 
@@ -291,6 +292,7 @@ def test_plan_files_hold_the_demands(tmp_path: Path) -> None:
         lambda data: data["schedule"]["trees"][0].__setitem__(2, [-1] * len(data["schedule"]["trees"][0][2])),
         lambda data: data["schedule"].pop("items"),
         lambda data: data["schedule"].update(switches=[99]),
+        lambda data: data["schedule"].update(switches=[*range(99)]),
         lambda data: data.update(collective="allgather"),
     ):
         data: dict[str, Any] = json.loads((tmp_path / "plan.json").read_text())
@@ -361,6 +363,13 @@ def test_unusable_options_are_refused(options: dict[str, Any], named: str) -> No
     """Demands take no shards, and only their own planners."""
     with pytest.raises(UnsupportedError, match=named):
         collopt.plan(ring(4), Demands([("x", 1, ["gpu0"], ["gpu2"])]), **options)
+
+
+@pytest.mark.parametrize("function", [collopt.plan, collopt.bound, collopt.sensitivity, collopt.compare])
+def test_demands_without_items_are_refused(function: Any) -> None:
+    """The record that all demands have in common is no collective by itself."""
+    with pytest.raises(UnsupportedError, match="demands need their items"):
+        function(ring(4), DEMANDS)
 
 
 def test_other_planners_refuse_demands_and_theirs_refuse_collectives() -> None:
