@@ -17,6 +17,7 @@ from collopt import Demands, Item, Topology
 from collopt.errors import BoundError, CertificateError, FileFormatError, UnsupportedError
 from collopt.formulations import multicast
 from collopt.planners import compare, survive
+from collopt.planners.demands import cuts
 from collopt.planners.demands.folding import folded
 from collopt.schedules import Cut, ItemCut, ItemCuts
 from collopt.schedules.bounds.bound import Bound
@@ -154,6 +155,21 @@ def test_sizes_of_any_number_of_bytes_have_no_gap(seed: int, sizes: list[int]) -
     # Units are whole, up to 2^50 of all trees.
     assert plan.gap <= (0 if sum(sizes) < 2**49 else Fraction(2, sum(sizes)))
     assert plan.schedule.trees_per_root < 100
+
+
+def test_the_program_bounds_sizes_of_any_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no cut is used, dual values of the program prove the same bound at large sizes as cuts do."""
+    draw = random.Random(15)
+    topology = random_demands.random_network(draw)
+    items = random_demands.random_items(draw, topology).items
+    demands = Demands(replace(item, size=2**30 - 35 * place) for place, item in enumerate(items))
+    cut = collopt.bound(topology, demands)
+    low = replace(cut, inverse_rate=cut.inverse_rate / 2)
+    monkeypatch.setattr(cuts, "best_cut", lambda *_: low)
+    monkeypatch.setattr(cuts, "_by_ascent", lambda *_: [])
+    bound = collopt.bound(topology, demands)
+    assert isinstance(bound.witness, ItemCuts)
+    assert bound.inverse_rate == cut.inverse_rate
 
 
 def test_layers_of_any_number_of_bytes_come_as_early_as_possible() -> None:
