@@ -72,7 +72,6 @@ class Pricing:
         self._ends = np.array([*range(topology.num_ranks), *plain], dtype=np.int64)
         self._is_end = np.zeros(len(topology.nodes), dtype=np.bool_)
         self._is_end[self._ends] = True
-        self.is_exact = all(len(targets) <= MAX_TARGETS for _, targets in self.groups)
 
     def set_lengths(self, lengths: IntArray) -> None:
         """Find all shortest ways at lengths of links, int64 (links,)."""
