@@ -122,10 +122,10 @@ class Network:
         self.links: dict[Pair, tuple[Fraction, Fraction]] = {row[:2]: rates[row[2:]] for row in rows}
         require(len(self.links) == len(rows), "two links have the same ends")
         require(all(tail != head for tail, head in self.links), "a link leads from a node to itself")
-        capable = self.multicast | self.aggregation
-        near = {pair for ends in self.links for pair in (ends, ends[::-1]) if pair[0] in capable}
-        neighbors = Counter(switch for switch, _ in near)
-        require(all(neighbors[switch] > 1 for switch in capable), "a switch has abilities, and but one neighbor")
+        self.neighbors = {*self.links, *(ends[::-1] for ends in self.links)}
+        neighbors = Counter(node for node, _ in self.neighbors)
+        single = any(neighbors[switch] < 2 for switch in self.multicast | self.aggregation)
+        require(not single, "a switch has abilities, and but one neighbor")
 
     def digest(self) -> str:
         """Return the SHA-256 of the network."""
@@ -162,11 +162,10 @@ class Problem:
         fits = len(integers(weights, 0, inf, "weights")) in sizes.get(plan["collective"], {ranks if rooted else 0})
         require(fits, "weights are not those of the collective")
         require(not rooted or sum(weight > 0 for weight in weights) == 1, "there is not one root")
-        self.weights = weights or [1] * (ranks if self.phases else ranks**2)
-        self.groups: list[Group] = []
-        if plan["collective"] == "demands":
-            self.groups = read_items(plan["schedule"]["items"], network)
-            self.weights = [weight for weight, _, _ in self.groups]
+        demands = plan["collective"] == "demands"
+        self.groups = read_items(plan["schedule"]["items"], network) if demands else []
+        own = [weight for weight, _, _ in self.groups] if demands else [1] * (ranks if self.phases else ranks**2)
+        self.weights = weights or own
         self.total = Fraction(sum(self.weights), 1 if self.phases else ranks)
 
 
@@ -246,8 +245,7 @@ def show_tree_partition(parts: Any, problem: Problem) -> Shown:
     """Count what trees carry across the borders of parts with ranks, less what idle switches save."""
     network = problem.network
     count, part, component = read_parts(parts, network)
-    both_ways = [*network.links, *(ends[::-1] for ends in network.links)]
-    near = {(component[here], part[there]) for here, there in both_ways if part[here] < 0 <= part[there]}
+    near = {(component[here], part[there]) for here, there in network.neighbors if part[here] < 0 <= part[there]}
     crossings = 4 * (count - 1)
     for branching in (network.multicast, network.aggregation):
         for label in {component[switch] for switch in branching & component.keys()}:
@@ -268,35 +266,32 @@ def show_loopback_partition(parts: Any, problem: Problem) -> Shown:
     labels = {component[switch] for switch in idle}
     require(len(labels) == len(idle), "two idle switches of one component branch")
     foreign = network.relays | {node for node in range(problem.ranks, network.size) if part[node] >= 0}
-    for ends in network.links:
-        adjacent = any(component.get(here) in labels and there in foreign for here, there in (ends, ends[::-1]))
-        require(not adjacent, "a relay, or a switch of a part with ranks, is next to a component that branches")
+    adjacent = any(component.get(here) in labels and there in foreign for here, there in network.neighbors)
+    require(not adjacent, "a relay, or a switch of a part with ranks, is next to a component that branches")
     return (*show_tree_partition(parts, problem)[:2], True)
 
 
-def read_duals(lists: Any, network: Network, *weights: Fraction) -> tuple[int, list[dict[Pair, int]]]:
-    """Read lists of rows of both ends and a dual, in whole units of 1 / scale: a scale changes A and B alike."""
+def read_duals(lists: Any, network: Network, *weights: Fraction) -> tuple[int, dict[Pair, int], Any, list[Any]]:
+    """Read lists of rows of both ends and a dual, in whole units of 1 / scale: a scale changes A and B alike.
+
+    Returns the scale, the dual of every link by the first list, their bandwidth times duals, and the other lists.
+    """
     rows = [[(network.number[row[0]], network.number[row[1]], fraction(row[2], "0")) for row in own] for own in lists]
     scale = lcm(*(dual.denominator for own in rows for _, _, dual in own), *(value.denominator for value in weights))
     duals = [{(tail, head): int(dual * scale) for tail, head, dual in own} for own in rows]
     require([*map(len, duals)] == [*map(len, rows)], "two duals have the same ends")
     require(duals[0].keys() <= network.links.keys(), "a dual is not that of a link")
-    return scale, duals
+    lengths = {ends: duals[0].get(ends, 0) for ends in network.links}
+    return scale, lengths, network.width(lambda *ends: lengths[ends]), duals[1:]
 
 
-def worth(duals: dict[Pair, int], network: Network) -> tuple[dict[Pair, int], Any]:
-    """Return the dual of every link, and the bandwidth of all, each times its dual."""
-    lengths = {ends: duals.get(ends, 0) for ends in network.links}
-    return lengths, network.width(lambda *ends: lengths[ends])
-
-
-def distances(lengths: dict[Pair, int], starts: Iterable[int], stops: Any = ()) -> Iterator[tuple[int, dict[int, int]]]:
+def distances(lengths: dict[Pair, Any], starts: Iterable[int], stops: Any = ()) -> Iterator[tuple[int, dict[int, Any]]]:
     """Yield each start with the least length of a way to each node in reach, where no way goes on past `stops`."""
     edges: dict[int, list[Pair]] = {}
     for (tail, head), length in lengths.items():
         edges.setdefault(tail, []).append((head, length))
     for start in starts:
-        nearest: dict[int, int] = {}
+        nearest: dict[int, Any] = {}
         waiting = [(0, start)]
         while waiting:
             total, node = heapq.heappop(waiting)
@@ -307,7 +302,7 @@ def distances(lengths: dict[Pair, int], starts: Iterable[int], stops: Any = ()) 
         yield start, nearest
 
 
-def hops(lengths: dict[Pair, int], ends: Any, stops: Any) -> dict[Pair, int]:
+def hops(lengths: dict[Pair, Any], ends: Any, stops: Any) -> dict[Pair, Any]:
     """Return the least length of ways between ends, past nodes that are no stops."""
     rows = distances(lengths, ends, stops)
     return {(start, end): nearest[end] for start, nearest in rows for end in ends if end in nearest and end != start}
@@ -315,7 +310,7 @@ def hops(lengths: dict[Pair, int], ends: Any, stops: Any) -> dict[Pair, int]:
 
 def show_lengths(rows: Any, problem: Problem) -> Shown:
     """Count traffic times distance."""
-    lengths, width = worth(read_duals([rows], problem.network)[1][0], problem.network)
+    _, lengths, width, _ = read_duals([rows], problem.network)
     amount, ranks = 0, problem.ranks
     for source, nearest in distances(lengths, range(ranks)):
         row = problem.weights[source * ranks : (source + 1) * ranks]
@@ -337,8 +332,7 @@ def show_prices(document: Any, problem: Problem) -> Shown:
     relays = network.numbers(names)
     require(relays.isdisjoint(ranks), "a relay is a rank")
     require(relays >= network.multicast | network.aggregation, "a switch with abilities is no relay")
-    _, (own, *rows_of_ranks) = read_duals([links, *into, *out_of], network)
-    lengths, width = worth(own, network)
+    _, lengths, width, rows_of_ranks = read_duals([links, *into, *out_of], network)
     limits = hops(lengths, {*ranks, *relays}, {*ranks, *relays})
     uses = []
     for phase, rows in (("reduce", rows_of_ranks[len(into) :]), ("broadcast", rows_of_ranks[: len(into)])):
@@ -361,8 +355,7 @@ def show_item_cuts(document: Any, problem: Problem) -> Shown:
     network = problem.network
     links, rows = fields(document, "links cuts")
     cuts = [[(fraction(weight), network.numbers(names)) for weight, names in row] for row in rows]
-    scale, [own] = read_duals([links], network, *(weight for row in cuts for weight, _ in row))
-    lengths, width = worth(own, network)
+    scale, lengths, width, _ = read_duals([links], network, *(weight for row in cuts for weight, _ in row))
     ends = {*range(problem.ranks), *network.multicast}
     limits = hops(lengths, ends, ends)
     require(len(cuts) == len(problem.groups), "there are not as many lists of cuts as groups of items")
@@ -381,7 +374,7 @@ def show_item_cuts(document: Any, problem: Problem) -> Shown:
 def show_tree_dual(rows: Any, problem: Problem) -> Shown:
     """Count what the cheapest trees use."""
     require(problem.ranks < 13, "there are more than 12 ranks")
-    lengths, width = worth(read_duals([rows], problem.network)[1][0], problem.network)
+    _, lengths, width, _ = read_duals([rows], problem.network)
     return show_uses([tree_costs(lengths, problem.network, phase) for phase in problem.phases], problem), width, False
 
 
@@ -389,7 +382,7 @@ def tree_costs(lengths: dict[Pair, int], network: Network, phase: str) -> list[f
     """Return the cost of the cheapest tree from each rank to all (Dreyfus and Wagner, Networks 1, 1971)."""
     ranks = range(network.ranks)
     out = {ends if phase == "broadcast" else ends[::-1]: length for ends, length in lengths.items()}
-    both = {ends: length + out[ends[::-1]] for ends, length in out.items() if ends[::-1] in out}
+    both = {ends: length + out.get(ends[::-1], inf) for ends, length in out.items()}
     vertices = [*ranks, *network.branching[phase]]
     edges = {
         (start, end): cost
@@ -412,9 +405,7 @@ def tree_costs(lengths: dict[Pair, int], network: Network, phase: str) -> list[f
     return [cheapest[-1][rank] for rank in ranks]
 
 
-WITNESSES: dict[
-    str, tuple[Any, set[tuple[str, ...]]]
-] = {  # and the collectives that they bound, by their phases, besides demands
+WITNESSES: dict[str, tuple[Any, Any]] = {  # and the collectives that they bound, by their phases, besides demands
     "cut": (show_cut, {BROADCAST, REDUCE, ALLREDUCE, PAIRS}),
     "rank_cuts": (show_rank_cuts, {ALLREDUCE}),
     "partition": (show_partition, {ALLREDUCE}),
@@ -451,7 +442,7 @@ def path_links(paths: Any, network: Network, direction: str, stops: Any, low: in
     """Check paths, which end at `stops` and pass nodes from `low` on, and return the ends of the links of each."""
     links = []
     for path in paths:
-        integers(path, 0, network.size, "nodes")
+        integers(path, 0, inf, "nodes")
         require(len(path) > 1 and len({*path}) == len(path), f"path {path} is too short, or passes a node twice")
         ends_fit = path[0] in stops and path[-1] in stops
         require(ends_fit and min(path[1:-1], default=inf) >= low, f"path {path} ends or passes where none may")
@@ -461,20 +452,15 @@ def path_links(paths: Any, network: Network, direction: str, stops: Any, low: in
     return links
 
 
-def rows_of_steps(steps: list[int]) -> list[Any]:
-    """Return an empty row of loads for every step; where nothing happens in one, there is none for the last."""
-    return [Counter() for _ in {*steps}]
-
-
 def check_forest(schedule: Any, network: Network) -> Schedule:
     """Check trees that are all written down."""
     names = "kind direction trees_per_root root_weights paths trees"
     _, direction, count, weights, paths, trees = fields(schedule, names, "switches")
-    integers(weights, 0, inf, "root_weights")
     every = {*range(network.ranks)}
     groups = [(weight, {rank}, every) for rank, weight in enumerate(weights)]
     trees = [(*tree, root) for root, *tree in trees]
-    require(len(weights) == network.ranks, "there is not one of root_weights for each rank")
+    fits = len(integers(weights, 0, inf, "root_weights")) == network.ranks
+    require(fits, "there is not one of root_weights for each rank")
     row = tree_loads(trees, groups, count, paths, direction, schedule.get("switches", []), network)
     return (direction,), [row], [count], weights, sum(weights)
 
@@ -490,12 +476,10 @@ def check_demand_forest(schedule: Any, network: Network) -> Schedule:
     return BROADCAST, [row], [count], weights, sum(weights)
 
 
-def tree_loads(
-    trees: Any, groups: list[Any], count: int, paths: Any, direction: str, switches: Any, network: Network
-) -> Any:
+def tree_loads(trees: Any, groups: Any, count: Any, paths: Any, direction: str, switches: Any, network: Network) -> Any:
     """Check that trees carry the data of each group from its sources to its destinations, and return their copies."""
     ranks = network.ranks
-    vertices = [*range(ranks), *integers(switches, ranks, network.size, "switches")]
+    vertices = [*range(ranks), *switches]
     require(len({*switches}) == len(switches), "a switch is listed twice")
     require({*switches} <= network.branching[direction], "trees branch at a switch that cannot")
     links = path_links(paths, network, direction, {*vertices}, ranks)
@@ -538,10 +522,8 @@ def check_symmetric_forest(schedule: Any, network: Network) -> Schedule:
     _, direction, ranks, size, generators, trees, paths, nodes, count, *texts = fields(schedule, names)
     sizes = (generators * size, trees, trees, trees * ranks, paths, nodes)
     numbers = [array(text, length) for text, length in zip(texts, sizes)]
-    images, routes = (
-        [row[start : start + width] for start in range(0, len(row), width)]
-        for row, width in ((numbers[0], size), (numbers[3], ranks))
-    )
+    images = [numbers[0][start : start + size] for start in range(0, generators * size, size)]
+    routes = [numbers[3][start : start + ranks] for start in range(0, trees * ranks, ranks)]
     require(sum(numbers[4]) == nodes, "path_lengths do not add up to num_path_nodes")
     following, own, every = iter(numbers[5]), {*numbers[1]}, {*range(ranks)}
     lists = [[next(following) for _ in range(length)] for length in numbers[4]]
@@ -579,29 +561,27 @@ def order_of(image: list[int], network: Network) -> int:
 
 def read_sends(schedule: Any, network: Network, names: str, limit: int, direction: str) -> tuple[int, int, Any, Any]:
     """Check each send by itself; return chunks, pieces between points where intervals end, sends by step, and rows."""
-    *_, ranks, chunks, paths, steps, seconds, lower, upper, routes = fields(
-        schedule, f"kind {names} lower upper routes"
-    )
+    *_, ranks, chunks, paths, steps, seconds, lower, upper, routes = fields(schedule, f"{names} lower upper routes")
     require(ranks == network.ranks, "the schedule is for another number of ranks")
     links = path_links(paths, network, direction, range(ranks), ranks)
     columns, limits = (steps, seconds, lower, upper, routes), (inf, limit, inf, inf, len(paths))
     lengths = {len(integers(column, 0, limit, "sends")) for column, limit in zip(columns, limits)}
     require(len(lengths) == 1, "the columns of sends are not of one length")
     place = {point: place for place, point in enumerate(sorted({0, chunks, *lower, *upper}))}
-    rows = rows_of_steps(steps)
+    rows: list[Any] = [Counter() for _ in {*steps}]  # Where nothing happens in a step, there is none for the last.
     by_step: list[list[Any]] = [[] for _ in rows]
     for step, second, low, high, route in zip(*columns):
         require(low < high, "a send carries no chunk")
         by_step[step].append((paths[route][0], paths[route][-1], second, place[low], place[high]))
         for ends in links[route]:
             rows[step][ends] += high - low
-    return integers([chunks], 0, inf, "chunks")[0], place[chunks], by_step, rows
+    return integers([chunks, *lower], 0, inf, "chunks")[0], place[chunks], by_step, rows
 
 
 def check_steps(schedule: Any, network: Network) -> Schedule:
     """Check sends of chunks of shards; a set of pieces of a shard is a number with a bit for each."""
     direction, ranks = schedule["direction"], range(network.ranks)
-    names = "direction num_ranks chunks_per_shard paths steps sources"
+    names = "kind direction num_ranks chunks_per_shard paths steps sources"
     chunks, pieces, by_step, rows = read_sends(schedule, network, names, network.ranks, direction)
     complete = (1 << pieces) - 1
     holdings = [[complete if rank == source else 0 for source in ranks] for rank in ranks]
@@ -619,7 +599,7 @@ def check_steps(schedule: Any, network: Network) -> Schedule:
 
 def check_exchange(schedule: Any, network: Network) -> Schedule:
     """Check sums of vectors of ranks; the set of vectors in a sum is a number with a bit for each."""
-    names = "num_ranks chunks paths steps adds"
+    names = "kind num_ranks chunks paths steps adds"
     chunks, pieces, by_step, rows = read_sends(schedule, network, names, 2, "broadcast")
     sums = {(rank, piece): 1 << rank for rank in range(network.ranks) for piece in range(pieces)}
     for step, sends in enumerate(by_step):
@@ -649,9 +629,9 @@ def check_flow(schedule: Any, network: Network) -> Schedule:
     require([*map(len, traffic)] == [ranks] * ranks, "the traffic is no row of numbers for each rank")
     counts = len(weights), len(integers(steps, 0, inf, "steps"))
     require(counts == (len(paths), sum(map(len, links))), "paths have not one weight, and links one step each")
-    rows, remaining = rows_of_steps(steps), iter(steps)
+    rows: list[Any] = [Counter() for _ in {*steps}]
+    remaining, legs = iter(steps), set()
     delivered: Counter[Pair] = Counter()
-    legs = set()
     for path, way, weight in zip(paths, links, weights):
         delivered[path[0], path[-1]] += weight
         sender, last = path[0], -inf
@@ -732,10 +712,8 @@ def check_plan(path: str) -> Iterator[str]:
     phases, rows, units, weights, total = SCHEDULES[schedule["kind"]](schedule, network)
     stepwise = {"steps", "exchange", "staged-flow"} & {schedule["kind"], schedule.get("reduce", schedule)["kind"]}
     stated_rows = [integers(row, 0, inf, "loads") for row in (loads if stepwise else [loads])]
-    require(
-        stated_rows == [[row[ends] for ends in network.links] for row in rows],
-        "link_loads are not those of the schedule",
-    )
+    fits = stated_rows == [[row[ends] for ends in network.links] for row in rows]
+    require(fits, "link_loads are not those of the schedule")
     rate = Fraction(0)
     for row, unit in zip(rows, units):
         rate += max(load / (unit * network.links[ends][0]) for ends, load in row.items() if load)

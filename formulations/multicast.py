@@ -47,7 +47,7 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..schedules import Demands
 from ..schedules.bounds.item_cuts import hop_ends, hop_lengths
-from ..support.arrays import IntArray
+from ..support.arrays import FloatArray, IntArray
 from ..support.validation import as_kind
 from ..topologies import Topology
 from ..topologies.network.topology import as_topology
@@ -227,7 +227,7 @@ class PackingModel(BlockModel):
         Whose variable ``rate`` is in GB/s per unit of weight.
     """
 
-    def add_trees(self, groups: Sequence[int], loads: Sequence[IntArray]) -> None:
+    def add_trees(self, groups: Sequence[int], loads: Sequence[IntArray | FloatArray]) -> None:
         """Add trees, for each the number of its group, and what it puts on each link, shape (links,)."""
         if not len(groups):
             return

@@ -316,6 +316,8 @@ def as_collective(
     """
     collective = collective_or_given(value)
     choices = tuple(COLLECTIVES.values()) if among is None else tuple(among)
+    if isinstance(collective, Collective) and collective == DEMANDS:
+        raise error("demands need their items; expected collopt.Demands([...])")
     if isinstance(collective, Collective) and collective in choices:
         return collective
     if isinstance(collective, Collective) and collective.has_items and (among is None or DEMANDS in choices):

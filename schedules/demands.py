@@ -61,7 +61,8 @@ class Item:
         as_whole(self.layer, f"the layer of item {self.name!r}", low=0)
         if not self.sources:
             raise UnsupportedError(f"item {self.name!r} has no source; name the ranks that have it")
-        needs = tuple(rank for rank in self.destinations if rank not in set(self.sources))
+        having = set(self.sources)
+        needs = tuple(rank for rank in self.destinations if rank not in having)
         object.__setattr__(self, "destinations", needs)
 
 

@@ -15,7 +15,7 @@ from .packing import PackedTree, Pricing
 
 Ways = Sequence[tuple[int, int]]
 MAX_UNITS = 2**50  # of all trees together; finer rates are rounded
-GRAINS = 2**20  # units of a group whose rates are rounded
+GRAINS = 2**30  # units of the smallest group, if rates are rounded and all units are not too many
 
 
 def _copies(turn: int, sources: Sequence[int], targets: Sequence[int]) -> Ways:
@@ -68,7 +68,7 @@ def weighted_forest(
     if count * sum(weights) > MAX_UNITS:
         if chunks:
             raise UnsupportedError(f"chunks is {chunks}, of each of {sum(weights)} units of data; expected fewer")
-        count = max(1, GRAINS // min(weights))
+        count = max(1, min(GRAINS // min(weights), MAX_UNITS // sum(weights)))
     rows = []
     for number, (weight, row) in enumerate(zip(weights, shares, strict=True)):
         counts = _rounded([share for _, share in row], count * weight)

@@ -7,6 +7,7 @@ rank's links both ways, as `Forest.link_loads` counts; one whose groups are too 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from math import frexp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ from ...formulations import Blocks
 from ...formulations.multicast import PackingModel, build_packing
 from ...schedules import Demands
 from ...solvers import Algorithm, HighsOptions, PrimalStatus, Session, Solution, solve
+from ...solvers.lp.exact_optimum import exact_answer
 from ...solvers.trees.steiner_trees import FAR, MAX_TARGETS, Tree, exact_tree, greedy_tree
 from ...support import progress
-from ...support.arrays import IntArray
+from ...support.arrays import FloatArray, IntArray
 from ...topologies import Topology
 from ..trees.problem import whole_numbers
 from .cut_search import best_cut
@@ -30,6 +32,7 @@ FIRST_TREES = 16  # of each group to start from
 STEEPNESS = 6  # of the lengths of loaded links then, as exponents of e
 NEARBY_TREES = 2  # of each group and round, at lengths that differ a little
 TOLERANCE = 1e-9  # of rates in floats
+SMALLEST_SHARE = 2.0**-29  # of all data in floats: a smaller group counts as so much
 FEW_PARTS = (1, 2, 4, 8)  # equal ones of each group that are tried
 MAX_INTEGERS, PARTS_SECONDS = 2000, 2.0  # of the integer program for that
 Path = tuple[int, ...]
@@ -69,7 +72,6 @@ class Pricing:
         self._ends = np.array([*range(topology.num_ranks), *plain], dtype=np.int64)
         self._is_end = np.zeros(len(topology.nodes), dtype=np.bool_)
         self._is_end[self._ends] = True
-        self.is_exact = all(len(targets) <= MAX_TARGETS for _, targets in self.groups)
 
     def set_lengths(self, lengths: IntArray) -> None:
         """Find all shortest ways at lengths of links, int64 (links,)."""
@@ -216,11 +218,9 @@ def packed(topology: Topology, demands: Demands, loads: FractionArray | None = N
     if loads is not None and any((loads[one] != loads[first]) for first, one in _in_orbits(folding.link_orbits)):
         folding = trivial(topology, demands)
     weights = [demands.groups[first].weight for first in folding.firsts.tolist()]
-    capacities, unit = topology.arrays.capacities, topology.arrays.unit
-    classes = folding.link_orbits
-    before = None if loads is None else np.bincount(classes, loads.astype(np.float64)).tolist()
-    name = f"trees of demands on {topology.name}"
-    model = build_packing(np.bincount(classes, capacities).tolist(), weights, name, before)
+    unit, classes = topology.arrays.unit, folding.link_orbits
+    program = _Program(topology, folding, weights, loads)
+    model, scale = program.scaled(), program.scale
     trees: list[PackedTree] = []
     random = np.random.default_rng(0)
     new = _spread(pricing, folding, weights, random)
@@ -232,25 +232,57 @@ def packed(topology: Topology, demands: Demands, loads: FractionArray | None = N
         for number in range(MAX_ROUNDS):
             new = list({tree[:2]: tree for tree in new if tree[:2] not in packed_trees}.values())
             packed_trees.update(tree[:2] for tree in new)
-            numbers = [place[tree.group] for tree in new]
-            sums = [
-                folding.counts[at] * np.bincount(classes, tree.loads) for at, tree in zip(numbers, new, strict=True)
-            ]
-            model.add_trees(numbers, sums)
+            program.add(model, [place[tree.group] for tree in new], new)
             trees += new
             say(f"round {number + 1}, {len(trees):,} trees")
             solution = session.solve()
-            lengths, earned = _float_duals(solution)
-            lengths, earned = lengths[classes], earned // folding.counts - 4 * topology.num_links
+            lengths, earned = _float_duals(solution, program.shares * folding.counts.astype(np.float64))
+            lengths, earned = lengths[classes], earned - 4 * topology.num_links
             pricing.set_lengths(lengths)
-            at_cut = limit is not None and solution.objective >= float(limit) * (1 - TOLERANCE)
+            at_cut = limit is not None and solution.objective * scale >= float(limit) * (1 - TOLERANCE)
             new = [] if at_cut else _priced(pricing, dict(zip(place, earned.tolist(), strict=True)))
             if all(tree[:2] in packed_trees for tree in new):
-                if at_cut and (shares := _in_few_parts(model, trees, place, limit)):
+                if at_cut and (shares := _in_few_parts(program, trees, limit)):
                     return Packing(_images(folding, trees, [share * unit for share in shares]), lengths)
-                return _optimum(folding, solution, trees, unit)
+                return _optimum(program, solution, trees, unit)
             new += _nearby(pricing, lengths, list(place), random)
     raise SolverError(f"{model.blocks.name} lacks trees after {MAX_ROUNDS} rounds")
+
+
+class _Program:
+    """The program of trees, once in numbers near 1 for floats, once in whole ones for fractions; bases fit both."""
+
+    def __init__(
+        self, topology: Topology, folding: Folding, weights: Sequence[int], loads: FractionArray | None
+    ) -> None:
+        self.folding, self.weights, self.name = folding, weights, f"trees of demands on {topology.name}"
+        classes = folding.link_orbits
+        self.capacities = np.bincount(classes, topology.arrays.capacities)
+        nothing = np.zeros(len(classes))
+        self.before: list[float] = np.bincount(classes, nothing if loads is None else loads.astype(np.float64)).tolist()
+        largest = max(sum(weights), *self.before)
+        self.scale = 2.0 ** -frexp(largest)[1]
+        self.shares: FloatArray = np.maximum(np.array(weights, dtype=np.float64) * self.scale, SMALLEST_SHARE)
+        self.groups, self.loads = list[int](), list[IntArray]()
+
+    def scaled(self) -> PackingModel:
+        """State it without trees, for GB/s of about all data, of which each group has a share, however small it is."""
+        before = [load if (load := units * self.scale) >= SMALLEST_SHARE else 0.0 for units in self.before]
+        return build_packing(self.capacities.tolist(), [1.0] * len(self.weights), self.name, before)
+
+    def add(self, model: PackingModel, groups: Sequence[int], trees: Sequence[PackedTree]) -> None:
+        """Add trees of groups to what `scaled` stated."""
+        counts, classes = self.folding.counts, self.folding.link_orbits
+        loads = [counts[at] * np.bincount(classes, tree.loads) for at, tree in zip(groups, trees, strict=True)]
+        model.add_trees(groups, [load * self.shares[at] for at, load in zip(groups, loads, strict=True)])
+        self.groups += groups
+        self.loads += loads
+
+    def unscaled(self) -> PackingModel:
+        """State it with all trees, for GB/s per unit of weight."""
+        model = build_packing(self.capacities.tolist(), self.weights, self.name, self.before)
+        model.add_trees(self.groups, self.loads)
+        return model
 
 
 def _in_orbits(numbers: IntArray) -> list[tuple[int, int]]:
@@ -304,53 +336,57 @@ def _priced(pricing: Pricing, earned: Mapping[int, int]) -> list[PackedTree]:
     return cheaper
 
 
-def _float_duals(solution: Solution) -> tuple[IntArray, IntArray]:
-    """Read lengths of links and what groups earn in floats, as multiples of one grain."""
+def _float_duals(solution: Solution, shares: FloatArray) -> tuple[IntArray, IntArray]:
+    """Read lengths of links and what trees of groups earn in floats, as multiples of one grain.
+
+    Shapes: `shares` of data and what is earned (groups,), lengths (links,).
+    """
     links = np.maximum(solution.duals["link_bandwidth"], 0.0)
     grain = max(float(links.max()), 1e-300) / GRAINS
-    earned = -solution.duals["group_size"]
-    return np.rint(links / grain).astype(np.int64), np.rint(earned / grain).astype(np.int64)
+    earned = np.clip(-solution.duals["group_size"] / shares / grain, -FAR, FAR)
+    return np.rint(links / grain).astype(np.int64), np.floor(earned).astype(np.int64)
 
 
-def _optimum(folding: Folding, solution: Solution, trees: Sequence[PackedTree], unit: Fraction) -> Packing:
+def _optimum(program: _Program, solution: Solution, trees: Sequence[PackedTree], unit: Fraction) -> Packing:
     """Read rates exactly, if the basis allows, and lengths in whole numbers; list all images of trees."""
-    lengths, _ = _float_duals(solution)
+    folding, weights = program.folding, np.array(program.weights, dtype=np.float64)
+    lengths, _ = _float_duals(solution, program.shares)
     try:
-        exact = solution.exact
-        values, duals = exact.values, exact.duals["link_bandwidth"].tolist()
-        lengths = _integers(duals, lengths)
+        exact = exact_answer(program.unscaled().linear_program(), solution.evidence.basis)
+        rates = [rate for name in exact.values if name.startswith("trees_") for rate in exact.values[name].tolist()]
+        lengths = _integers(exact.duals["link_bandwidth"].tolist(), lengths)
     except NoAnswerError:
-        values = solution.values
-    blocks = [name for name in values if name.startswith("trees_")]
-    rates = [Fraction(value) * unit for name in blocks for value in values[name].tolist()]
-    return Packing(_images(folding, trees, rates), lengths[folding.link_orbits])
+        blocks = [name for name in solution.values if name.startswith("trees_")]
+        shares = np.concatenate([solution.values[name] for name in blocks]) * program.scale
+        rates = [Fraction(rate) for rate in (shares * weights[program.groups]).tolist()]
+    return Packing(_images(folding, trees, [rate * unit for rate in rates]), lengths[folding.link_orbits])
 
 
-def _in_few_parts(
-    model: PackingModel, trees: Sequence[PackedTree], place: Mapping[int, int], rate: Fraction | None
-) -> list[Fraction]:
+def _in_few_parts(program: _Program, trees: Sequence[PackedTree], rate: Fraction | None) -> list[Fraction]:
     """Rates of trees that divide each group into a few equal parts and reach a rate; none where there are no such."""
     assert rate is not None
-    program, columns = model.linear_program(), list(model.blocks.columns.values())
-    trees_at = np.concatenate([block.ravel() for block in columns[1:]])
-    rows, sizes = program.constraints["link_bandwidth"].positions, program.constraints["group_size"].positions
     if len(trees) > MAX_INTEGERS:
         return []
-    loads = program.matrix[rows][:, trees_at].tocoo()
-    weights = -program.matrix[sizes][:, [0]].toarray().ravel()
+    table, groups = np.array(program.loads), np.array(program.groups)
+    number, link = np.nonzero(table)
+    capacities, weights = program.capacities.tolist(), np.array(program.weights)
     for parts in FEW_PARTS:
         blocks = Blocks(f"trees of {parts} parts")
         counts = blocks.variables("counts", len(trees), integral=True)
-        widths = [int(parts * Fraction(width) / rate) for width in program.row_bounds[1][rows].tolist()]
-        blocks.constraint("link_bandwidth", len(rows), [(loads.row, counts[loads.col], loads.data)], upper=widths)
-        groups = np.array([place[tree.group] for tree in trees])
-        blocks.constraint(
-            "group_size", len(sizes), [(groups, counts, 1.0)], lower=parts * weights, upper=parts * weights
-        )
+        widths = [int(parts * Fraction(width) / rate) for width in capacities]
+        terms = [(link, counts[number], table[number, link].astype(np.float64))]
+        blocks.constraint("link_bandwidth", len(widths), terms, upper=widths)
+        sizes = parts * weights
+        blocks.constraint("group_size", len(sizes), [(groups, counts, 1.0)], lower=sizes, upper=sizes)
         blocks.minimize([(counts, [float(tree.loads.sum()) for tree in trees])])
         solution = solve(blocks, HighsOptions(time_limit=PARTS_SECONDS))
         if solution.status.primal is PrimalStatus.FEASIBLE:
-            return [Fraction(round(count), parts) * rate for count in solution.values["counts"].tolist()]
+            units = np.rint(solution.values["counts"]).astype(np.int64)
+            # Large counts may be off by more than floats can tell.
+            totals = np.zeros(len(sizes), dtype=np.int64)
+            np.add.at(totals, groups, units)
+            if (units >= 0).all() and (totals == sizes).all() and (units @ table <= widths).all():
+                return [Fraction(count, parts) * rate for count in units.tolist()]
     return []
 
 

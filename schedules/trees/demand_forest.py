@@ -168,6 +168,8 @@ class DemandForest(Forest, kind="demand-forest"):
             raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
         paths = path_arrays(fields["paths"], where)
         switches = whole_numbers(fields["switches"], f"{where}: field schedule.switches")
+        if len(switches) > routes.shape[1]:
+            raise FileFormatError(f"{where}: schedule.switches has more entries than the routes of a tree")
         return cls(
             num_ranks=routes.shape[1] - len(switches),
             trees_per_root=whole_count(fields["trees_per_root"], f"{where}: field schedule.trees_per_root"),

@@ -20,7 +20,8 @@ from collopt.planners import compare, survive
 from collopt.planners.demands.folding import folded
 from collopt.schedules import Cut, ItemCut, ItemCuts
 from collopt.schedules.bounds.bound import Bound
-from collopt.topologies import dgx_a100, dgx_h100, ring
+from collopt.schedules.collective import DEMANDS
+from collopt.topologies import SwitchLimits, dgx_a100, dgx_h100, ring
 from oracles.multicast_trees import best_tree_rate
 
 LINKS = [("s", "a"), ("s", "b"), ("a", "t1"), ("b", "t2"), ("a", "m"), ("b", "m"), ("m", "n"), ("n", "t1"), ("n", "t2")]
@@ -37,6 +38,16 @@ def drawn_network(draw: random.Random, *, able: bool) -> Topology:
     ends |= {(tail, head) for tail, head in (draw.sample(nodes, 2) for _ in range(4))}
     links = [(tail, head, draw.randint(1, 9)) for tail, head in sorted(ends)]
     return Topology.from_links(links, compute=ranks, switches=switches, multicast=switches if able else [])
+
+
+def drawn_star(draw: random.Random) -> Topology:
+    """Draw three or four ranks around a switch with loopback, some with links of their own."""
+    ranks = [f"r{number}" for number in range(draw.randint(3, 4))]
+    links = [(*pair, draw.randint(1, 9)) for rank in ranks for pair in ((rank, "s"), ("s", rank))]
+    direct = {(tail, head) for tail, head in (draw.sample(ranks, 2) for _ in range(draw.randint(0, 3)))}
+    links += [(tail, head, draw.randint(1, 9)) for tail, head in sorted(direct)]
+    limits = [SwitchLimits("s", loopback=True)]
+    return Topology.from_links(links, compute=ranks, switches="s", multicast="s", limits=limits)
 
 
 def drawn_demands(draw: random.Random, topology: Topology) -> Demands:
@@ -84,8 +95,38 @@ def test_bounds_around_switches_that_pass_data_are_those_of_the_program(seed: in
     topology = drawn_network(draw, able=False)
     demands = drawn_demands(draw, topology)
     plan = collopt.plan(topology, demands)
+    assert float(1 / plan.inverse_rate) == pytest.approx(best_tree_rate(topology, demands))
     assert plan.bound.inverse_rate == 1 / collopt.solve(multicast.build(topology, demands)).exact.objective
     assert plan.gap == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_plans_around_a_looping_switch_are_the_best_of_all_trees(seed: int) -> None:
+    """Copies that come back to their sender take its links; the bound takes them as free and stays above."""
+    draw = random.Random(seed)
+    topology = drawn_star(draw)
+    demands = drawn_demands(draw, topology)
+    plan = collopt.plan(topology, demands)
+    assert float(1 / plan.inverse_rate) == pytest.approx(best_tree_rate(topology, demands))
+    assert plan.bound.inverse_rate <= plan.inverse_rate
+
+
+def test_the_bound_around_a_looping_switch_may_be_out_of_reach() -> None:
+    """An allgather of three ranks loses 1 in 39 to what comes back to the senders."""
+    names = ["r0", "r1", "r2"]
+    widths = {"s": [(6, 6), (2, 8), (5, 7)], "t": [(9, 9), (7, 6), (6, 6)]}
+    links = [
+        link
+        for switch, rows in widths.items()
+        for rank, (up, down) in zip(names, rows, strict=True)
+        for link in ((rank, switch, up), (switch, rank, down))
+    ]
+    limits = [SwitchLimits("s", loopback=True)]
+    network = Topology.from_links(links, compute=names, switches="st", multicast="st", limits=limits)
+    demands = Demands([(rank, 1, [rank], [other for other in names if other != rank]) for rank in names])
+    plan = collopt.plan(network, demands)
+    assert plan.gap == Fraction(1, 39)
+    assert float(1 / plan.inverse_rate) == pytest.approx(best_tree_rate(network, demands))
 
 
 def test_random_demands_meet_the_bound() -> None:
@@ -93,6 +134,36 @@ def test_random_demands_meet_the_bound() -> None:
     planned = list(random_demands.plans(range(8)))
     assert len(planned) > 4
     assert all(plan.gap == 0 for plan in planned)
+
+
+@pytest.mark.parametrize(
+    ("seed", "sizes"),
+    [
+        (5, [832876160, 635733915, 872361936, 877032307]),
+        (20, [860076809, 584460277]),
+        (14, [1, 2**48 - 59, 1021]),
+        (8, [3, 2**52 - 7, 5, 2]),
+    ],
+)
+def test_sizes_of_any_number_of_bytes_have_no_gap(seed: int, sizes: list[int]) -> None:
+    """Large sizes without a common factor, and tiny items beside huge ones, are planned as exactly as small sizes."""
+    draw = random.Random(seed)
+    topology = random_demands.random_network(draw)
+    items = random_demands.random_items(draw, topology).items
+    plan = collopt.plan(topology, Demands(replace(item, size=size) for item, size in zip(items, sizes, strict=False)))
+    # Units are whole, up to 2^50 of all trees.
+    assert plan.gap <= (0 if sum(sizes) < 2**49 else Fraction(2, sum(sizes)))
+    assert plan.schedule.trees_per_root < 100
+
+
+def test_layers_of_any_number_of_bytes_come_as_early_as_possible() -> None:
+    """A tiny layer after a huge one changes nothing for that, nor is it lost."""
+    network, ranks = ring(4, bandwidth=10), ["gpu1", "gpu2", "gpu3"]
+    items = [Item("huge", 2**45 - 27, ["gpu0"], ranks), Item("tiny", 5, ["gpu0"], ranks[1:2], 1)]
+    plan = collopt.plan(network, Demands(items), order="layers")
+    first, last = plan.schedule.prefixes(network)
+    assert first.time == first.share / 20
+    assert last.time == Fraction(1, 20)
 
 
 def test_collectives_are_special_cases() -> None:
@@ -221,6 +292,7 @@ def test_plan_files_hold_the_demands(tmp_path: Path) -> None:
         lambda data: data["schedule"]["trees"][0].__setitem__(2, [-1] * len(data["schedule"]["trees"][0][2])),
         lambda data: data["schedule"].pop("items"),
         lambda data: data["schedule"].update(switches=[99]),
+        lambda data: data["schedule"].update(switches=[*range(99)]),
         lambda data: data.update(collective="allgather"),
     ):
         data: dict[str, Any] = json.loads((tmp_path / "plan.json").read_text())
@@ -291,6 +363,13 @@ def test_unusable_options_are_refused(options: dict[str, Any], named: str) -> No
     """Demands take no shards, and only their own planners."""
     with pytest.raises(UnsupportedError, match=named):
         collopt.plan(ring(4), Demands([("x", 1, ["gpu0"], ["gpu2"])]), **options)
+
+
+@pytest.mark.parametrize("function", [collopt.plan, collopt.bound, collopt.sensitivity, collopt.compare])
+def test_demands_without_items_are_refused(function: Any) -> None:
+    """The record that all demands have in common is no collective by itself."""
+    with pytest.raises(UnsupportedError, match="demands need their items"):
+        function(ring(4), DEMANDS)
 
 
 def test_other_planners_refuse_demands_and_theirs_refuse_collectives() -> None:

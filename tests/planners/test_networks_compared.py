@@ -97,7 +97,7 @@ def test_unequal_switches_boxes_and_directions_are_counted_as_they_are() -> None
 
 def test_a_planner_that_refuses_what_a_failure_leaves_is_no_loss() -> None:
     """The rates of seven GPUs are unknown to a planner for powers of two."""
-    with pytest.raises(ColloptError, match=r"after box0/gpu0"):
+    with pytest.raises(ColloptError, match="after box0/gpu0"):
         compare_networks(
             [dgx_a100()],
             {"allgather": {"1M": 1}},
