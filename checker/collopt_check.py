@@ -101,13 +101,18 @@ class Network:
         form, version, _, compute, entries, links = fields(document, names, "costs devices")
         require(form == "collopt-topology" and version in {1, 2}, "the topology is of another format or version")
         self.entries = [{"name": entry} if isinstance(entry, str) else entry for entry in entries]
+        abilities = ("multicast", "aggregation", "loopback", "relay")
+        for entry in self.entries:
+            fields(entry, "name", " ".join([*abilities, "group operators types"]))
+            fits = all(type(entry.get(ability, False)) is bool for ability in abilities)
+            require(fits, "an ability is neither true nor false")
+            integers([] if entry.get("group") is None else [entry["group"]], 2, inf, "groups")
         self.nodes = compute + [entry["name"] for entry in self.entries]
         self.ranks, self.size = len(compute), len(self.nodes)
         self.number = {name: number for number, name in enumerate(self.nodes)}
         require(len(self.number) == self.size, "two nodes have one name")
         self.multicast, self.aggregation, self.loopback, self.relays = (
-            {self.number[entry["name"]] for entry in self.entries if entry.get(ability) is True}
-            for ability in ("multicast", "aggregation", "loopback", "relay")
+            {self.number[entry["name"]] for entry in self.entries if entry.get(ability)} for ability in abilities
         )
         self.branching = {"broadcast": self.multicast, "reduce": self.aggregation}
         self.group: dict[int, Any] = {self.number[entry["name"]]: entry.get("group") or inf for entry in self.entries}
@@ -118,7 +123,7 @@ class Network:
             rows = [(*pair, *rates[kind]) for pair, kind in zip(ends, which)]
         else:
             rows = [(self.number[tail], self.number[head], *rate) for tail, head, *rate in links]
-        rates = {row[2:]: (fraction(str(row[2])), fraction(str(row[3]), "0")) for row in rows}
+        rates = {(speed, delay): (fraction(str(speed)), fraction(str(delay), "0")) for _, _, speed, delay in rows}
         self.links: dict[Pair, tuple[Fraction, Fraction]] = {row[:2]: rates[row[2:]] for row in rows}
         require(len(self.links) == len(rows), "two links have the same ends")
         require(all(tail != head for tail, head in self.links), "a link leads from a node to itself")
@@ -131,9 +136,8 @@ class Network:
         """Return the SHA-256 of the network."""
         names, limits = self.nodes, []
         for entry in self.entries:
-            loopback, relay = (entry.get(name) is True for name in ("loopback", "relay"))
             operators, types = (sorted(set(entry.get(name, []))) for name in ("operators", "types"))
-            limit = [loopback, entry.get("group"), operators, types, relay]
+            limit = [entry.get("loopback", False), entry.get("group"), operators, types, entry.get("relay", False)]
             limits += [[entry["name"], *limit]] if limit != [False, None, [], [], False] else []
         rows = sorted([names[tail], names[head], *map(str, rate)] for (tail, head), rate in self.links.items())
         abilities = [sorted(names[switch] for switch in group) for group in (self.multicast, self.aggregation)]
@@ -142,6 +146,7 @@ class Network:
 
     def numbers(self, names: Any) -> set[int]:
         """Return the numbers of nodes."""
+        require(isinstance(names, list), "a set of nodes is no list")
         return {self.number[name] for name in names}
 
     def width(self, times: Any) -> Any:
@@ -177,7 +182,7 @@ def read_items(items: Any, network: Network) -> list[Group]:
     """Return the groups of the items of demands."""
     rows = [fields(item, "name size sources destinations", "layer") for item in items]
     require(len({row[0] for row in rows}) == len(rows), "two items have one name")
-    require(all(row[2] for row in rows), "an item has no source")
+    require(all(row[2] and network.numbers([*row[2], *row[3]]) for row in rows), "an item has no source")
     layers = integers([item.get("layer", 0) for item in items], 0, inf, "layers")
     moved = [(layer, *row[1:]) for layer, row in zip(layers, rows) if {*row[3]} - {*row[2]}]
     groups: dict[Any, Fraction] = {}
@@ -276,7 +281,8 @@ def read_duals(lists: Any, network: Network, *weights: Fraction) -> tuple[int, d
 
     Returns the scale, the dual of every link by the first list, their bandwidth times duals, and the other lists.
     """
-    rows = [[(network.number[row[0]], network.number[row[1]], fraction(row[2], "0")) for row in own] for own in lists]
+    number = network.number
+    rows = [[(number[tail], number[head], fraction(dual, "0")) for tail, head, dual in own] for own in lists]
     scale = lcm(*(dual.denominator for own in rows for _, _, dual in own), *(value.denominator for value in weights))
     duals = [{(tail, head): int(dual * scale) for tail, head, dual in own} for own in rows]
     require([*map(len, duals)] == [*map(len, rows)], "two duals have the same ends")
@@ -420,8 +426,8 @@ WITNESSES: dict[str, tuple[Any, Any]] = {  # and the collectives that they bound
 
 def check_bound(plan: Any, field: str, network: Network) -> tuple[Problem, Fraction, str]:
     """Check that the witness proves the rate of a bound, and return what it is about, and its algorithm bandwidth."""
-    stated, weights = fields(plan[field], "inverse_rate weights", " ".join(WITNESSES))
-    problem = Problem(plan, weights, network)
+    [stated] = fields(plan[field], "inverse_rate", " ".join(["weights", *WITNESSES]))
+    problem = Problem(plan, plan[field].get("weights", []), network)
     [name] = set(plan[field]) & set(WITNESSES)
     show, phases = WITNESSES[name]
     fits = name in {"cut", "item_cuts"} if problem.groups else problem.phases in phases

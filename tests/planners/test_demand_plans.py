@@ -318,6 +318,13 @@ def test_plan_files_hold_the_demands(tmp_path: Path) -> None:
             collopt.load_plan(tmp_path / "damaged.json")
 
 
+def test_trees_are_counted_by_groups_of_items() -> None:
+    """Items have no one root."""
+    demands = Demands([("x", 1, ["gpu0"], ["gpu2"]), ("y", 1, ["gpu0"], ["gpu1"])])
+    plan = collopt.plan(ring(4), demands, planner="item-copies")
+    assert plan.schedule.rows(plan.topology, {})["trees per group"] == "1 distinct tree"
+
+
 def test_a_rank_that_sends_what_it_never_got_is_noticed() -> None:
     """Trees begin at sources of their items only."""
     demands = Demands([("x", 1, ["gpu0"], ["gpu2"])])
