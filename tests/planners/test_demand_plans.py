@@ -352,7 +352,7 @@ def test_item_cuts_prove_no_more_than_they_hold() -> None:
     bound.verify()
     assert bound.algbw == 40
     assert ItemCuts.from_json(json.loads(json.dumps(good.to_json()))) == good
-    for cuts in (
+    for rows in (
         ((ItemCut(Fraction(3, 2), near),),),
         ((ItemCut(Fraction(1), near), ItemCut(Fraction(1), frozenset({"gpu2", "gpu3"}))),),
         ((ItemCut(Fraction(1), frozenset({"gpu0", "gpu2"})),),),
@@ -361,7 +361,7 @@ def test_item_cuts_prove_no_more_than_they_hold() -> None:
         ((), ()),
     ):
         with pytest.raises(CertificateError):
-            Bound.from_witness(network, demands, ItemCuts(lengths, cuts))
+            Bound.from_witness(network, demands, ItemCuts(lengths, rows))
     with pytest.raises(CertificateError):
         Bound.from_witness(network, "allgather", good)
     with pytest.raises(CertificateError):
