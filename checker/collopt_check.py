@@ -182,7 +182,7 @@ def read_items(items: Any, network: Network) -> list[Group]:
     """Return the groups of the items of demands."""
     rows = [fields(item, "name size sources destinations", "layer") for item in items]
     require(len({row[0] for row in rows}) == len(rows), "two items have one name")
-    require(all(row[2] for row in rows), "an item has no source")
+    require(all(row[2] and network.numbers([*row[2], *row[3]]) for row in rows), "an item has no source")
     layers = integers([item.get("layer", 0) for item in items], 0, inf, "layers")
     moved = [(layer, *row[1:]) for layer, row in zip(layers, rows) if {*row[3]} - {*row[2]}]
     groups: dict[Any, Fraction] = {}
