@@ -705,7 +705,7 @@ def check_plan(path: str) -> Iterator[str]:
         plan, f"{names} schedule", "scoped_bound"
     )
     require(form == "collopt-plan" and version == 10, "this is no collopt-plan of version 10")
-    needed = PHASES[collective]
+    pattern = PHASES[collective]
     yield f"{collective} plan, SHA-256 {hashlib.sha256(data).hexdigest()}"
 
     network = Network(topology)
@@ -726,7 +726,7 @@ def check_plan(path: str) -> Iterator[str]:
     require(rate == fraction(stated), f"the busiest links give 1/x = {rate}, and the plan claims {stated}")
     yield f"all data arrives; the busiest links give 1/x = {rate}"
 
-    require(phases == needed, "the schedule is not of the kind that the collective needs")
+    require(phases == pattern, "the schedule is not of the kind that the collective needs")
     require((collective == "demands") == (schedule["kind"] == "demand-forest"), "demands need a demand-forest")
     for problem, limit, _ in bounds:
         require(weights in ([], problem.weights), "the shards of schedule and bound differ")

@@ -331,6 +331,8 @@ def test_a_rank_that_sends_what_it_never_got_is_noticed() -> None:
     plan = collopt.plan(ring(4), demands)
     with pytest.raises(CertificateError, match=r"root|source|deliver"):
         replace(plan, schedule=replace(plan.schedule, roots=plan.schedule.roots + 1)).verify()
+    with pytest.raises(CertificateError, match="expected 'broadcast'"):
+        replace(plan.schedule, direction="reduce").verified_loads(plan.topology)
     for collective in ("allgather", "broadcast"):
         bound = collopt.bound(ring(4), collective, root=0 if collective == "broadcast" else None)
         with pytest.raises(CertificateError, match="items"):
