@@ -27,8 +27,8 @@ from slow_cases import slow_where
 
 COMMANDS = [
     "import", "bound", "plan", "groups", "export", "family", "compare", "survive", "sensitivity", "verify", "score",
-    "show", "report", "explore", "run", "lint", "topology-file", "bench", "calibrate", "expect", "diagnose", "probe",
-    "find", "topologies", "doctor",
+    "certify", "show", "report", "explore", "run", "lint", "topology-file", "bench", "calibrate", "expect", "diagnose",
+    "probe", "find", "compare-networks", "topologies", "doctor",
 ]  # fmt: skip
 WITHOUT_JSON = {"explore", "export", "show", "report"}
 """They write files, figures and pages, and have no figures to tell."""

@@ -65,6 +65,7 @@ find 16 --bandwidth 1e400                                -> --bandwidth '1e400' 
 find 16 --host 1e400                                     -> --host '1e400' 1e+12
 sensitivity ring --nodes 4 allgather --step 0            -> --step '0'
 compare ring --nodes 4 allgather --size 1X               -> size '1X'
+compare-networks "ring --nodes 4" --call allgather       -> --call COLLECTIVE:SIZE
 expect ring --nodes 4 allgather --size 0                 -> size '0'
 """
 
@@ -183,7 +184,7 @@ verify ""                                                -> path empty
 verify empty                                             -> empty JSON
 verify cut                                               -> cut line 1
 verify tree                                              -> tree XML 'collopt-plan'
-verify newer                                             -> newer version 10 upgrade
+verify newer                                             -> newer version 11 upgrade
 verify fields                                            -> fields made_by
 run plan.json --backend mpi                              -> backend 'mpi' gloo nccl
 run plan.json --op max                                   -> op reduce
@@ -301,7 +302,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "cut": '{"format": "collopt-pl',
         "tree": "<plan/>",
         "bare": '{"collective": "allreduce"}',
-        "newer": '{"format": "collopt-plan", "version": 10}',
+        "newer": '{"format": "collopt-plan", "version": 11}',
         "fields": '{"format": "collopt-plan", "version": 1}',
     }
     for name, content in contents.items():

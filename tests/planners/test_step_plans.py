@@ -86,7 +86,7 @@ def test_plans_come_back_from_files_as_they_were(collective: str, tmp_path: Path
         assert other.to_json() == saved.to_json()
         assert type(other.schedule) is type(saved.schedule)
         assert (other.link_loads.dtype, other.bound, other.gap) == (np.int64, saved.bound, 0)
-    assert json.loads((tmp_path / "plan.json").read_text())["version"] == 9
+    assert json.loads((tmp_path / "plan.json").read_text())["version"] == 10
 
 
 def test_both_parts_of_an_allreduce_keep_their_own_chunks(tmp_path: Path) -> None:
