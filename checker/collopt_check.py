@@ -182,7 +182,7 @@ def read_items(items: Any, network: Network) -> list[Group]:
     """Return the groups of the items of demands."""
     rows = [fields(item, "name size sources destinations", "layer") for item in items]
     require(len({row[0] for row in rows}) == len(rows), "two items have one name")
-    require(all(row[2] for row in rows), "an item has no source")
+    require(all(row[2] and network.numbers([*row[2], *row[3]]) for row in rows), "an item has no source")
     layers = integers([item.get("layer", 0) for item in items], 0, inf, "layers")
     moved = [(layer, *row[1:]) for layer, row in zip(layers, rows) if {*row[3]} - {*row[2]}]
     groups: dict[Any, Fraction] = {}
@@ -705,7 +705,7 @@ def check_plan(path: str) -> Iterator[str]:
         plan, f"{names} schedule", "scoped_bound"
     )
     require(form == "collopt-plan" and version == 10, "this is no collopt-plan of version 10")
-    needed = PHASES[collective]
+    pattern = PHASES[collective]
     yield f"{collective} plan, SHA-256 {hashlib.sha256(data).hexdigest()}"
 
     network = Network(topology)
@@ -726,7 +726,7 @@ def check_plan(path: str) -> Iterator[str]:
     require(rate == fraction(stated), f"the busiest links give 1/x = {rate}, and the plan claims {stated}")
     yield f"all data arrives; the busiest links give 1/x = {rate}"
 
-    require(phases == needed, "the schedule is not of the kind that the collective needs")
+    require(phases == pattern, "the schedule is not of the kind that the collective needs")
     require((collective == "demands") == (schedule["kind"] == "demand-forest"), "demands need a demand-forest")
     for problem, limit, _ in bounds:
         require(weights in ([], problem.weights), "the shards of schedule and bound differ")

@@ -289,7 +289,7 @@ def register_collective(collective: Collective) -> Collective:
     name = collective.name
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UnsupportedError(f"the collective is called {shown(name)}; expected a name such as 'ring_exchange'")
-    for registered in COLLECTIVES.values():
+    for registered in (*COLLECTIVES.values(), DEMANDS):
         if registered.nccl_name == collective.nccl_name:
             raise UnsupportedError(f"there is a collective {registered} already; give {name!r} another name")
     required = {"pattern": ("pairs", "one root"), "phases": ((),), "input": ("parts",), "output": ("parts",)}

@@ -158,14 +158,14 @@ class Demands(Collective):
     def ends(self, topology: Topology) -> tuple[Ends, ...]:
         """Number the ranks of all groups on a topology.
 
-        Raises `UnsupportedError` for a rank that the topology does not have; `BoundError` for a destination that no
-        source can reach.
+        Raises `UnsupportedError` for a rank of any item that the topology does not have; `BoundError` for a destination
+        that no source can reach.
         """
         numbers = {rank: number for number, rank in enumerate(topology.compute_nodes)}
-        for group in self.groups:
-            if unknown := [name for name in (*group.sources, *group.destinations) if name not in numbers]:
+        for item in self.items:
+            if unknown := [name for name in (*item.sources, *item.destinations) if name not in numbers]:
                 raise UnsupportedError(
-                    f"item {self.items[group.items[0]].name!r} names {unknown[0]!r}, which is not a rank of {topology}"
+                    f"item {item.name!r} names {unknown[0]!r}, which is not a rank of {topology}"
                     f"{hint(unknown[0], numbers)}; expected names such as {topology.compute_nodes[0]!r}"
                 )
         ends = tuple(

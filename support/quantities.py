@@ -123,9 +123,9 @@ def as_latency(value: object, where: str) -> Fraction:
     return _within(value, f"latency of {where}", expected, lambda latency: 0 <= latency <= MAX_LATENCY)
 
 
-def as_amount(value: object) -> Fraction:
+def as_amount(value: object, what: str = "amount") -> Fraction:
     """Read a relative amount exactly: a number of at least 0; errors as in `as_bandwidth`."""
-    return _within(value, "amount", "a number of at least 0", lambda amount: amount >= 0)
+    return _within(value, what, "a number of at least 0", lambda amount: amount >= 0)
 
 
 def as_factor(value: object, what: str) -> Fraction:

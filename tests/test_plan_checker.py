@@ -80,6 +80,18 @@ def test_text_of_a_plan_stays_in_its_line(text: str, tmp_path: Path, monkeypatch
     assert lines[0].isprintable()
 
 
+def test_ranks_of_items_that_stay_have_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that nobody needs names ranks of the network too; both refuse it otherwise."""
+    document = json.loads((FOLDER / "demands.json").read_text(encoding="utf-8"))
+    items = document["schedule"]["items"]
+    place = next(number for number, item in enumerate(items) if {*item["destinations"]} <= {*item["sources"]})
+    items[place]["sources"].append("nowhere")
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert checked(path, monkeypatch)[0] == 1
+    assert not is_verified(path)
+
+
 def test_the_checker_stands_alone() -> None:
     """It imports the standard library of Python 3.9 alone, and stays short."""
     text = SOURCE.read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 
 from ...support.files import name_of
@@ -26,11 +27,14 @@ def certify(
 ) -> None:
     """Turn a schedule from any source into a plan file that proves its bandwidth, the bound and the gap."""
     from ...runtime import certify as certify_file
+    from ...runtime.scoring.readings import trace_prefix
 
     network = network_if_named(topology, described)
     if network is None:
         raise UsageError(f"--topology is missing; expected the network whose ranks run {file}")
-    check_targets({"--output": output}, sources=[file])
+    prefix = trace_prefix(file)
+    traces = [] if prefix is None else prefix.parent.glob(f"{glob.escape(prefix.name)}.*.et")
+    check_targets({"--output": output}, sources=[file, *traces])
     with computing(f"certifying {file}"):
         options = {"collective": collective, "root": ShardOptions(root).read().get("root"), "num_bytes": num_bytes}
         plan = certify_file(file, network, **options)

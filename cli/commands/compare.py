@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import planners
 from ...errors import FileFormatError, UnsupportedError
 from ...schedules import Collective
+from ...support.files import MAX_BYTES, read_text
 from ...support.formatting import percentage_text, rate_text, time_text, times_text
 from ...topologies import Topology
 from ..terminal.networks import find_network, find_networks
@@ -181,11 +183,13 @@ def _prices(path: Path) -> dict[str, str]:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
+        table = pd.read_csv(StringIO(read_text(path, MAX_BYTES)), dtype=str, keep_default_na=False)
+    except ValueError as error:
         raise FileFormatError(f"{path} is no table of prices: {str(error).strip().partition(chr(10))[0]}") from None
     if list(table.columns[:2]) != ["part", "price"]:
         raise FileFormatError(f"{path} begins with columns {', '.join(table.columns)}; expected part,price")
+    if not isinstance(table.index, pd.RangeIndex):
+        raise FileFormatError(f"{path} has rows with more entries than columns; write a price without commas")
     if empty := [part for part, price in zip(table["part"], table["price"], strict=True) if not price.strip()]:
         raise FileFormatError(f"{path} has no price of {', '.join(empty)}")
     if twice := list(table["part"][table["part"].duplicated()]):

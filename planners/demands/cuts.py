@@ -55,6 +55,8 @@ def _by_ascent(topology: Topology, demands: Demands, lengths: IntArray) -> list[
 def _by_program(topology: Topology, demands: Demands) -> list[Bound]:
     """Solve the linear program of all schedules, and read its dual values as lengths and cuts."""
     model = build(topology, demands)
+    # In GB/s of all data, prices are far from the tolerances of floats.
+    model.maximize([(model.variables.rate, float(demands.total_weight))])
     solution = solve(model, HighsOptions(algorithm=Algorithm.SIMPLEX))
     try:
         duals = solution.exact.duals

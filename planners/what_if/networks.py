@@ -213,7 +213,7 @@ def _price(network: Topology, prices: Mapping[str, Exact]) -> Fraction:
         raise UnsupportedError(
             f"the prices are {shown(prices)}; expected numbers by part: {{'gpu': 1, 'gpu-nic': 0.5}}"
         )
-    amounts = {name: as_amount(price) for name, price in prices.items()}
+    amounts = {name: as_amount(price, f"the price of {name}") for name, price in prices.items()}
     parts = network_parts(network)
     total = Fraction(0)
     for part, count in zip(parts["part"], parts["count"].tolist(), strict=True):

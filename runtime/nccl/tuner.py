@@ -125,12 +125,10 @@ def write_nccl_tuner(
     ----------
     plans : sequence of Plan
         Of one collective on one topology; compared by `Plan.estimate`, as in `write_family`.
-    path, protocol, boxes : path, str, int
+    path, protocol, boxes, form : path, str, int, str
         As for `export_nccl_tuner`.
     max_bytes : int or str
         The largest size.
-    form : str
-        As for `export_nccl_tuner`.
     """
     largest = as_bytes(max_bytes, "max_bytes")
     if not isinstance(plans, Iterable) or not (candidates := list(plans)):

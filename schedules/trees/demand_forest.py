@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import CertificateError, FileFormatError
 from ...support.arrays import IntArray, read_only
-from ...support.formatting import count_text, percentage_text
+from ...support.formatting import count_text, percentage_text, span_text
 from ...support.validation import as_kind
 from ...topologies import Topology
 from ..collective import Collective
@@ -124,8 +124,8 @@ class DemandForest(Forest, kind="demand-forest"):
 
     @property
     def _per_root(self) -> str:
-        different = np.unique(self.groups, return_counts=True)[1]
-        return f"{different.min()} to {different.max()} distinct trees for each group of items"
+        numbers = np.unique(self.groups, return_counts=True)[1]
+        return span_text(numbers.min(), numbers.max(), "distinct tree")
 
     def prefixes(self, topology: Topology) -> tuple[Prefix, ...]:
         """Say when each layer is complete if all links serve the layers in their order."""
@@ -142,7 +142,8 @@ class DemandForest(Forest, kind="demand-forest"):
         parts = self.prefixes(topology)
         texts = [f"{percentage_text(part.share)} after {percentage_text(part.time / parts[-1].time)}" for part in parts]
         layers = {"layers": f"{', '.join(texts[:8])} of the time"} if len(texts) > 1 else {}
-        return super().rows(topology, busiest) | layers
+        rows = {name.replace("per root", "per group"): text for name, text in super().rows(topology, busiest).items()}
+        return rows | layers
 
     def to_json(self) -> dict[str, Any]:
         """Describe it by lists, texts and integers."""

@@ -86,6 +86,8 @@ def verified_items(forest: TreeArrays, groups: IntArray, demands: Demands, topol
         raise CertificateError(
             f"the forest's groups are {shown(groups)}; expected int64, one for each of {trees} trees"
         )
+    if forest.direction != "broadcast":
+        raise CertificateError(f"the direction of trees of demands is {shown(forest.direction)}; expected 'broadcast'")
     refuse_if((groups < 0) | (groups >= len(ends)), "tree {} carries a group of items that there is not")
     goals, has = np.zeros((2, len(ends), topology.num_ranks), dtype=np.bool_)
     for number, (sources, destinations) in enumerate(ends):

@@ -17,6 +17,7 @@ from collopt import Demands, Item, Topology
 from collopt.errors import BoundError, CertificateError, FileFormatError, UnsupportedError
 from collopt.formulations import multicast
 from collopt.planners import compare, survive
+from collopt.planners.demands import cuts
 from collopt.planners.demands.folding import folded
 from collopt.schedules import Cut, ItemCut, ItemCuts
 from collopt.schedules.bounds.bound import Bound
@@ -154,6 +155,21 @@ def test_sizes_of_any_number_of_bytes_have_no_gap(seed: int, sizes: list[int]) -
     # Units are whole, up to 2^50 of all trees.
     assert plan.gap <= (0 if sum(sizes) < 2**49 else Fraction(2, sum(sizes)))
     assert plan.schedule.trees_per_root < 100
+
+
+def test_the_program_bounds_sizes_of_any_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no cut is used, dual values of the program prove the same bound at large sizes as cuts do."""
+    draw = random.Random(15)
+    topology = random_demands.random_network(draw)
+    items = random_demands.random_items(draw, topology).items
+    demands = Demands(replace(item, size=2**30 - 35 * place) for place, item in enumerate(items))
+    cut = collopt.bound(topology, demands)
+    low = replace(cut, inverse_rate=cut.inverse_rate / 2)
+    monkeypatch.setattr(cuts, "best_cut", lambda *_: low)
+    monkeypatch.setattr(cuts, "_by_ascent", lambda *_: [])
+    bound = collopt.bound(topology, demands)
+    assert isinstance(bound.witness, ItemCuts)
+    assert bound.inverse_rate == cut.inverse_rate
 
 
 def test_layers_of_any_number_of_bytes_come_as_early_as_possible() -> None:
@@ -302,12 +318,21 @@ def test_plan_files_hold_the_demands(tmp_path: Path) -> None:
             collopt.load_plan(tmp_path / "damaged.json")
 
 
+def test_trees_are_counted_by_groups_of_items() -> None:
+    """Items have no one root."""
+    demands = Demands([("x", 1, ["gpu0"], ["gpu2"]), ("y", 1, ["gpu0"], ["gpu1"])])
+    plan = collopt.plan(ring(4), demands, planner="item-copies")
+    assert plan.schedule.rows(plan.topology, {})["trees per group"] == "1 distinct tree"
+
+
 def test_a_rank_that_sends_what_it_never_got_is_noticed() -> None:
     """Trees begin at sources of their items only."""
     demands = Demands([("x", 1, ["gpu0"], ["gpu2"])])
     plan = collopt.plan(ring(4), demands)
     with pytest.raises(CertificateError, match=r"root|source|deliver"):
         replace(plan, schedule=replace(plan.schedule, roots=plan.schedule.roots + 1)).verify()
+    with pytest.raises(CertificateError, match="expected 'broadcast'"):
+        replace(plan.schedule, direction="reduce").verified_loads(plan.topology)
     for collective in ("allgather", "broadcast"):
         bound = collopt.bound(ring(4), collective, root=0 if collective == "broadcast" else None)
         with pytest.raises(CertificateError, match="items"):
@@ -329,7 +354,7 @@ def test_item_cuts_prove_no_more_than_they_hold() -> None:
     bound.verify()
     assert bound.algbw == 40
     assert ItemCuts.from_json(json.loads(json.dumps(good.to_json()))) == good
-    for cuts in (
+    for rows in (
         ((ItemCut(Fraction(3, 2), near),),),
         ((ItemCut(Fraction(1), near), ItemCut(Fraction(1), frozenset({"gpu2", "gpu3"}))),),
         ((ItemCut(Fraction(1), frozenset({"gpu0", "gpu2"})),),),
@@ -338,7 +363,7 @@ def test_item_cuts_prove_no_more_than_they_hold() -> None:
         ((), ()),
     ):
         with pytest.raises(CertificateError):
-            Bound.from_witness(network, demands, ItemCuts(lengths, cuts))
+            Bound.from_witness(network, demands, ItemCuts(lengths, rows))
     with pytest.raises(CertificateError):
         Bound.from_witness(network, "allgather", good)
     with pytest.raises(CertificateError):

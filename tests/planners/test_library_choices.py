@@ -13,7 +13,18 @@ from collopt.planners.literature.nccl_choice import machine_of, nccl_choices
 from collopt.planners.literature.nccl_tuning import ALGORITHMS, Machine, choices, search
 from collopt.runtime import lower, run_program
 from collopt.schedules import ALLGATHER, ALLREDUCE, BROADCAST, Collective
-from collopt.topologies import Topology, build, dgx1_v100, dgx_a100, dgx_b200, dgx_h100, dgx_h200, mi250, mi300x
+from collopt.topologies import (
+    Topology,
+    build,
+    dgx1_v100,
+    dgx_a100,
+    dgx_b200,
+    dgx_h100,
+    dgx_h200,
+    gb200_nvl72,
+    mi250,
+    mi300x,
+)
 
 ZERO = Fraction(0)
 
@@ -160,6 +171,16 @@ def test_versions_agree_with_logs() -> None:
     assert [chosen(dgx_h200(), size) for size in (2**15, 2**20, 2**21, 2**33)] == ["ring LL"] * 2 + ["nvls Simple"] * 2
     assert [chosen(dgx_h200().restrict(range(n)), 2**33)[:4] for n in range(4, 8)] == ["ring"] + ["nvls"] * 3
     assert [chosen(dgx_b200().restrict(range(n)), 2**33)[:4] for n in range(4, 8)] == ["ring"] * 2 + ["nvls"] * 2
+
+
+def test_racks_behind_host_memory_have_the_model_of_racks_with_gpudirect() -> None:
+    """NCCL 2.26.2's own search finds as many heads of as much bandwidth on two racks of GB200, and these times."""
+    racks = gb200_nvl72(boxes=2)
+    assert search(machine_of(racks), "nvls") == (32, 20, 40)
+    for size, time in ((2**29, 1059.63306), (2**31, 4079.53198), (2**33, 16159.1279)):
+        best = nccl_choices(racks, ALLREDUCE, size, version="2.26.2")[0]
+        assert (best.algorithm, best.protocol) == ("nvls-tree", "Simple")
+        assert float(best.time) == pytest.approx(time, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,29 @@ def test_the_command_writes_parts_and_reads_their_prices(cli: Cli, tmp_path: Pat
     assert drawn.read_bytes().startswith(b"<?xml")
 
 
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (None, ["does not exist"]),
+        ("part,price\ngpu,1\ngpu-gpu,-2\n", ["gpu-gpu", "-2"]),
+        ("part,price\ngpu,1\ngpu-gpu,1,200\n", ["prices.csv"]),
+        ("part,price\ngpu,1,5\ngpu-gpu,1,200\n", ["commas"]),
+        ("part,cost\ngpu,1\n", ["cost"]),
+        ("", ["prices.csv"]),
+    ],
+)
+def test_damaged_prices_are_refused_with_what_is_wrong(
+    cli: Cli, tmp_path: Path, table: str | None, words: list[str]
+) -> None:
+    """A price with a comma would shift the columns, and a table may not be there."""
+    path = tmp_path / "prices.csv"
+    if table is not None:
+        path.write_text(table)
+    result = cli("compare-networks", "ring --nodes 4", "--call", "allgather:1M", "--prices", path)
+    assert result.status == 2
+    assert all(word in result.err for word in words)
+
+
 @pytest.mark.parametrize("text", ["ring --nodes", "ring --size 4", "ring --nodes 3 --nodes 4", "ring '", ""])
 def test_texts_of_networks_that_are_not_understood_are_refused(cli: Cli, text: str) -> None:
     """In one line."""

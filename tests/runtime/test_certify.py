@@ -239,3 +239,13 @@ def test_the_command_writes_the_plan(cli: Cli, tmp_path: Path) -> None:
     assert cli("verify", tmp_path / "plan.json", *network).status == 0
     data = cli("certify", tmp_path / "a.xml", *network, "--json").data
     assert (data["gap"], data["planner"]) == ("2/5", "msccl")
+
+
+@pytest.mark.parametrize("name", ["t", "t.0.et"])
+def test_the_command_keeps_the_traces_that_it_reads(name: str, cli: Cli, tmp_path: Path) -> None:
+    """A plan is not written over any of the traces, whether their prefix or one of them is named."""
+    collopt.plan(NETWORKS["ring"], "allgather").export("chakra-et", tmp_path / "t", size="1M")
+    before = (tmp_path / "t.1.et").read_bytes()
+    network = ["--topology", "ring", "--nodes", 4, "--set", "bandwidth=24"]
+    assert cli("certify", tmp_path / name, *network, "-o", tmp_path / "t.1.et").status == 2
+    assert (tmp_path / "t.1.et").read_bytes() == before

@@ -139,6 +139,7 @@ def test_a_registered_collective_is_found_like_the_others() -> None:
     ("record", "problem"),
     [
         (SCATTER, "there is a collective scatter already; give 'scatter' another name"),
+        (replace(SCATTER, name="demands"), "there is a collective demands already; give 'demands' another name"),
         (replace(SCATTER, name="all_gather"), "there is a collective allgather already; give 'all_gather' another"),
         (replace(SCATTER, name="all-to-one"), "the collective is called 'all-to-one'; expected a name such as"),
         (replace(SCATTER, name="Gossip"), "the collective is called 'Gossip'"),

@@ -82,6 +82,8 @@ def test_ranks_have_to_be_there_and_in_reach() -> None:
     """Unknown ranks, and destinations that no source reaches, are refused on a topology."""
     with pytest.raises(UnsupportedError, match="gpu9"):
         Demands([("a", 1, ["gpu9"], ["gpu1"])]).ends(ring(4))
+    with pytest.raises(UnsupportedError, match="'idle' names 'gpu9'"):  # Also where nothing has to move
+        Demands([("a", 1, ["gpu0"], ["gpu1"]), ("idle", 1, ["gpu0", "gpu9"], ["gpu0"])]).ends(ring(4))
     one_way = Topology.from_links([("a", "b", 1), ("c", "b", 1), ("c", "a", 1)], compute="abc")
     with pytest.raises(BoundError, match="'c'"):
         Demands([("x", 1, ["a", "b"], ["c"])]).ends(one_way)
