@@ -104,7 +104,7 @@ class Network:
         abilities = ("multicast", "aggregation", "loopback", "relay")
         for entry in self.entries:
             fields(entry, "name", " ".join([*abilities, "group operators types"]))
-            fits = all(type(entry.get(ability, False)) is bool for ability in abilities)
+            fits = {type(entry[ability]) for ability in {*abilities} & {*entry}} <= {bool}
             require(fits, "an ability is neither true nor false")
             integers([] if entry.get("group") is None else [entry["group"]], 2, inf, "groups")
         self.nodes = compute + [entry["name"] for entry in self.entries]
