@@ -27,7 +27,7 @@ ALONE = "checker"
 CELL_WORDS = 25
 
 # The budget of the product: 64,000 lines are the aim.  These figures only shrink; each change lowers those that it can.
-PRODUCT_LINES, PRODUCT_MODULES, PRODUCT_FOLDERS = 86_000, 374, 51
+PRODUCT_LINES, PRODUCT_MODULES, PRODUCT_FOLDERS = 85_735, 372, 48
 REFUSED_NAMES_LEFT: dict[str, int] = {}
 WITH_EXAMPLES = 0.5
 """Share of the exported functions whose docstring has a doctest."""
