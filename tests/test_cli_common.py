@@ -111,7 +111,7 @@ def completed(*words: str) -> list[str]:
 @pytest.mark.slow
 def test_shells_complete_commands_names_and_collectives() -> None:
     """The program completes commands, networks, collectives and planners for bash."""
-    assert completed("collopt", "comp") == ["compare"]
+    assert completed("collopt", "comp") == ["compare", "compare-networks"]
     boxes = ["dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300", "dgx-spark"]
     assert completed("collopt", "plan", "dgx-") == boxes
     assert completed("collopt", "plan", "mi250", "all_to") == ["all_to_all", "all_to_allv"]
