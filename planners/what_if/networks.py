@@ -155,10 +155,10 @@ def compare_networks(
         raise UnsupportedError("there is no network; expected one at least")
     mix = _checked_calls(calls)
     kinds = as_options(failures, "the failures")
-    costs = [None if prices is None else _price(network, prices) for network in listed]
+    parts_of = [network_parts(network) for network in listed]
+    costs = [None if prices is None else _price(*pair, prices) for pair in zip(listed, parts_of, strict=True)]
     rows = []
-    for network, price in progress.iterate(zip(listed, costs, strict=True), len(listed)):
-        parts = network_parts(network)
+    for network, parts, price in progress.iterate(zip(listed, parts_of, costs, strict=True), len(listed)):
         counts = dict(zip(parts["part"], parts["count"], strict=True))
         switches, cables = parts[(parts["kind"] == "switch") & (parts["part"] != NIC)], parts[parts["kind"] == "cable"]
         row: dict[str, object] = {"name": network.name, "ranks": network.num_ranks}
@@ -207,14 +207,13 @@ def _checked_calls(calls: Calls) -> list[tuple[Collective, int | str, Fraction]]
     return mix
 
 
-def _price(network: Topology, prices: Mapping[str, Exact]) -> Fraction:
-    """Add up the prices of the parts of a network."""
+def _price(network: Topology, parts: pd.DataFrame, prices: Mapping[str, Exact]) -> Fraction:
+    """Add up the prices of the parts of a network, as `network_parts` counts them."""
     if not isinstance(prices, Mapping) or not all(isinstance(part, str) for part in prices):
         raise UnsupportedError(
             f"the prices are {shown(prices)}; expected numbers by part: {{'gpu': 1, 'gpu-nic': 0.5}}"
         )
     amounts = {name: as_amount(price, f"the price of {name}") for name, price in prices.items()}
-    parts = network_parts(network)
     total = Fraction(0)
     for part, count in zip(parts["part"], parts["count"].tolist(), strict=True):
         name = part if part in amounts else part.partition(":")[0]

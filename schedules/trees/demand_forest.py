@@ -19,7 +19,7 @@ from ..collective import Collective
 from ..demands import Demands
 from ..fields import path_arrays, schedule_fields, whole_count, whole_numbers
 from ..transfers import Transfers
-from .forest import Forest, integers_of
+from .forest import Forest, tree_columns
 from .transfers import checked_transfers
 from .tree_arrays import TreeEdge
 from .verify import verified_items
@@ -161,27 +161,18 @@ class DemandForest(Forest, kind="demand-forest"):
     def from_json(cls, data: object, where: str) -> DemandForest:
         """Build the trees that a decoded JSON value describes; only its form is checked."""
         fields: Mapping[str, Any] = schedule_fields(data, cls.kind, FIELDS, where)
-        trees = fields["trees"]
-        if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 4 for tree in trees):
-            raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes, group]")
-        routes = integers_of([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
-        if (routes != routes.astype(np.int32)).any():
-            raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
-        paths = path_arrays(fields["paths"], where)
+        columns = tree_columns(fields["trees"], ("root", "weight", "routes", "group"), where)
+        columns |= path_arrays(fields["paths"], where)
         switches = whole_numbers(fields["switches"], f"{where}: field schedule.switches")
-        if len(switches) > routes.shape[1]:
+        vertices = columns["routes"].shape[1]
+        if len(switches) > vertices:
             raise FileFormatError(f"{where}: schedule.switches has more entries than the routes of a tree")
         return cls(
-            num_ranks=routes.shape[1] - len(switches),
+            num_ranks=vertices - len(switches),
             trees_per_root=whole_count(fields["trees_per_root"], f"{where}: field schedule.trees_per_root"),
-            roots=integers_of([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
-            weights=integers_of([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
-            routes=routes.astype(np.int32),
-            path_starts=paths["path_starts"],
-            path_nodes=paths["path_nodes"],
             switches=switches,
-            groups=integers_of([tree[3] for tree in trees], 1, f"{where}: the groups of schedule.trees"),
             demands=Demands.from_rows(fields["items"], f"{where}, field schedule"),
+            **columns,
         )
 
     def __repr__(self) -> str:

@@ -238,21 +238,14 @@ class Forest(TreeArrays, TreeSequence, kind="forest"):
         if not isinstance(fields["root_weights"], list):
             raise FileFormatError(f"{where}: field schedule.root_weights is not a list")
         root_weights = integers_of(fields["root_weights"], 1, f"{where}: the entries of schedule.root_weights")
-        trees = fields["trees"]
-        if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == 3 for tree in trees):
-            raise FileFormatError(f"{where}: field schedule.trees is not a list of [root, weight, routes]")
-        routes = integers_of([tree[2] for tree in trees], 2, f"{where}: the routes of schedule.trees")
-        if (routes != routes.astype(np.int32)).any():
-            raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
+        columns = tree_columns(fields["trees"], ("root", "weight", "routes"), where)
+        columns |= path_arrays(fields["paths"], where)
         return Forest(
             num_ranks=len(root_weights),
             trees_per_root=count,
             root_weights=root_weights,
             direction=fields["direction"],
-            roots=integers_of([tree[0] for tree in trees], 1, f"{where}: the roots of schedule.trees"),
-            weights=integers_of([tree[1] for tree in trees], 1, f"{where}: the weights of schedule.trees"),
-            routes=routes.astype(np.int32),
-            **path_arrays(fields["paths"], where),
+            **columns,
             switches=whole_numbers(fields.get("switches", []), f"{where}: field schedule.switches"),
         )
 
@@ -391,6 +384,23 @@ class Allreduce(TreeSequence, AllreduceSchedule, of="forest"):
 
 TreeSchedule = Forest | Allreduce
 """All schedules whose trees are written down."""
+
+
+def tree_columns(trees: object, names: Sequence[str], where: str) -> dict[str, Any]:
+    """Read rows of trees, one entry for each of the names, as columns by the plurals of these.
+
+    Shapes: routes int32 (trees, vertices), others int64 (trees,).
+    """
+    if not isinstance(trees, list) or not all(isinstance(tree, list) and len(tree) == len(names) for tree in trees):
+        raise FileFormatError(f"{where}: field schedule.trees is not a list of [{', '.join(names)}]")
+    arrays: dict[str, Any] = {}
+    for place, name in enumerate(names):
+        plural = name if name == "routes" else f"{name}s"
+        what = f"{where}: the {plural} of schedule.trees"
+        arrays[plural] = integers_of([tree[place] for tree in trees], 1 + (name == "routes"), what)
+    if (arrays["routes"] != arrays["routes"].astype(np.int32)).any():
+        raise FileFormatError(f"{where}: the routes of schedule.trees hold a number beyond 32 bits")
+    return arrays | {"routes": arrays["routes"].astype(np.int32)}
 
 
 def integers_of(values: list[Any], dimensions: int, what: str) -> IntArray:

@@ -70,7 +70,8 @@ def _changed_lines(tag: str, line: str) -> Iterator[tuple[str, str]]:
             yield f"{name} dropped", line.replace(old, "", 1)
         values: tuple[str, ...] = WORDS.get(name, ())
         if name in NUMBERS[tag]:
-            values = (str(int(value) - 1), str(int(value) + 1), "-1", "garbage")
+            # The loaders' numbers end at the first letter, so the first garbage is 0, and the other one another number.
+            values = (str(int(value) - 1), str(int(value) + 1), "-1", "garbage", f"{int(value) + 1}garbage")
         for other in sorted(set(values) - {value}):
             yield f"{name} {value} to {other}", line.replace(old, f' {name}="{other}"', 1)
     if ' depid="-1"' not in line and tag == "step":
